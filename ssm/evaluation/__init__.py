@@ -1,10 +1,16 @@
-"""Measuring, one file for each kind of measurement, by its name; `measure.py` makes tables with all of them.
+"""Measurements, one file for each kind. `measure.py` calls them and writes their tables.
 
-The file holds a function of the same name, which gives a table in its kind's schema. A measurement of a run is given
-(spec, ctx); one of another table (spec, that table); one of a run's metrics (spec, metrics, whether it diverged);
-one of its record (spec, record, run);
-one of models as they are built, or of nothing (spec, device); one of a task (spec, its token store). A new one: see
-ssm/specs/measurements/.
+Each file has a function with the name of the kind, which returns a table in the schema of its spec. Its arguments
+depend on the base class of the spec (ssm/specs/measurements/base.py):
+
+| base class | arguments |
+|---|---|
+| `OfRun` | spec, evaluation context |
+| `OfTable` | spec, table of the other measurement |
+| `OfMetrics` | spec, metrics, whether the run diverged |
+| `OfRecord` | spec, record, run |
+| `OfModels`, `OfNothing` | spec, device |
+| `OfTask` | spec, token store of the task |
 """
 
 from ssm.evaluation.registry import MEASURES

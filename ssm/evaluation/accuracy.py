@@ -1,7 +1,7 @@
-"""Accuracy on a task's test examples: teacher-forced, and decoded greedily by the model itself.
+"""Accuracy on the test examples of a task, under teacher forcing and in greedy decoding.
 
-Teacher-forced tokens come with the pass over the example. Decoding goes on from the state behind the prompt, which that
-pass goes through as well: so nothing is read twice. So do the wrong answers that a task may hold the right one against.
+One pass over the examples gives the results under teacher forcing. Greedy decoding and the wrong alternatives continue
+from the state after the prompt, which is saved in the same pass. So no token is read twice.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ from ssm.specs.tasks.base import Task
 
 @MEASURES.function
 def accuracy(spec: Accuracy, ctx: EvaluationContext) -> pl.DataFrame:
-    """Every answer of every test set, in the schema Accuracy.table."""
+    """All answers of all test sets, in the schema Accuracy.table."""
     seed = derived_seed(spec.seed, "accuracy", ctx.seed)
     tests = [TestSet(build_generator(task, "test", seed, ctx.store), spec.examples) for task in spec.sets()]
     answers = [test.answers() for test in tests]
-    with ctx.progress(spec.examples, sum(int(found.stop.max()) for found in answers)) as progress:
+    with ctx.progress(spec.examples, sum(int(of_set.stop.max()) for of_set in answers)) as progress:
         return pl.concat(
-            _of_set(task, test, found, ctx, progress)
-            for task, test, found in zip(spec.sets(), tests, answers, strict=True)
+            _of_set(task, test, of_set, ctx, progress)
+            for task, test, of_set in zip(spec.sets(), tests, answers, strict=True)
         )
 
 
 def _of_set(task: Task, test: TestSet, answers: Answers, ctx: EvaluationContext, progress: Progress) -> pl.DataFrame:
     sizes = answers.stop - answers.start  # (A,)
     first, end = int(answers.start.min()), int(answers.stop.max())
-    forced = torch.zeros(len(test), end - first, dtype=torch.int64)  # by example and place: whether it is right
-    generated = torch.zeros(len(sizes), int(sizes.max()), dtype=torch.int64)  # by answer and token
+    forced = torch.zeros(len(test), end - first, dtype=torch.int64)  # 1 if right, by example and place
+    generated = torch.zeros(len(sizes), int(sizes.max()), dtype=torch.int64)  # 1 if right, by answer and token
     compared = answers.alternatives is not None
     margins = torch.zeros(len(sizes), dtype=torch.float64)  # by answer, nats
-    # Behind every prompt; to write one token is the same as to read it.
+    # Segments end after each prompt. An answer of one token needs no decoding: teacher forcing gives the same.
     stops = np.unique(answers.start if compared else answers.start[sizes > 1]) + 1
     for segment in segments(ctx, test, end, stops=stops.tolist()):
         progress.advance(segment.targets.numel())
         begin = max(segment.start, first)
         if begin < segment.stop:
             targets = segment.targets[:, begin - segment.start :]
-            said = likeliest(ctx.model, segment.hidden[:, begin - segment.start :])  # (B, S)
-            forced[segment.rows, begin - first : segment.stop - first] = (said == targets).long().cpu()
+            predicted = likeliest(ctx.model, segment.hidden[:, begin - segment.start :])  # (B, S)
+            forced[segment.rows, begin - first : segment.stop - first] = (predicted == targets).long().cpu()
         prompted = _prompted(segment, test, answers) if segment.stop in stops else None
         if prompted is not None:
             _generate(ctx.model, prompted, generated)
             if answers.alternatives is not None:
                 _compare(ctx.model, prompted, answers.alternatives, margins)
-    forced, generated = ctx.group.total(forced), ctx.group.total(generated)  # zero but where a process read
+    forced, generated = ctx.group.total(forced), ctx.group.total(generated)  # zero where this process did not read
     margins = ctx.group.total(margins) if compared else margins
     right = np.concatenate([np.zeros((len(test), 1), np.int64), forced.numpy().cumsum(1)], 1)
     forced_right = right[answers.example, answers.stop - first] - right[answers.example, answers.start - first]
-    generated_right = np.where(sizes > 1, generated.sum(1).numpy(), forced_right)  # zero behind an answer's end
+    generated_right = np.where(sizes > 1, generated.sum(1).numpy(), forced_right)  # zero after the end of an answer
     return pl.DataFrame(
         {
             "length": answers.length,
@@ -86,17 +86,17 @@ def _of_set(task: Task, test: TestSet, answers: Answers, ctx: EvaluationContext,
 
 @dataclass(frozen=True)
 class Prompted:
-    """Answers that begin behind a segment, and the model there."""
+    """Answers that begin after a segment, and the state of the model there."""
 
-    asked: list[int]  # (a,) their numbers
-    hidden: Tensor  # (a, 1, *) of their prompts' last tokens
+    asked: list[int]  # (a,) numbers of the answers
+    hidden: Tensor  # (a, 1, *) of the last token of each prompt
     state: Carried
-    tokens: np.ndarray  # (a, longest) the right ones, NOT_ASKED behind an end
+    tokens: np.ndarray  # (a, longest) right tokens, NOT_ASKED after the end of an answer
 
 
 def _prompted(segment: Segment, test: TestSet, answers: Answers) -> Prompted | None:
-    """Those that do; None: none does."""
-    place = {row: number for number, row in enumerate(segment.rows.tolist())}  # of an example among the rows
+    """The answers that begin after this segment; None if there are none."""
+    place = {row: number for number, row in enumerate(segment.rows.tolist())}  # example -> row of the segment
     asked = [
         number
         for number in np.nonzero(answers.start == segment.stop - 1)[0].tolist()
@@ -118,7 +118,7 @@ def _prompted(segment: Segment, test: TestSet, answers: Answers) -> Prompted | N
 
 @torch.inference_mode()
 def _generate(model: Readable, prompted: Prompted, generated: Tensor) -> None:
-    """Decode the answers, and mark in `generated` what is right of them."""
+    """Decode the answers greedily, and mark the right tokens in `generated`."""
     written, state = [likeliest(model, prompted.hidden)], prompted.state.copy()  # (a, 1)
     for _ in range(prompted.tokens.shape[1] - 1):
         hidden, state = model.hidden(written[-1], state)
@@ -128,16 +128,21 @@ def _generate(model: Readable, prompted: Prompted, generated: Tensor) -> None:
 
 
 def _compare(model: Readable, prompted: Prompted, alternatives: np.ndarray, margins: Tensor) -> None:
-    """By how much each answer is likelier than all its alternatives, (A, K, M), in `margins`."""
+    """Write into `margins` how much more likely each answer is than its best alternative.
+
+    Args:
+        alternatives: (A, K, M) tokens of K alternatives for each answer.
+    """
     wrong = alternatives[prompted.asked]  # (a, K, M)
     room = wrong.shape[2] - prompted.tokens.shape[1]
     right = np.pad(prompted.tokens, ((0, 0), (0, room)), constant_values=NOT_ASKED)
-    found = log_likelihoods(model, prompted.hidden, prompted.state, np.concatenate([right[:, None], wrong], 1))
-    margins[prompted.asked] = found[:, 0] - found[:, 1:].max(1).values
+    candidates = np.concatenate([right[:, None], wrong], 1)  # (a, 1 + K, M)
+    likelihoods = log_likelihoods(model, prompted.hidden, prompted.state, candidates)
+    margins[prompted.asked] = likelihoods[:, 0] - likelihoods[:, 1:].max(1).values
 
 
 def _counted(examples: np.ndarray) -> np.ndarray:
-    """0, 1, ... for every answer among those of its example, which stand together."""
+    """Number the answers of each example 0, 1, ...; answers of one example are neighbors."""
     new = np.diff(examples, prepend=-1) != 0
     places = np.arange(len(examples))
     return places - np.maximum.accumulate(np.where(new, places, 0))

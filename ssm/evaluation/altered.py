@@ -1,4 +1,4 @@
-"""Test images of which some pixels are replaced, and the class that wins for each."""
+"""Predictions for test images in which a region of pixels is replaced."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ssm.specs.tasks.pixels import PixelsTask
 
 
 class Altered(ABC):
-    """Sequences, numbered: first every test image as it is, then region by region all that stands in for its pixels.
+    """Numbered sequences: first the unchanged test images, then all variants of each region.
 
     Attributes:
-        regions: (R + 1, 2) the pixels [start, stop) that are replaced; of the first, none.
-        region: (n,) of which of them each sequence is.
-        example: (n,) of which test image.
-        variant: (n,) which of the things that stand in for its pixels.
+        regions: (R + 1, 2) pixels [start, stop) to replace; the first region is empty.
+        region: (n,) number of the region of each sequence.
+        example: (n,) number of the test image of each sequence.
+        variant: (n,) number of the replacement of each sequence.
     """
 
     def __init__(self, spec: OfImages, ctx: EvaluationContext, seed: int):
@@ -41,21 +41,21 @@ class Altered(ABC):
         self.region = np.concatenate([np.zeros(spec.examples, np.int64), np.repeat(np.arange(1, R + 1), len(examples))])
         self.example = np.concatenate([np.arange(spec.examples), np.tile(examples, R)])
         self.variant = np.concatenate([np.zeros(spec.examples, np.int64), np.tile(variants, R)])
-        self.rows, self.values = np.empty(0, np.int64), np.empty((0, 0, 0), np.float32)  # those that were read last
+        self.rows, self.values = np.empty(0, np.int64), np.empty((0, 0, 0), np.float32)  # cache of the last read
 
     @abstractmethod
     def variants(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which images are altered, and by what: two (n,) int64, of one region."""
+        """Numbers of the images and of their replacements in each region, two (n,) int64."""
 
     @abstractmethod
-    def standing_in(self, examples: np.ndarray, variants: np.ndarray) -> np.ndarray:
-        """What stands in for all pixels of (n,) images: (n, P, C)."""
+    def replacements(self, examples: np.ndarray, variants: np.ndarray) -> np.ndarray:
+        """Replacements for all pixels of (n,) images: (n, P, C)."""
 
     def __len__(self) -> int:
         return len(self.region)
 
     def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Inputs [start, stop) of some sequences, (rows, stop - start, C + 1) float32; targets have no meaning."""
+        """Inputs [start, stop) of some sequences, (rows, stop - start, C + 1) float32. The targets are unused zeros."""
         if not np.array_equal(rows, self.rows):
             self.rows, self.values = rows, with_class_token(self.pixels(rows))
         inputs = torch.from_numpy(self.values[:, start:stop])
@@ -67,26 +67,26 @@ class Altered(ABC):
         place = np.arange(images.shape[1])
         first, last = self.regions[self.region[rows]].T[:, :, None]
         replaced = (first <= place) & (place < last)  # (rows, P)
-        return np.where(replaced[..., None], self.standing_in(self.example[rows], self.variant[rows]), images)
+        return np.where(replaced[..., None], self.replacements(self.example[rows], self.variant[rows]), images)
 
-    def winners(self, ctx: EvaluationContext) -> np.ndarray:
-        """The class that wins for each sequence: (n,) int64."""
-        said = torch.zeros(len(self), dtype=torch.int64)
+    def predictions(self, ctx: EvaluationContext) -> np.ndarray:
+        """The predicted class of each sequence: (n,) int64."""
+        predicted = torch.zeros(len(self), dtype=torch.int64)
         with ctx.progress(len(self), self.length) as progress:
             for segment in segments(ctx, self, self.length):
                 progress.advance(segment.targets.numel())
                 if segment.stop == self.length:
-                    said[segment.rows] = likeliest(ctx.model, segment.hidden[:, -1:])[:, 0].cpu()
-        return np.asarray(ctx.group.total(said).numpy())  # zero but where a process read
+                    predicted[segment.rows] = likeliest(ctx.model, segment.hidden[:, -1:])[:, 0].cpu()
+        return np.asarray(ctx.group.total(predicted).numpy())  # zero where this process did not read
 
     def table(self, schema: Schema, rows: np.ndarray | None = None, **columns: np.ndarray | list[Any]) -> pl.DataFrame:
-        """Some sequences or all, a row each: which image, where the region lies, and `columns`.
+        """A row for each sequence (all, or only `rows`), with its image, its region, and `columns`.
 
-        A position is rounded to hundredths, so that middles of several sizes are called alike.
+        Positions are rounded to hundredths, so that regions of different sizes in the middle have the same position.
         """
         rows = np.arange(len(self)) if rows is None else rows
         start, stop = self.regions[self.region[rows]].T
         count = stop - start
         position = pl.Series(np.where(count > 0, start / (self.length - 1 - count), np.nan).round(2)).fill_nan(None)
-        found = {"pixels": count, "position": position, "start": start, "example": self.example[rows], **columns}
-        return pl.DataFrame(found).select(*schema.columns).cast(pl.Schema(schema.columns))
+        about = {"pixels": count, "position": position, "start": start, "example": self.example[rows]}
+        return pl.DataFrame(about | columns).select(*schema.columns).cast(pl.Schema(schema.columns))

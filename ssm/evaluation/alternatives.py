@@ -1,4 +1,4 @@
-"""The log-likelihood of answers behind a prompt: which of several a model prefers."""
+"""The log-likelihoods of several answers after a prompt."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ssm.models.readable import Carried, Readable
 
 @torch.inference_mode()
 def log_likelihoods(model: Readable, hidden: Tensor, state: Carried, candidates: np.ndarray) -> Tensor:
-    """log p(candidate | prompt) in nats, the sum over its tokens: (a, C) float64 on the CPU.
+    """log p(candidate | prompt) in nats, summed over the tokens: (a, C) float64 on the CPU.
 
     Args:
-        hidden: (a, 1, *) of the prompts' last tokens.
-        state: behind these; it is left as it is.
-        candidates: (a, C, M) tokens, NOT_ASKED behind a shorter one's end.
+        hidden: (a, 1, *) of the last token of each prompt.
+        state: the state after the prompts, which is not changed.
+        candidates: (a, C, M) tokens, NOT_ASKED after the end of a shorter candidate.
     """
-    found = []
-    for one in torch.from_numpy(candidates).to(hidden.device).unbind(1):  # (a, M)
-        asked = one != NOT_ASKED
-        tokens = one.masked_fill(~asked, 0)  # what is behind an end is read, and changes nothing before it
-        behind = hidden
+    likelihoods = []
+    for candidate in torch.from_numpy(candidates).to(hidden.device).unbind(1):  # (a, M)
+        asked = candidate != NOT_ASKED
+        tokens = candidate.masked_fill(~asked, 0)  # tokens after the end do not change the losses before it
+        outputs = hidden
         if tokens.shape[1] > 1:
             further, _ = model.hidden(tokens[:, :-1], state.copy())  # (a, M - 1, *)
-            behind = torch.cat([hidden, further], 1)  # (a, M, *)
-        losses = token_values(model, behind, tokens, cross_entropy)  # (a, M)
-        found.append(-losses.double().masked_fill(~asked, 0.0).sum(1))
-    return torch.stack(found, 1).cpu()
+            outputs = torch.cat([hidden, further], 1)  # (a, M, *)
+        losses = token_values(model, outputs, tokens, cross_entropy)  # (a, M)
+        likelihoods.append(-losses.double().masked_fill(~asked, 0.0).sum(1))
+    return torch.stack(likelihoods, 1).cpu()

@@ -1,4 +1,4 @@
-"""Images in which pixels of another class stand for some of theirs (bn Figures 3 and 10)."""
+"""The target attack: pixels of another class replace a region of an image (bn Figures 3 and 10)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ssm.specs.measurements.attack import Attack
 
 
 class Attacked(Altered):
-    """A variant is the target class."""
+    """Each variant is a target class."""
 
     spec: Attack
 
@@ -24,25 +24,25 @@ class Attacked(Altered):
         examples, targets = np.nonzero(self.labels[:, None] != classes)
         return examples, targets
 
-    def standing_in(self, examples: np.ndarray, variants: np.ndarray) -> np.ndarray:
-        found = np.empty((len(examples), *self.images.shape[1:]), np.float32)
+    def replacements(self, examples: np.ndarray, variants: np.ndarray) -> np.ndarray:
+        pixels = np.empty((len(examples), *self.images.shape[1:]), np.float32)
         for target in np.unique(variants).tolist():
             rows = variants == target
-            there = np.flatnonzero(self.test.images.labels == target)
-            if not len(there):
-                raise DataError(f"{self.test.spec.name}: no test image is of class {target}; is a file missing?")
-            chosen = Draws(self.seed, f"target/{target}", examples[rows]).integers("image", len(there))[:, 0]
-            found[rows] = self.test.pixels(there[chosen])
-        return found
+            of_class = np.flatnonzero(self.test.images.labels == target)
+            if not len(of_class):
+                raise DataError(f"{self.test.spec.name}: no test image has the class {target}; is a file missing?")
+            chosen = Draws(self.seed, f"target/{target}", examples[rows]).integers("image", len(of_class))[:, 0]
+            pixels[rows] = self.test.pixels(of_class[chosen])
+        return pixels
 
 
 @MEASURES.function
 def attack(spec: Attack, ctx: EvaluationContext) -> pl.DataFrame:
-    """Whether the target class wins, by image, region and target, in the schema Attack.table."""
+    """Whether the target class is predicted, by image, region and target, in the schema Attack.table."""
     altered = Attacked(spec, ctx, derived_seed(spec.seed, "attack", ctx.seed))
-    winners = altered.winners(ctx)
-    # An image as it is was read once, and is a row for every target.
+    predicted = altered.predictions(ctx)
+    # An unchanged image is read once, and has a row for each target.
     examples, targets = altered.variants()
     rows = np.concatenate([examples, np.arange(spec.examples, len(altered))])
     target = np.concatenate([targets, altered.variant[spec.examples :]])
-    return altered.table(Attack.table, rows, target=target, success=winners[rows] == target)
+    return altered.table(Attack.table, rows, target=target, success=predicted[rows] == target)

@@ -1,4 +1,4 @@
-"""The attention maps of a model's layers on test examples, and where in them the answers stand (mi Section 3)."""
+"""The attention maps of a model's layers on test examples, and the places of the answers in them (mi Section 3)."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ NOWHERE = -1
 
 @MEASURES.function
 def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
-    """By example, layer, query and key, in the schema AttentionMap.table.
+    """The weights by example, layer, query and key, in the schema AttentionMap.table.
 
     Raises:
-        CheckpointError: the model's layers are not ssm's own, or one that is asked for has no map.
+        CheckpointError: the layers are not ssm's own, or a requested layer has no map.
     """
     model, task = own_layers(ctx), spec.test
     blocks = [layer for layer in model.layers if isinstance(layer, Block)]
     mapped = {number for number, block in enumerate(blocks, 1) if block.mixer.has_map}
     if not mapped or not mapped.issuperset(spec.layers or ()):
-        raise CheckpointError("a layer that is asked for has no attention map: its outputs are no sums by head")
+        raise CheckpointError("a layer that is asked for has no attention map: its outputs are not sums over tokens")
     seed = derived_seed(spec.seed, "attention map", ctx.seed)
     generator = build_generator(task, "test", seed, ctx.store)
     frames = [pl.DataFrame(schema=AttentionMap.table.columns)]
     with ctx.progress(spec.examples, task.least_context) as progress:
         for rows in ctx.groups(spec.examples, 1):
             made = generator.make(rows.numpy())
-            size = int(made.answers.stop.max())  # inputs up to the last that is answered
+            size = int(made.answers.stop.max())  # inputs up to the last scored target
             tokens = torch.from_numpy(made.inputs[:, :size]).to(ctx.device)
             for layer, weights in layer_maps(model, tokens):
                 if spec.layers is None or layer + 1 in spec.layers:
@@ -51,17 +51,17 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
 
 
 def answer_places(made: Examples) -> np.ndarray:
-    """Where the token stands that has to be said behind every input of the first example: (N,), or NOWHERE."""
-    found = np.full(made.asked.shape[1], NOWHERE)
+    """For each input of the first example, the place from which the next token is copied, (N,); or NOWHERE."""
+    places = np.full(made.asked.shape[1], NOWHERE)
     if made.sources is not None:
         answers = made.answers
         for start, stop in zip(answers.start[answers.example == 0], answers.stop[answers.example == 0], strict=True):
-            found[start:stop] = made.sources[0, start:stop]
-    return found
+            places[start:stop] = made.sources[0, start:stop]
+    return places
 
 
 def _of_layer(example: int, layer: int, weights: Tensor, places: np.ndarray, receptive_field: int) -> pl.DataFrame:
-    """The lower triangle of weights (T, T); a longer receptive field hands every token on to the next ones."""
+    """The rows of one layer: the lower triangle of `weights` (T, T)."""
     shares = weights.abs() / weights.abs().sum(-1, keepdim=True)
     queries, keys = torch.tril_indices(*weights.shape).numpy()  # (T (T + 1) / 2,) each
     answered = pl.when(pl.Series(places[queries] != NOWHERE))

@@ -1,4 +1,4 @@
-"""Bins of positions: four equal parts an octave, one position each below 8."""
+"""Bins of positions: four bins in each octave, and bins of one position below 8."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 def bin_edges(length: int) -> np.ndarray:
     """Edges 0, 1, ..., 8, 10, 12, 14, 16, 20, ... up to `length`, (bins + 1,) int64.
 
-    Every power of two from 4 on, and three quarters of it, is an edge, so that [3/4 kT, kT) is a union of bins.
+    Each power of two from 4 on is an edge, and so are three quarters of it. So [3/4 kT, kT) is a union of bins.
     """
     edges = list(range(min(length, 8) + 1))
     start = 8
@@ -20,8 +20,4 @@ def bin_edges(length: int) -> np.ndarray:
 
 def octaves(context: int, length: int) -> list[int]:
     """k = 1, 2, 4, ... with k * context <= length."""
-    found, k = [], 1
-    while k * context <= length:
-        found.append(k)
-        k *= 2
-    return found
+    return [2**power for power in range((length // context).bit_length())]

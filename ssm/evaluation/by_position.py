@@ -1,4 +1,4 @@
-"""Values at the positions of long held-out windows, from the zero state, averaged in bins: in constant memory."""
+"""Means by bins of positions in long held-out windows, from the zero state, in constant memory."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from ssm.specs.measurements.base import OfWindows
 def by_position(
     spec: OfWindows, ctx: EvaluationContext, schema: Schema, value: Value, shuffled: int | None = None
 ) -> pl.DataFrame:
-    """Mean value by sequence and bin of positions; `schema` is one of `binned`.
+    """Mean value by sequence and bin of positions, in a `schema` from `binned`.
 
     Args:
-        shuffled: tokens of the chunks that the windows exchange; a value counts to the window that its target is of.
+        value: the value of a target.
+        shuffled: size of the chunks that windows exchange, in tokens. A value counts for the window of its target.
     """
     edges = bin_edges(spec.length)  # (bins + 1,)
     windows = ctx.windows(spec.sequences, spec.length, spec.seed)
@@ -30,20 +31,20 @@ def by_position(
     sums = torch.zeros(spec.sequences, len(edges) - 1, dtype=torch.float64)  # (sequences, bins)
     with ctx.progress(spec.sequences, spec.length) as progress:
         for segment in segments(ctx, windows, spec.length):
-            found = token_values(ctx.model, segment.hidden, segment.targets, value)  # (B, S)
+            values = token_values(ctx.model, segment.hidden, segment.targets, value)  # (B, S)
             positions = np.arange(segment.start, segment.stop)
             bins = np.searchsorted(edges, positions, side="right") - 1  # (S,)
             places = windows.windows_at(segment.rows.numpy(), positions) * sums.shape[1] + bins  # (B, S)
             part = torch.zeros_like(sums)
-            part.view(-1).index_add_(0, torch.from_numpy(places.flatten()), found.double().cpu().flatten())
+            part.view(-1).index_add_(0, torch.from_numpy(places.flatten()), values.double().cpu().flatten())
             sums += part
-            progress.advance(found.numel())
-    sums = ctx.group.total(sums)  # zero but where a process read
+            progress.advance(values.numel())
+    sums = ctx.group.total(sums)  # zero where this process did not read
     return binned_table(sums / torch.from_numpy(np.diff(edges)), edges[:-1], edges[1:], schema)
 
 
 def binned_table(means: Tensor, starts: np.ndarray, stops: np.ndarray, schema: Schema) -> pl.DataFrame:
-    """(sequences, bins) means as rows in a schema of `binned`."""
+    """Means (sequences, bins) as rows, in a schema from `binned`."""
     sequences, bins = means.shape
     columns = (
         np.repeat(np.arange(sequences), bins),

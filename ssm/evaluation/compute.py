@@ -1,4 +1,4 @@
-"""What making a run's weights took, from the run's record."""
+"""Tokens and seconds that a run took, from its record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm.specs.training import RunSpec
 
 @MEASURES.function
 def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFrame:
-    """One row, in the schema Compute.table; `record` is what run.json says of `run`."""
+    """One row, in the schema Compute.table; `record` is the content of run.json."""
     trained, read = record["tokens"], record.get("tokens_read", 0)
     row = {
         "stage": run.stage,
@@ -28,6 +28,6 @@ def compute(spec: Compute, record: Mapping[str, Any], run: RunSpec) -> pl.DataFr
 
 
 def _changed(record: Mapping[str, Any], run: RunSpec) -> bool:
-    """Whether the search of a repair found something better than the model as it is."""
+    """Whether the search of a repair found something better than the unchanged model."""
     assert run.repair is not None
     return tuple(record["chosen"]) != run.repair.start(run.own_model)

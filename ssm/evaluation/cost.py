@@ -1,4 +1,4 @@
-"""Time and memory of a training step and of a decoding step against length (ls Table 1)."""
+"""Time and memory of a training step and of a decoding step by length (ls Table 1)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ssm.models.device import seconds_of
 from ssm.models.state import State
 from ssm.specs.measurements.cost import Cost
 
-DECODED = 16  # tokens decoded in one timed go: one is too short to time
+DECODED = 16  # tokens in one timing of decoding, because one token is too short to time
 
 
 @MEASURES.function
 def cost(spec: Cost, device: torch.device) -> pl.DataFrame:
-    """In the schema Cost.table, with one sequence a step.
+    """Costs in the schema Cost.table, with one sequence in each step.
 
-    A training step is a forward and a backward pass over T tokens; its memory is what autograd keeps between the two. A
-    decoding step is one more token after T of them; the state is what it needs of these T. Every round of repeats takes
-    all lengths in turn, so that a machine that is slow for a while is slow at all of them.
+    A training step is a forward and a backward pass over T tokens. Its memory is what autograd saves between the two. A
+    decoding step reads one token after T tokens, and needs the state after these. Each round of repeats measures all
+    lengths, so that a temporary slowdown of the machine affects all of them.
     """
     rows = []
     generator = torch.Generator().manual_seed(spec.seed)
@@ -71,7 +71,7 @@ class _Steps:
             _, now = self.model.step(self.tokens[:, -1], now)
 
     def bytes(self) -> dict[str, float]:
-        """What is kept for a backward pass, and what a decoding step needs of the past."""
+        """Bytes saved for the backward pass, and bytes of the state for a decoding step."""
         return {"training_memory": float(_kept_bytes(self._loss)), "state": float(self.state.nbytes)}
 
     def _loss(self) -> Tensor:
@@ -80,7 +80,7 @@ class _Steps:
 
 
 def _kept_bytes(forward: Callable[[], Tensor]) -> int:
-    """Bytes of all memory that the backward pass of `forward` waits for, parameters included, each block once."""
+    """Bytes of all memory saved for the backward pass of `forward`, with parameters; each block counts once."""
     blocks: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -89,6 +89,6 @@ def _kept_bytes(forward: Callable[[], Tensor]) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        kept = forward()  # alive, so that no block is freed and counted again
-    del kept
+        output = forward()  # a reference, so that no block is freed and its address used again
+    del output
     return sum(blocks.values())

@@ -1,4 +1,4 @@
-"""Effective Remembrance (lg Def. 3.3): how much the output depends on all but the last T - t tokens."""
+"""Effective Remembrance (lg Def. 3.3): how much the output depends on the tokens before the last T - t."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 
 @MEASURES.function
 def effective_remembrance(spec: EffectiveRemembrance, ctx: EvaluationContext) -> pl.DataFrame:
-    """d(q(.|x_0:T), q(.|x_t:T)) by sequence and t, under every distance, in the schema EffectiveRemembrance.table.
+    """d(q(.|x_0:T), q(.|x_t:T)) by sequence, t and distance, in the schema EffectiveRemembrance.table.
 
-    t is dense near T and sparse far from it: the kept lengths T - t are the edges of the position bins.
+    The values of T - t are the edges of the position bins, so t is dense near T.
     """
     windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     kept = [int(edge) for edge in bin_edges(spec.length)[1:]]
@@ -72,13 +72,13 @@ def _relative_entropy(p: Tensor, q: Tensor) -> Tensor:
 
 
 def _probabilities(ctx: EvaluationContext, hidden: Tensor) -> Tensor:
-    """(B, D) -> (B, V), in float64 on the CPU: the distances are differences of close numbers."""
+    """(B, D) -> (B, V), in float64 on the CPU, because distances subtract close numbers."""
     with torch.inference_mode():
         return ctx.model.logits(hidden).double().softmax(-1).cpu()
 
 
 def _rows(rows: Tensor, t: int, length: int, name: str, values: Tensor) -> pl.DataFrame:
-    same = ([value] * len(rows) for value in (t, length, name))  # of one value polars would make a query
+    same = ([value] * len(rows) for value in (t, length, name))  # polars turns a single value into a lazy query
     columns = (rows.numpy(), *same, values.numpy())
     schema = EffectiveRemembrance.table.columns
     return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)

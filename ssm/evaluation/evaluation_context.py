@@ -1,4 +1,4 @@
-"""What a measurement is made on: a model, held-out text, a device."""
+"""The input of a measurement: a model, held-out data, and a device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 
 @dataclass(frozen=True)
 class EvaluationContext:
-    """A model in evaluation mode, the seed of its run, the tokens, and the title of the progress bar."""
+    """A model in evaluation mode, the seed of its run, the token store, and the title of the progress bar."""
 
     model: Readable
     seed: int
@@ -30,20 +30,20 @@ class EvaluationContext:
     group: ProcessGroup = SINGLE_PROCESS
 
     def windows(self, sequences: int, length: int, seed: int) -> HeldOutWindows:
-        """Held-out windows, a function of the measurement's seed and the run's.
+        """Held-out windows, chosen by the seeds of the measurement and of the run.
 
-        All arms of one seed read the same windows, so that they can be compared in pairs. Other seeds read others, so
-        that the spread over seeds holds the sampling error of the text too.
+        All arms of a seed read the same windows, so they can be compared in pairs. Other seeds read other windows, so
+        the spread over seeds includes the sampling error of the text.
         """
         return held_out_windows(self.store.held_out, sequences, length, derived_seed(seed, "windows", self.seed))
 
     def groups(self, sequences: int, at_once: int) -> list[Tensor]:
-        """The numbers of the sequences that this process reads, out of so many, `at_once` at a time: (n,) each."""
+        """The numbers of the sequences that this process reads, in groups (n,) of at most `at_once`."""
         mine = torch.arange(sequences)[self.group.rows(sequences)]
         return [group for group in mine.split(at_once) if len(group)]
 
     def together(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows that the processes made of their sequences, in main; what the others get is of no use."""
+        """All rows of all processes, in the main process. The other processes get their own rows."""
         if self.group.size == 1:
             return frame
         buffer = BytesIO()
@@ -57,6 +57,6 @@ class EvaluationContext:
         return pl.concat(pl.read_ipc(BytesIO(part.tobytes())) for part in parts)
 
     def progress(self, sequences: int, each: int, unit: str = "tokens") -> Progress:
-        """Over this process's share of `sequences`, with `each` units in each."""
+        """Progress over the `sequences` of this process, with `each` units in each sequence."""
         rows = self.group.rows(sequences)
         return Progress(self.title, (rows.stop - rows.start) * each, unit, shown=self.group.main)

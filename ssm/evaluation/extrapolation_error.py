@@ -1,10 +1,10 @@
-"""Fits of known memories on a window, and their errors behind it (ls eq. 12 and 13).
+"""Fits of known memories on a window, and their errors after it (ls eq. 12 and 13).
 
-A single layer without activations reads y_t = sum_k c_k int_0^t exp(-r_k s) x_{t-s} ds, so that to fit it to a linear
-functional is to fit its memory rho(s). Least squares takes the rates 1, ..., n: the fit is a polynomial in
-u = exp(-s), known on [exp(-T), 1] and extrapolated towards 0. The same sum of squares, over Gauss nodes, is solved in
-three precisions by Householder reflections without any cut-off: what 60 digits give is the theorem's, and what else
-doubles give is their rounding. Gradient descent (Adam) sets the rates too.
+A layer without activations computes y_t = sum_k c_k int_0^t exp(-r_k s) x_{t-s} ds. So fitting it to a linear
+functional means fitting its memory rho(s). Least squares has the rates 1, ..., n. The fit is then a polynomial in
+u = exp(-s), known on [exp(-T), 1] and extrapolated to 0. The same sum of squares over Gauss nodes is solved in three
+precisions, by Householder reflections without regularization. The solution with 60 digits is the one of the theorem;
+differences in double are rounding errors. Gradient descent (Adam) also fits the rates.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Precision:
-    """Arithmetic on arrays: of a float type, or of Decimals in arrays of objects."""
+    """Arithmetic on arrays of a float type, or on object arrays of Decimals."""
 
     name: str
-    of: Callable[[Array], Array]  # doubles, exactly
+    of: Callable[[Array], Array]  # converts doubles exactly
     exp: Callable[[Array], Array]
     sqrt: Callable[[Any], Any]
 
@@ -51,12 +51,12 @@ PRECISIONS = (
 
 
 def exponential(s: Array, precision: Precision) -> Array:
-    """exp(-s/2) / 2: the square root of u, whose memory ends no faster than any exponential of the fit."""
+    """exp(-s/2) / 2, half the square root of u. It decays more slowly than every exponential of the fit."""
     return precision.exp(-s / 2) / 2
 
 
 def power(s: Array, precision: Precision) -> Array:
-    """1 / (1 + s)^2: it decays more slowly than any exponential."""
+    """1 / (1 + s)^2. It decays more slowly than any exponential."""
     return 1 / ((1 + s) * (1 + s))
 
 
@@ -65,7 +65,7 @@ MEMORIES: dict[str, Callable[[Array, Precision], Array]] = {"exponential": expon
 
 @MEASURES.function
 def extrapolation_error(spec: ExtrapolationError, device: torch.device | None = None) -> pl.DataFrame:
-    """In the schema ExtrapolationError.table. On the CPU."""
+    """Fits and errors in the schema ExtrapolationError.table, on the CPU."""
     rows: list[tuple[Any, ...]] = []
     with Progress("measure extrapolation_error", len(spec.windows) * (len(PRECISIONS) + 1), "fits") as progress:
         for window in spec.windows:
@@ -85,7 +85,7 @@ def extrapolation_error(spec: ExtrapolationError, device: torch.device | None = 
 
 
 def nodes(start: float, stop: float, panels: int = PANELS) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights of [start, stop], in equal panels. (K,), (K,), in double."""
+    """Gauss-Legendre nodes (K,) and weights (K,) of [start, stop], in equal panels, in double."""
     x, w = np.polynomial.legendre.leggauss(NODES)
     edges = np.linspace(start, stop, panels + 1)
     half = np.diff(edges)[:, None] / 2
@@ -95,7 +95,7 @@ def nodes(start: float, stop: float, panels: int = PANELS) -> tuple[Array, Array
 def triangular(matrix: Array, right: Array, sqrt: Callable[[Any], Any]) -> tuple[Array, Array]:
     """R and Q^T right of matrix = Q R, by Householder reflections. (M, n), (M, R) -> (n, n), (n, R).
 
-    The first k rows and columns are those of the first k columns alone.
+    The first k rows and columns are the result for the first k columns.
     """
     a, b = matrix.copy(), right.copy()
     n = a.shape[1]
@@ -110,7 +110,7 @@ def triangular(matrix: Array, right: Array, sqrt: Callable[[Any], Any]) -> tuple
 
 
 def back_substituted(r: Array, b: Array) -> Array:
-    """x of r x = b. (n, n) upper triangular, (n, R) -> (n, R)."""
+    """The solution x of r x = b. (n, n) upper triangular, (n, R) -> (n, R)."""
     x = b.copy()
     for k in range(len(r) - 1, -1, -1):
         x[k] = (b[k] - r[k, k + 1 :] @ x[k + 1 :]) / r[k, k]
@@ -122,21 +122,21 @@ def _least_squares(spec: ExtrapolationError, window: float, precision: Precision
     labels, added = _added(spec, len(s), precision)
     s, w = precision.of(s), precision.of(w)
     u = precision.exp(-s)
-    roots = np.array([precision.sqrt(one) for one in w], dtype=u.dtype)[:, None]
+    roots = np.array([precision.sqrt(weight) for weight in w], dtype=u.dtype)[:, None]
     targets = [_targets(memory, s, w, added, precision) * roots for memory in MEMORIES]
     r, b = triangular(roots * _powers(u, max(spec.sizes)), np.concatenate(targets, 1), precision.sqrt)
     for size in spec.sizes:
         c = back_substituted(r[:size, :size], b[:size])  # (n, memories * R)
         for place, memory in enumerate(MEMORIES):
             own = c[:, place * len(labels) : (place + 1) * len(labels)]
-            for horizon, found in _Errors(spec, memory, window, precision).of(partial(_polynomial, own)):
+            for horizon, errors in _Errors(spec, memory, window, precision).of(partial(_polynomial, own)):
                 for column, (fit, draw) in enumerate(labels):
                     key = (memory, fit, window, size, horizon, draw)
-                    yield (*key, *found[:, column].tolist(), float(_log10(np.abs(own[:, column]).max())))
+                    yield (*key, *errors[:, column].tolist(), float(_log10(np.abs(own[:, column]).max())))
 
 
 def _added(spec: ExtrapolationError, points: int, precision: Precision) -> tuple[list[tuple[str, int]], Array]:
-    """(fit, draw) of each column, and the columns, (points, R): nothing, and in the exact arithmetic noise."""
+    """(fit, draw) and additions (points, R) of each column: zero, and in exact arithmetic also noise."""
     labels, columns = [(precision.name, 1)], [np.zeros(points)]
     for noise in spec.noises if precision.name == "exact" else ():
         for draw in range(1, spec.draws + 1):
@@ -146,7 +146,7 @@ def _added(spec: ExtrapolationError, points: int, precision: Precision) -> tuple
 
 
 def _targets(memory: str, s: Array, w: Array, added: Array, precision: Precision) -> Array:
-    """A memory at the nodes, with each column of noise. (K, R)"""
+    """A memory at the nodes plus each column of noise: (K, R)."""
     rho = MEMORIES[memory](s, precision)
     return rho[:, None] + (w * rho).sum() / w.sum() * added
 
@@ -163,17 +163,17 @@ def _powers(u: Array, n: int) -> Array:
 
 
 class _Errors:
-    """The errors of fits of one memory on one window."""
+    """Errors of fits of one memory on one window."""
 
     def __init__(self, spec: ExtrapolationError, memory: str, window: float, precision: Precision):
         self.memory, self.precision, self.window = MEMORIES[memory], precision, window
         self.horizons = sorted(spec.horizons)
 
     def of(self, fitted: Callable[[Array], Array]) -> Iterator[tuple[float, Array]]:
-        """Horizon, and the errors of each of R fits as the table has them, (6, R).
+        """Each horizon, with the errors of R fits as in the table, (6, R).
 
         Args:
-            fitted: of u = exp(-s): (K,) -> (K, R).
+            fitted: R fits as functions of u = exp(-s), (K,) -> (K, R).
         """
         inside, _ = self._over(fitted, 0.0, self.window)
         past = polynomial = forgotten = 0 * inside
@@ -183,19 +183,20 @@ class _Errors:
             past, forgotten = past + more, forgotten + of_rho
             polynomial = polynomial + self._over_u(fitted, edge * self.window, horizon * self.window)
             edge = horizon
-            within, behind, in_u, nothing = map(_log10, (inside, past, polynomial, forgotten))
-            apart = np.abs(in_u - behind)
-            yield horizon, np.stack([within, behind, in_u, apart, behind - nothing, behind - within])
+            log_inside, log_past, log_in_u, log_forgotten = map(_log10, (inside, past, polynomial, forgotten))
+            apart = np.abs(log_in_u - log_past)
+            excess, growth = log_past - log_forgotten, log_past - log_inside
+            yield horizon, np.stack([log_inside, log_past, log_in_u, apart, excess, growth])
 
     def _over(self, fitted: Callable[[Array], Array], start: float, stop: float) -> tuple[Array, Array]:
-        """Integrals of |rho - fitted| and of |rho| over s. (R,), (R,)"""
+        """Integrals of |rho - fitted| and of |rho| over s: (R,), (R,)."""
         s, w = map(self.precision.of, nodes(start, stop))
         rho = self.memory(s, self.precision)[:, None]
         error = np.abs(rho - fitted(self.precision.exp(-s)))
         return w @ error, w @ np.broadcast_to(np.abs(rho), error.shape)
 
     def _over_u(self, fitted: Callable[[Array], Array], start: float, stop: float) -> Array:
-        """The integral of |rho(-log u) - polynomial| / u over u: panels from one power of e to the next. (R,)"""
+        """The integral of |rho(-log u) - polynomial| / u over u, in panels between powers of e: (R,)."""
         total: Any = 0
         edges = np.exp(-np.linspace(start, stop, PANELS + 1))
         for low, high in zip(edges[1:], edges[:-1], strict=True):
@@ -207,10 +208,10 @@ class _Errors:
 
 
 def _log10(values: Any) -> Any:
-    """In double; of longdouble and Decimal too, beyond the range of doubles."""
+    """log10 in double, also of longdouble and Decimal values outside the range of double."""
     values = np.asarray(values)
     if values.dtype == object:
-        return np.vectorize(lambda one: float(one.log10()) if one else -np.inf, otypes=[np.float64])(values)
+        return np.vectorize(lambda value: float(value.log10()) if value else -np.inf, otypes=[np.float64])(values)
     with np.errstate(divide="ignore"):
         return np.log10(values).astype(np.float64)
 
@@ -225,24 +226,24 @@ def _descents(spec: ExtrapolationError, window: float) -> Iterator[tuple[Any, ..
             start = generator.standard_normal((spec.draws, 2, size))
             c, rates = descended(rho(s, precision), s, w, start, spec.descent_steps)  # (R, n)
 
-            for horizon, found in errors.of(partial(_exponentials, c, rates)):
+            for horizon, of_runs in errors.of(partial(_exponentials, c, rates)):
                 for draw in range(spec.draws):
                     key = (memory, "descent", window, size, horizon, draw + 1)
-                    yield (*key, *found[:, draw].tolist(), float(_log10(np.abs(c[draw]).max())))
+                    yield (*key, *of_runs[:, draw].tolist(), float(_log10(np.abs(c[draw]).max())))
 
 
 def _exponentials(c: Array, rates: Array, u: Array) -> Array:
-    """sum_k c_k u^rate_k of R runs. (R, n), (R, n), (K,) -> (K, R)"""
+    """sum_k c_k u^rate_k for R runs. (R, n), (R, n), (K,) -> (K, R)"""
     values: Array = np.einsum("rkn,rn->kr", np.exp(np.log(u)[:, None] * rates[:, None]), c)
     return values
 
 
 def descended(rho: Array, s: Array, w: Array, start: Array, steps: int) -> tuple[Array, Array]:
-    """Coefficients and rates (R, n) that R runs of Adam end with.
+    """Final coefficients and rates (R, n) of R runs of Adam.
 
     Args:
-        rho, s, w: the memory, nodes and weights, (K,).
-        start: (R, 2, n): standard normal numbers, of coefficients (over n) and of the logarithms of rates.
+        rho, s, w: memory, nodes and weights, (K,) each.
+        start: (R, 2, n) standard normal numbers: n times the coefficients, and logarithms of the rates.
     """
     c, logs = start[:, 0] / start.shape[2], start[:, 1].copy()
     first = [np.zeros_like(c), np.zeros_like(c)]

@@ -1,4 +1,4 @@
-"""Cumulative histograms over the states or the channels of a model, by layer."""
+"""Cumulative histograms over the states or channels of each layer."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ Number = Callable[[Tensor], Tensor]
 def histograms(
     spec: OfWindows, ctx: EvaluationContext, schema: Schema, numbers: Mapping[str, Number], thresholds: Tensor
 ) -> pl.DataFrame:
-    """The share of states, or channels, whose number is at most a threshold, by window and layer; layer 0 is all.
+    """Shares of states or channels with a number up to each threshold, by window and layer. Layer 0 is all layers.
 
     Args:
-        schema: of sequence, layer, threshold, and the columns of `numbers`.
-        numbers: of every state or channel, from the sizes of its decays over a window: (B, T, H, N) -> (B, ...).
-        thresholds: (X,), ascending.
+        schema: columns for sequence, layer, threshold, and each of `numbers`.
+        numbers: column -> function from absolute decays over a window (B, T, H, N) to numbers (B, ...).
+        thresholds: (X,), in ascending order.
 
     Raises:
-        CheckpointError: the model's layers are not ssm's own, or none has a decay.
+        CheckpointError: the layers are not ssm's own, or no layer has a decay.
     """
     model = own_layers(ctx)
     names = (*schema.keys, *numbers)
     frames = [pl.DataFrame(schema=schema.columns)]
     for rows, tokens in window_groups(spec, ctx):
-        found = {
+        by_layer = {
             layer + 1: [number(decays).flatten(1).double().cpu().expand(len(rows), -1) for number in numbers.values()]
             for layer, decays in _decays(model, tokens)
         }  # (B, states) each
-        if not found:
+        if not by_layer:
             raise CheckpointError("no layer of the model is a linear recurrence with a decay")
-        found[0] = [torch.cat(of_layers, 1) for of_layers in zip(*found.values(), strict=True)]
-        for layer, values in found.items():
+        by_layer[0] = [torch.cat(of_layers, 1) for of_layers in zip(*by_layer.values(), strict=True)]
+        for layer, values in by_layer.items():
             columns = (
                 rows.repeat_interleave(len(thresholds)).numpy(),
                 layer,
@@ -56,14 +56,14 @@ def histograms(
 
 
 def _decays(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """The number of every layer that decays, and the sizes of its decays (B, T, H, N), or 1 for what is all alike."""
+    """Layers with a decay, and their absolute decays (B, T, H, N); axes of size 1 are constant."""
     for layer, coefficients in layer_coefficients(model, tokens):
         if not coefficients.averages:
             yield layer, coefficients.A.abs()
 
 
 def _shares(numbers: Tensor, thresholds: Tensor) -> np.ndarray:
-    """Of (B, states) numbers those up to each of (X,) thresholds, as shares: (B * X,)."""
+    """Shares (B * X,) of the numbers (B, states) that are at most each of the thresholds (X,)."""
     wanted = thresholds.double().expand(len(numbers), -1).contiguous()
     count = torch.searchsorted(numbers.sort(-1).values, wanted, right=True)  # (B, X)
     return (count / numbers.shape[1]).double().flatten().numpy()

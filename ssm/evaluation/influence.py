@@ -1,4 +1,4 @@
-"""How much the output at the end of a window depends on each of its tokens (bn figures 1 and 7)."""
+"""The influence of each token on the output at the end of the window (bn figures 1 and 7)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ssm.specs.measurements.influence import Influence
 
 @MEASURES.function
 def influence(spec: Influence, ctx: EvaluationContext) -> pl.DataFrame:
-    """By window and distance from its last token, in the schema Influence.table.
+    """log |dy_t/dx_s| by window and distance t - s, in the schema Influence.table.
 
     Raises:
-        CheckpointError: the model's layers are not ssm's own.
+        CheckpointError: the layers are not ssm's own.
     """
     model = own_layers(ctx)
     passes, width = spec.passes(model.spec), model.spec.d_model
@@ -39,7 +39,7 @@ def influence(spec: Influence, ctx: EvaluationContext) -> pl.DataFrame:
 
 
 def random_directions(count: int, width: int, seed: int) -> Tensor:
-    """Orthonormal rows, (count, width), uniform over all such."""
+    """Uniformly distributed orthonormal rows, (count, width)."""
     generator = torch.Generator().manual_seed(seed)
     q, r = torch.linalg.qr(torch.randn(width, count, generator=generator, dtype=torch.float64))
     return (q * r.diagonal().sign()).T

@@ -1,4 +1,4 @@
-"""Held-out windows for what is read inside a model's layers: a few at a time, whole, from the zero state."""
+"""Held-out windows for measurements inside the layers: whole windows, a few at a time, from the zero state."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ssm.specs.measurements.base import OfWindows
 
 
 def own_layers(ctx: EvaluationContext) -> LanguageModel:
-    """The model, if its layers are ssm's own.
+    """The model, if it has ssm's own layers.
 
     Raises:
-        CheckpointError: they are another library's.
+        CheckpointError: the layers are from another library.
     """
     if not isinstance(ctx.model, LanguageModel):
-        raise CheckpointError("its layers are another library's: what goes on inside them is not known here")
+        raise CheckpointError("the model has layers of another library, whose signals ssm cannot read")
     return ctx.model
 
 
 def window_groups(spec: OfWindows, ctx: EvaluationContext) -> Iterator[tuple[Tensor, Tensor]]:
-    """My windows: their numbers (B,) and their tokens (B, T)."""
+    """The windows of this process, in groups: their numbers (B,) and tokens (B, T)."""
     windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     with ctx.progress(spec.sequences, spec.length) as progress:
         for rows in ctx.groups(spec.sequences, spec.together(ctx.device.type)):

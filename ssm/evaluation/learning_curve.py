@@ -1,4 +1,4 @@
-"""Learning curves: what a run has logged, a row for every so many steps."""
+"""Learning curves: averages of the metrics that a run logged."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ssm.specs.measurements.learning_curve import LearningCurve
 
 @MEASURES.function
 def learning_curve(spec: LearningCurve, metrics: pl.DataFrame, diverged: bool) -> pl.DataFrame:
-    """The table of a run, from its metrics.
+    """Average the metrics over `spec.every` steps, in the schema LearningCurve.table.
 
     Args:
-        metrics: a row a step, from step 1 on.
-        diverged: the run ended with the last of them because it had diverged. The row that holds this step is NaN:
-            a mean over the steps before would look better than the run is.
+        metrics: one row for each step, from step 1 on.
+        diverged: whether the run ended with the last step because it diverged. The row with this step is then NaN,
+            because a mean over the steps before would hide the divergence.
     """
     if "accuracy" not in metrics.columns:
         metrics = metrics.with_columns(accuracy=pl.lit(None, pl.Float64))

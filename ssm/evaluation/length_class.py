@@ -1,7 +1,7 @@
-"""The class of a loss curve: strong, weak or no length extension (ls Def. 2.1); length-generalizing (lg Def. 3.2).
+"""The class of a loss curve: strong, weak or no length extension (ls Def. 2.1); length generalization (lg Def. 3.2).
 
-Both definitions compare expectations, of which a sample knows intervals: differences are paired by sequence. A class is
-given where the intervals lie inside its bounds; a curve that is too noisy for any is not decided.
+Both definitions compare expectations. Here, confidence intervals of differences, paired by sequence, replace them. A
+curve has a class if the intervals lie inside the bounds of the class. A curve that is too noisy is not decided.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from ssm.evaluation.registry import MEASURES
 from ssm.specs.measurements.length_class import LengthClass
 
 LEVEL = 0.05
-# Nats an octave: what the mean loss may rise by from one length to its double and "not rise": no sample shows that a
-# rise is 0. Five octaves, from T to 32 T, add up to 0.1 nats: the 10% of perplexity from which claims call it broken.
+# Nats: a smaller rise of the mean loss from a length to twice this length does not count as a rise. No sample can show
+# that a rise is exactly 0. Over five octaves, from T to 32 T, it adds up to 0.1 nats. This is the increase of the
+# perplexity by 10% above which claims call a model broken.
 NO_RISE = 0.02
 NOT_DECIDED = "not decided"
 
 
 @MEASURES.function
 def length_class(spec: LengthClass, curve: pl.DataFrame) -> pl.DataFrame:
-    """One row in the schema LengthClass.table, from a table of PositionLoss; or one for each of its lengths."""
+    """One row in the schema LengthClass.table, from a table of PositionLoss; or one for each of `spec.lengths`."""
     losses, starts, stops = _matrix(curve)
     if spec.lengths is None:
         columns = {name: kind for name, kind in LengthClass.table.columns.items() if name != "loss"}
@@ -38,7 +39,7 @@ def length_class(spec: LengthClass, curve: pl.DataFrame) -> pl.DataFrame:
 
 
 def _row(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:
-    """Of a curve, both classes."""
+    """Both classes of a curve."""
     extension = _extension(losses, starts, stops, context)
     generalization = _generalization(losses, starts, stops, context)
     sizes = {"context": context, "length": int(stops[-1]), "sequences": len(losses)}
@@ -48,12 +49,17 @@ def _row(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int
 def _extension(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:
     """ls Def. 2.1 on the mean loss over the first l tokens, l = 2, 4, 8 ...
 
-    T_0 is sought up to the training context: a curve that rises past it and settles on a worse level is not called an
-    extension. Strong: from T_0 on the loss falls at every step to the next length. Weak: at none does it rise by
-    NO_RISE or more. None: at one past the context it rises by more, or becomes no number. Not decided: all else.
+    | class | condition |
+    |---|---|
+    | strong | from T_0 on, the loss falls at each step to the next length |
+    | weak | from T_0 on, the loss rises at no step by NO_RISE or more |
+    | none | after the context, it rises at some step by more than NO_RISE, or is not finite |
+    | not decided | otherwise |
 
-    Strong and weak ask something of all steps, so each is tested at the whole level; none asks it of some step past the
-    context, so these share the level (Bonferroni).
+    T_0 is at most the training context, so a curve that rises after it and stays at a worse level is no extension.
+
+    Strong and weak are conditions on all steps, so each step is tested at the full level. None is a condition on some
+    step after the context, so these steps share the level (Bonferroni).
     """
     lengths = [int(stop) for stop in stops if stop & (stop - 1) == 0 and stop > 1]
     weights = stops - starts
@@ -76,10 +82,10 @@ def _extension(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, contex
 
 
 def _generalization(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, context: int) -> dict[str, object]:
-    """lg Def. 3.2: no bin past t* has a significantly larger loss than the best bin inside the training context.
+    """lg Def. 3.2: no bin after t* has a significantly larger loss than t*, the best bin inside the training context.
 
-    t* is found on every other sequence and tested on the rest: the smallest of many sample means is smaller than its
-    expectation, and would be hard to match on the sequences that chose it.
+    Every other sequence chooses t*, and the rest test it. The smallest of many sample means is below its expectation,
+    so a test on the same sequences would be biased.
     """
     chosen_on, tested_on = losses[::2], losses[1::2]
     inside = np.flatnonzero(stops <= context)
@@ -98,7 +104,7 @@ def _generalization(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, c
 
 
 def _matrix(curve: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Losses (sequences, bins) and the bins' borders, (bins,) each."""
+    """Losses (sequences, bins), and starts and stops of the bins, (bins,) each."""
     ordered = curve.sort("sequence", "position_from")
     bins = ordered.select("position_from", "position_to").unique().sort("position_from")
     starts, stops = bins["position_from"].to_numpy(), bins["position_to"].to_numpy()
@@ -111,5 +117,5 @@ def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bound(comparisons: int, sequences: int) -> float:
-    """How many standard errors a one-sided difference must exceed."""
+    """Number of standard errors that a significant one-sided difference exceeds."""
     return float(student.ppf(1 - LEVEL / comparisons, sequences - 1))

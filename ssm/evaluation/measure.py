@@ -1,4 +1,4 @@
-"""From a measurement task to its table: what every kind of measurement is given, and the table's provenance."""
+"""Make the table of a measurement task, with its provenance."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def measure(
     table: Path | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
-    """Make the table of `task` at `out`; several processes share the sequences that a model reads, and main writes.
+    """Make the table of `task` at `out`. Several processes share the sequences, and the main process writes.
 
     Args:
-        run: the run's folder, for measurements on a model or of its training.
-        tokens: the token store, for those on a model or of a task.
-        table: the table that the measurement is made from, where it is made from one.
+        run: folder of the run, for measurements of a run.
+        tokens: token store, for measurements that a model makes, and for those of a task.
+        table: table of the other measurement, for measurements from a table.
 
     Raises:
-        ConfigError: an input that this kind of measurement needs was not given.
-        CheckpointError, DataError, TableError: an input is not what the task says.
+        ConfigError: an input that this kind of measurement needs is missing.
+        CheckpointError, DataError, TableError: an input does not match the task.
     """
     started = time.monotonic()
     measurement, diverged, published = task.measurement, None, None
@@ -106,11 +106,11 @@ def _store(task: MeasurementTask, tokens: Path) -> TokenStore:
 
 
 def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str | None]:
-    """What a run logged up to the task's weights, whether it diverged at the last of it, and how its parent did."""
+    """Metrics up to the task's weights, whether they end with a divergence, and why the parent diverged (or None)."""
     record, path = read_record(run), run / "metrics.parquet"
-    found, wanted = read_provenance(path).get("run"), task.run.content() if task.run is not None else None
-    if found != wanted:
-        raise CheckpointError(f"{path}: holds another run's metrics than the task's")
+    expected = task.run.content() if task.run is not None else None
+    if read_provenance(path).get("run") != expected:
+        raise CheckpointError(f"{path}: holds the metrics of another run than the task's")
     broken = record["status"] == "diverged"
     frame = read_table(path, METRICS)
     if task.snapshot is not None:
@@ -123,14 +123,14 @@ def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str |
 def _record_of(task: MeasurementTask, run: Path) -> dict[str, Any]:
     record = read_record(run)
     if task.run is None or record.get("spec") != task.run.content():
-        raise CheckpointError(f"{run / RECORD}: is another run's record than the task's")
+        raise CheckpointError(f"{run / RECORD}: is the record of another run than the task's")
     return record
 
 
 def _divergence(run: Path, snapshot: float | None) -> str | None:
-    """Why the weights to be measured are not those of a sound run; None if they are.
+    """Why the weights to measure are affected by a divergence; None if they are not.
 
-    A snapshot from well before its own run diverged is sound; what descends from a diverged parent never is.
+    A snapshot from long enough before the divergence of its run is not affected. Descendants of a diverged run are.
     """
     record = read_record(run)
     sound_until = record["steps"] - PATIENCE if record["status"] == "diverged" else 0
@@ -139,9 +139,9 @@ def _divergence(run: Path, snapshot: float | None) -> str | None:
     return record["diverged"]
 
 
-def _same_run(found: RunSpec, wanted: RunSpec, path: Path) -> None:
-    if found != wanted:
-        raise CheckpointError(f"{path}: holds the run '{found.id}', the task needs '{wanted.id}'")
+def _same_run(trained: RunSpec, expected: RunSpec, path: Path) -> None:
+    if trained != expected:
+        raise CheckpointError(f"{path}: holds the run '{trained.id}', the task needs '{expected.id}'")
 
 
 def _given(path: Path | None, option: str, kind: str) -> Path:

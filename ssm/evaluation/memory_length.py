@@ -1,4 +1,4 @@
-"""How long every state remembers: the time constant of its decay over a window."""
+"""The memory length of states: the time constant of their decay over a window."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ssm.specs.measurements.memory_length import OCTAVES, MemoryLength
 
 @MEASURES.function
 def memory_length(spec: MemoryLength, ctx: EvaluationContext) -> pl.DataFrame:
-    """-1 / (mean of log A_t) as a cumulative histogram, in the schema MemoryLength.table. Raises as `histograms`.
+    """Cumulative histogram of -1 / (mean of log A_t), in the schema MemoryLength.table. Raises like `histograms`.
 
-    A decay of exactly 1 remembers forever, one of 0 nothing.
+    The memory length is infinite with a decay of exactly 1, and zero with a decay of 0.
     """
     return histograms(spec, ctx, MemoryLength.table, {"share": _tokens}, 2 ** torch.arange(OCTAVES + 1))
 

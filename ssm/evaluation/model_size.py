@@ -1,4 +1,4 @@
-"""Configuration and parameter count of named models (lg Table 2), counted on the models themselves."""
+"""Configuration and parameter count of named models (lg Table 2). Parameters are counted on the built model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssm.specs.measurements.model_size import ModelSize
 
 @MEASURES.function
 def model_size(spec: ModelSize, device: torch.device | None = None) -> pl.DataFrame:
-    """One row a model, in the schema ModelSize.table. The models are built without memory, on torch's meta device."""
+    """One row for each model, in the schema ModelSize.table. Models are built on the meta device, without memory."""
     rows = []
     for model in spec.models:
         with torch.device("meta"):

@@ -1,8 +1,8 @@
-"""Overflow of a linear recurrence by number format, in the project's own scans and in a plain loop (ls eq. 40).
+"""Overflow of a linear recurrence by number format, in ssm's scans and in a plain loop (ls eq. 40).
 
-The scans carry float32 or better whatever they are given: with half-precision inputs a state overflows where it is
-written in their format (`stored`), and not where it is carried. The loop rounds every step to the format, and shows
-what a kernel without wider states would do.
+Scans compute states in float32 or better for all inputs. With half-precision inputs, a state overflows when it is
+written in their format (`stored`), not inside the scan (`carried`). The loop rounds every step to the format, like a
+kernel without wider states.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float3
 
 @MEASURES.function
 def overflow(spec: Overflow, device: torch.device | None = None) -> pl.DataFrame:
-    """In the schema Overflow.table. On the CPU: there the loop and all the backends run.
+    """Overflows in the schema Overflow.table, on the CPU, where the loop and all backends run.
 
     Raises:
-        ssm_kernels.BackendError: a backend cannot run here.
+        ssm_kernels.BackendError: a backend is not available.
     """
     rows: list[tuple[Any, ...]] = []
     with Progress("measure overflow", len(spec.formats) * len(spec.arithmetics), "scans") as progress:
@@ -45,7 +45,7 @@ def overflow(spec: Overflow, device: torch.device | None = None) -> pl.DataFrame
 
 
 def predicted(weight: float, g: float) -> int | None:
-    """The first t with g (1 - a^t) / (1 - a) > 1, for a weight a above 0; None: there is none.
+    """The first t with g (1 - a^t) / (1 - a) > 1, for a weight a above 0. None: there is none.
 
     >>> predicted(1.0, 0.25), predicted(0.5, 0.75), predicted(0.5, 0.5)
     (5, 2, None)
@@ -69,7 +69,10 @@ def _states(arithmetic: str, weights: Tensor, added: Tensor) -> Tensor:
 
 
 class _Inputs:
-    """Weights and inputs in one format: a channel a pair of g and share; first constant inputs, then random signs."""
+    """Weights and inputs in one format.
+
+    Each channel has one g and one share. The first row of inputs is constant, the others have random signs.
+    """
 
     def __init__(self, spec: Overflow, dtype: torch.dtype):
         self.channels = [(halvings, share) for halvings in spec.halvings for share in spec.shares]
@@ -83,7 +86,7 @@ class _Inputs:
         self.added = (signs * (sizes * torch.finfo(dtype).max)).to(dtype)  # (1 + draws, T, D)
 
     def rows(self, h: Tensor) -> Iterator[tuple[Any, ...]]:
-        """The columns of Overflow.table behind `state`, of states (1 + draws, T, D)."""
+        """The columns of Overflow.table after `state`, for states (1 + draws, T, D)."""
         broken = ~h.isfinite()
         position = torch.where(broken.any(1), broken.int().argmax(1) + 1, 0).tolist()  # 0: none
         for row in range(len(h)):
@@ -91,7 +94,7 @@ class _Inputs:
                 yield self._row(channel, row, position[row][channel] or None)
 
     def bound(self) -> Iterator[tuple[Any, ...]]:
-        """The same of what ls eq. 39 allows at most."""
+        """The same columns for the bound of ls eq. 39."""
         for channel, (halvings, _) in enumerate(self.channels):
             yield self._row(channel, 0, predicted(float(self.weights[channel]), 2.0**-halvings))
 
@@ -100,5 +103,5 @@ class _Inputs:
         weight, g = float(self.weights[channel]), 2.0**-halvings
         expected = predicted(weight, g)
         within = None if expected is None else position is not None and expected <= 2 * position <= 4 * expected
-        of = ("random" if draw else "constant", halvings, share, max(draw, 1), weight, expected is not None, expected)
-        return (*of, self.steps, position, position is not None, None if position is None else position * g, within)
+        key = ("random" if draw else "constant", halvings, share, max(draw, 1), weight, expected is not None, expected)
+        return (*key, self.steps, position, position is not None, None if position is None else position * g, within)

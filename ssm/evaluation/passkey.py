@@ -1,7 +1,7 @@
-"""Passkey retrieval (lg Section 5.2): a key hidden in a long text, asked for at its end, decoded greedily.
+"""Passkey retrieval (lg Section 5.2): greedy decoding of a key that is hidden in a long text.
 
-Greedy decoding of a key and reading the key itself make the same activations up to the first token that differs, so
-that one pass over prompt and key tells whether it would have been decoded.
+Greedy decoding and reading the right key have the same activations up to the first wrong token. So one pass over prompt
+and key shows whether greedy decoding would write the key.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ssm.specs.measurements.passkey import Passkey
 
 
 def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPieces:
-    """The pieces of a measurement's prompts, depth by depth: a function of its seed and the run's.
+    """The pieces of the prompts, depth by depth, chosen by the seeds of the measurement and of the run.
 
-    A key, and where its text ends, belong to a depth and a trial: they are the same at every length.
+    Each depth and trial has a key and a place where its text ends, which are the same at every length.
 
     Raises:
         DataError: the tokenizer has no tokens for digits.
     """
-    shape = (spec.trials, len(spec.depths))  # the first trials of more are those of fewer
+    shape = (spec.trials, len(spec.depths))  # more trials begin with the same trials
     generators = (numpy_generator(derived_seed(spec.seed, "passkey", seed), name) for name in ("keys", "texts"))
     numbers, last = (
         generator.integers(low, high, size=shape).T.flatten()
@@ -49,7 +49,7 @@ def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPie
 
 @MEASURES.function
 def passkey(spec: Passkey, ctx: EvaluationContext) -> pl.DataFrame:
-    """Whether each key is found, by length, depth and trial, in the schema Passkey.table.
+    """Whether the model repeats each key, by length, depth and trial, in the schema Passkey.table.
 
     Raises:
         DataError: a length is too short for a prompt, or the tokenizer has no tokens for digits.
@@ -62,20 +62,20 @@ def passkey(spec: Passkey, ctx: EvaluationContext) -> pl.DataFrame:
     frames = []
     with ctx.progress(rows, sum(spec.lengths) - len(spec.lengths)) as progress:
         for prompt in prompts:
-            found = torch.zeros(rows, longest, dtype=torch.int64)  # whether a token of the key is the most probable
+            hits = torch.zeros(rows, longest, dtype=torch.int64)  # 1 if a token of the key is the most probable
             for segment in segments(ctx, prompt, prompt.length - 1):
                 progress.advance(segment.targets.numel())
-                first = max(segment.start, prompt.prompt - 1)  # the last token of the prompt predicts the key's first
+                first = max(segment.start, prompt.prompt - 1)  # the prompt's last token predicts the key's first token
                 if first >= segment.stop:
                     continue
-                said = likeliest(ctx.model, segment.hidden[:, first - segment.start :])
+                predicted = likeliest(ctx.model, segment.hidden[:, first - segment.start :])
                 place = first - prompt.prompt + 1
-                found[segment.rows, place : place + said.shape[1]] = (
-                    (said == segment.targets[:, first - segment.start :]).long().cpu()
+                hits[segment.rows, place : place + predicted.shape[1]] = (
+                    (predicted == segment.targets[:, first - segment.start :]).long().cpu()
                 )
-            found = ctx.group.total(found)  # zero but where a process read
-            found *= torch.arange(longest) < tokens[:, None]
-            right = found.cumprod(1).sum(1)  # (rows,) tokens before the first that is wrong
+            hits = ctx.group.total(hits)  # zero where this process did not read
+            hits *= torch.arange(longest) < tokens[:, None]
+            right = hits.cumprod(1).sum(1)  # (rows,) tokens before the first wrong token
             frames.append(
                 pl.DataFrame(
                     {

@@ -1,4 +1,4 @@
-"""Position-wise loss (lg Def. 3.1): long held-out windows from the zero state, in constant memory."""
+"""The loss by position in long held-out windows, from the zero state, in constant memory (lg Def. 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the function of each kind of measurement registers itself."""
+"""The registry of measurement functions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Repairing a model without training: the numbers of a repair are searched on text that is set aside for choices.
+"""Repair a model without training: search the numbers of the repair on text that is set aside for this.
 
-Nothing is trained or measured on that text. A trial is the mean loss of long windows from the zero state, all positions
-alike: what a repair costs inside the context counts by its share of them. The search begins at the model as it is, so
-that a repair that helps nowhere is left out, and goes along the repair's axes once (`ssm.specs.repairs.base`).
+Nothing is trained or measured on this text. A trial is the mean loss over all positions of long windows, from the zero
+state. So a repair that harms inside the context pays for it. The search starts at the unchanged model and follows the
+axes of the repair once (`ssm.specs.repairs.base`). A repair that never helps is therefore not applied.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class Trial:
-    """Numbers of a repair, and the loss that they gave."""
+    """Numbers of a repair, and the loss with them."""
 
     point: Point
     loss: float  # nats per token
 
 
 def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.device, parent: Path) -> dict[str, Any]:
-    """Fill the folder of a run that repairs its parent; returns what run.json says.
+    """Fill the folder of a run that repairs its parent, and return the content of run.json.
 
-    Leaves model.safetensors (the parent's weights, and the numbers that are applied when they are read), an empty
-    metrics.parquet and, last of all, run.json with every trial. A call after a kill makes all anew.
+    Writes model.safetensors (the weights of the parent, and the numbers to apply when they are loaded), an empty
+    metrics.parquet, and at the end run.json with all trials. After a kill, a new call starts again.
 
     Raises:
-        CheckpointError: the parent is missing, or another run's; the folder holds another run.
-        DataError: the tokens are not those of the run, or too few of them are set aside.
+        CheckpointError: the parent is missing or is another run; the folder holds another run.
+        DataError: the tokens belong to other data, or too few of them are set aside.
         OutputError: `folder` cannot be written.
     """
     assert run.repair is not None
@@ -88,7 +88,7 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
 
 
 class Trials:
-    """The loss of a model on the windows that a repair is chosen on."""
+    """The loss of a model on the windows that choose a repair."""
 
     def __init__(self, run: RunSpec, store: TokenStore, device: torch.device):
         assert run.repair is not None
@@ -100,7 +100,7 @@ class Trials:
             raise DataError(f"{error}; or set more aside with 'choice'") from None
 
     def __call__(self, model: Readable) -> float:
-        """Mean loss of all tokens of the windows, nats; infinite where it is no number."""
+        """Mean loss over all tokens of the windows, nats; infinity if it is not finite."""
         ctx = EvaluationContext(model, self.run.seed, self.store, self.device, f"choose {self.run.id}")
         total = torch.zeros((), dtype=torch.float64)
         for segment in segments(ctx, self.windows, self.length):
@@ -110,12 +110,12 @@ class Trials:
 
 
 def search(repair: RepairSpec, model: TrainableModel, context: int, loss: Callable[[Readable], float]) -> list[Trial]:
-    """Every trial, in order: the model as it is, then axis by axis, each from the best point so far.
+    """All trials in order: the unchanged model, then axis by axis, each from the best point so far.
 
     Args:
-        model: in evaluation mode; it is left as it is.
+        model: in evaluation mode; it is not changed.
         context: T.
-        loss: of a model.
+        loss: the loss of a model.
     """
     tried: dict[Point, Trial] = {}
 
@@ -132,15 +132,15 @@ def search(repair: RepairSpec, model: TrainableModel, context: int, loss: Callab
 
 
 def least(trials: list[Trial]) -> Trial:
-    """The trial with the least loss, of equals the first."""
+    """The first trial with the lowest loss."""
     return min(trials, key=lambda trial: trial.loss)
 
 
 def _record(run: RunSpec, parent: dict[str, Any], trials: list[Trial], best: Trial, seconds: float) -> dict[str, Any]:
-    """What run.json says; no token was trained on, `tokens_read` went forward through the model."""
+    """The content of run.json. No token was trained on; `tokens_read` counts tokens in forward passes."""
     assert run.repair is not None
     each = run.repair.sequences * run.repair.length(run.training.context)
-    read = each * (1 + (len(trials) - 1) * run.repair.passes)  # first the model as it is, which takes one pass
+    read = each * (1 + (len(trials) - 1) * run.repair.passes)  # the unchanged model takes one pass
     inherited = parent.get("diverged")
     return {
         "status": "finished",

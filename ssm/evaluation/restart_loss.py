@@ -1,7 +1,7 @@
-"""The loss on the same targets when the model starts anew T/2 to T tokens before each of them.
+"""The loss on the same targets when the model restarts T/2 to T tokens before each of them.
 
-The paired ratio exp(position_loss - restart_loss) compares a model that carries a long past with one that meets the
-same targets inside the context it was trained on: the wobble of the text itself cancels.
+The paired ratio exp(position_loss - restart_loss) compares the model with a long history to the model inside its
+training context, on the same targets. So differences in the difficulty of the text cancel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ssm.specs.measurements.restart_loss import RestartLoss
 def restart_loss(spec: RestartLoss, ctx: EvaluationContext) -> pl.DataFrame:
     """Mean loss by sequence and bin, in the schema RestartLoss.table.
 
-    The bins are [3/4 kT, kT), k = 1, 2, 4 ..., or everywhere those of the position_loss that lie in [T/2, length).
+    The bins are [3/4 kT, kT), k = 1, 2, 4 ... With `everywhere`, they are the bins of position_loss in [T/2, length).
     """
     half = spec.context // 2
     starts, stops = _bins(spec)
@@ -34,15 +34,15 @@ def restart_loss(spec: RestartLoss, ctx: EvaluationContext) -> pl.DataFrame:
             # The first half is read, the second half is scored.
             for sequences, targets, losses in restarted(ctx, windows, offsets, half, length - half, progress):
                 bins = np.searchsorted(starts, targets, side="right") - 1  # (B, S)
-                inside = torch.from_numpy(bins >= 0)  # not [T/2, 3/4 T), where the first bin is the quarter behind it
+                inside = torch.from_numpy(bins >= 0)  # excludes [T/2, 3/4 T), if the first bin begins at 3/4 T
                 places = torch.from_numpy(sequences[:, None] * len(starts) + bins)
                 sums.view(-1).index_add_(0, places[inside], losses.double().cpu()[inside])
-    sums = ctx.group.total(sums)  # zero but where a process read
+    sums = ctx.group.total(sums)  # zero where this process did not read
     return binned_table(sums / torch.from_numpy(stops - starts), starts, stops, RestartLoss.table)
 
 
 def _bins(spec: RestartLoss) -> tuple[np.ndarray, np.ndarray]:
-    """First positions of the bins, and their ends: (bins,) int64 each."""
+    """Starts and stops of the bins: (bins,) int64 each."""
     if spec.everywhere:
         edges = bin_edges(spec.length)
         edges = edges[edges >= spec.context // 2]
@@ -52,14 +52,14 @@ def _bins(spec: RestartLoss) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _restarts(spec: RestartLoss) -> list[tuple[np.ndarray, int]]:
-    """Where in a sequence the model starts anew, (windows,) int64, and how many tokens it reads from there.
+    """Positions of restarts in a sequence, (windows,) int64, and the number of tokens to read from there.
 
-    Restarts lie T/2 apart, and their windows are T tokens long: the second half holds the targets. The last window ends
-    with the sequence.
+    Restarts are T/2 apart, and T tokens are read from each. The second half has the targets. The last window ends with
+    the sequence.
     """
     context, half = spec.context, spec.context // 2
     if not spec.everywhere:
-        # Targets from 3/2 k halves on (k = 1: from the first), each scored by the window that starts a half before.
+        # In units of T/2: targets from 3/2 k on (for k = 1 from 1), scored by the window that starts one unit before.
         numbers = [number for k in octaves(context, spec.length) for number in range(max(1, 3 * k // 2) - 1, 2 * k - 1)]
         return [(half * np.array(numbers, dtype=np.int64), context)]
     whole, rest = divmod(max(0, spec.length - half), half)

@@ -1,4 +1,4 @@
-"""Losses of a model that starts anew at given places of its windows."""
+"""Losses of a model that restarts at given places in its windows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ssm.evaluation.stream import cross_entropy, segments, token_values
 def restarted(
     ctx: EvaluationContext, windows: HeldOutWindows, offsets: np.ndarray, before: int, scored: int, progress: Progress
 ) -> Iterator[tuple[np.ndarray, np.ndarray, Tensor]]:
-    """The loss on the targets that lie `before` to `before + scored` tokens behind a start, segment by segment.
+    """The losses on the targets `before` to `before + scored` tokens after a restart, segment by segment.
 
     Args:
-        windows: all of which the model reads from every offset on.
-        offsets: (starts,) int64 places in a window at which it starts anew, in the zero state.
+        windows: every window is read from every offset.
+        offsets: (starts,) int64 places in a window where the model restarts from the zero state.
 
     Yields:
-        the numbers of the windows (B,), the targets' positions in them (B, S), and the losses in nats (B, S).
+        numbers of the windows (B,), positions of the targets in them (B, S), losses in nats (B, S).
     """
     length = before + scored
     positions = (windows.positions[:, None] + offsets).flatten()  # window by window
     for segment in segments(ctx, HeldOutWindows(windows.split, positions, length), length):
         progress.advance(segment.targets.numel())
-        read = max(0, before - segment.start)  # tokens of the segment that are read and not scored
+        read = max(0, before - segment.start)  # tokens of the segment that are not scored
         if segment.start + read >= segment.stop:
             continue
         losses = token_values(ctx.model, segment.hidden[:, read:], segment.targets[:, read:], cross_entropy)

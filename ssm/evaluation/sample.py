@@ -1,4 +1,4 @@
-"""An example of a task, piece by piece, as text."""
+"""An example of a task as text, in pieces."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ssm.specs.measurements.sample import Sample
 
 @MEASURES.function
 def sample(spec: Sample, store: TokenStore) -> pl.DataFrame:
-    """A row a piece, in the schema Sample.table.
+    """One row for each piece, in the schema Sample.table.
 
-    A tokenizer may drop the space in front of what it decodes alone, so a piece is what it adds to the text before it.
+    Some tokenizers drop the first space of a text. So the text of a piece is what it adds to the decoded text before.
 
     Raises:
         DataError: the length is too short for an example.
@@ -24,9 +24,9 @@ def sample(spec: Sample, store: TokenStore) -> pl.DataFrame:
     generator = build_generator(spec.example(), "test", derived_seed(spec.seed, "sample"), store)
     tokenizer, tokens, before = store.tokenizer(), np.empty(0, np.int64), ""
     rows = []
-    for place, (piece, its) in enumerate(generator.pieces(0)):
-        tokens = np.concatenate([tokens, its])
+    for place, (piece, of_piece) in enumerate(generator.pieces(0)):
+        tokens = np.concatenate([tokens, of_piece])
         text = tokenizer.decode(tokens)
-        rows.append({"place": place, "piece": piece, "tokens": len(its), "text": text[len(before) :]})
+        rows.append({"place": place, "piece": piece, "tokens": len(of_piece), "text": text[len(before) :]})
         before = text
     return pl.DataFrame(rows, schema=Sample.table.columns)

@@ -1,4 +1,4 @@
-"""How different the tokens of a window are inside the layers (bn figure 5)."""
+"""The smoothness of signals inside the layers: how different the tokens of a window are (bn figure 5)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ssm.specs.measurements.smoothness import Smoothness
 
 @MEASURES.function
 def smoothness(spec: Smoothness, ctx: EvaluationContext) -> pl.DataFrame:
-    """By window, layer and signal, in the schema Smoothness.table.
+    """The mean pairwise distance by window, layer and signal, in the schema Smoothness.table.
 
     Raises:
-        CheckpointError: the model's layers are not ssm's own.
+        CheckpointError: the layers are not ssm's own.
     """
     model = own_layers(ctx)
     frames = [pl.DataFrame(schema=Smoothness.table.columns)]
@@ -31,10 +31,10 @@ def smoothness(spec: Smoothness, ctx: EvaluationContext) -> pl.DataFrame:
 def pairwise_distance(x: Tensor) -> Tensor:
     """E(x) = 1 / (2 (T - 1)) sum over i != j of |x_i - x_j|^2 / sum over i of |x_i|^2 (bn Section 4.2).
 
-    The sum over pairs is 2 T times that of the squared distances from the mean, so that it takes time linear in T.
+    The sum over pairs is 2 T times the sum of squared distances from the mean, so this takes time linear in T.
 
     Args:
-        x: (B, T, C), real or complex, T from 2 on.
+        x: (B, T, C), real or complex, with T at least 2.
 
     Returns:
         (B,), float64.
@@ -46,9 +46,9 @@ def pairwise_distance(x: Tensor) -> Tensor:
 
 
 def _of_layer(rows: Tensor, signals: LayerSignals, layers: int) -> list[pl.DataFrame]:
-    """A frame for each signal of one layer."""
-    found = {"b": signals.bare_b, "input": signals.b, "h": signals.h, "mixer": signals.mixer, "block": signals.block}
-    distances = {name: pairwise_distance(x).cpu() for name, x in found.items() if x is not None}  # (B,) each
+    """One frame for each signal of a layer."""
+    by_name = {"b": signals.bare_b, "input": signals.b, "h": signals.h, "mixer": signals.mixer, "block": signals.block}
+    distances = {name: pairwise_distance(x).cpu() for name, x in by_name.items() if x is not None}  # (B,) each
     of_b = distances.get("b")
     return [
         pl.DataFrame(

@@ -1,6 +1,6 @@
-"""The state against position: norm of the whole (lg figure 4), norm, mean and std by layer and head (figure 9).
+"""Statistics of the state by position: norm of the whole state (lg figure 4), and of each layer and head (figure 9).
 
-The cache of attention without a window is no part of it: it grows with every token, and nothing in it drifts.
+The cache of attention without a window is left out. It grows with every token, and nothing in it drifts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def state_statistics(spec: StateStatistics, ctx: EvaluationContext) -> pl.DataFr
     """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema StateStatistics.table.
 
     Raises:
-        CheckpointError: the model carries keys and values of every token, and nothing else.
+        CheckpointError: the state consists only of keys and values of every token.
     """
     endless = _endless(ctx.model)
     positions = sorted({2**i for i in range(spec.length.bit_length()) if 2**i <= spec.length} | {spec.length})
@@ -40,33 +40,31 @@ def state_statistics(spec: StateStatistics, ctx: EvaluationContext) -> pl.DataFr
 
 
 def _endless(model: Readable) -> tuple[int, ...]:
-    """The layers, among those with a memory, that carry no state of fixed size.
+    """The layers whose state has no fixed size.
 
     Raises:
-        CheckpointError: all are such.
+        CheckpointError: no layer has a state of fixed size.
     """
     read = model.model if isinstance(model, Reading) else model
     if not isinstance(read, LanguageModel):
-        return ()  # its memories are those of fixed size
+        return ()  # its recurrent states all have a fixed size
     if len(read.spec.endless) == read.spec.n_layers:
         raise _stateless()
     return read.spec.endless
 
 
 def _statistics(segment: Segment, endless: tuple[int, ...]) -> pl.DataFrame:
-    """The rows of one position: of the whole state, and of every head of every layer."""
-    states_of = zip(segment.state.recurrent_layers(), segment.state.recurrent_states(), strict=True)
-    found = {layer: memory for layer, memory in states_of if layer not in endless}
-    if not found:
+    """The rows of one position, for the whole state and for every head of every layer."""
+    of_layers = zip(segment.state.recurrent_layers(), segment.state.recurrent_states(), strict=True)
+    by_layer = {layer: state.double().cpu() for layer, state in of_layers if layer not in endless}  # (B, H, ...) each
+    if not by_layer:
         raise _stateless()
-    recurrent_states = [memory.double().cpu() for memory in found.values()]  # (B, H, ...) each
-    heads = [memory.shape[1] for memory in recurrent_states]
-    layer = np.repeat([-1, *found], [1, *heads])  # (1 + all heads,)
+    states = list(by_layer.values())
+    heads = [state.shape[1] for state in states]
+    layer = np.repeat([-1, *by_layer], [1, *heads])  # (1 + all heads,)
     head = np.concatenate([[-1], *(np.arange(count) for count in heads)])
-    whole = torch.cat([memory.flatten(1) for memory in recurrent_states], 1).unsqueeze(1)  # (B, 1, elements)
-    parts = [
-        _moments(part) for part in (whole, *(memory.reshape(*memory.shape[:2], -1) for memory in recurrent_states))
-    ]
+    whole = torch.cat([state.flatten(1) for state in states], 1).unsqueeze(1)  # (B, 1, elements)
+    parts = [_moments(part) for part in (whole, *(state.reshape(*state.shape[:2], -1) for state in states))]
     norm, mean, std = (torch.cat(columns, 1).flatten().numpy() for columns in zip(*parts, strict=True))
     rows = len(segment.rows)
     return pl.DataFrame(
@@ -84,7 +82,7 @@ def _statistics(segment: Segment, endless: tuple[int, ...]) -> pl.DataFrame:
 
 
 def _moments(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Norm, mean and standard deviation of (B, H, elements) over its last axis: (B, H) each."""
+    """Norm, mean and standard deviation of (B, H, elements) over the last axis: (B, H) each."""
     return values.norm(dim=-1), values.mean(-1), values.std(-1, correction=0)
 
 

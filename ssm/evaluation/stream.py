@@ -1,4 +1,4 @@
-"""Long sequences in constant memory: segments stream through, the state is carried."""
+"""Read long sequences in constant memory: segment by segment, with the state carried on."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from torch import Tensor
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.readable import Carried, Readable
 
-ROWS = {"cpu": 32, "cuda": 64}  # sequences side by side; more where they are short
-FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens a forward pass: what fits the caches, what fills a GPU
+ROWS = {"cpu": 32, "cuda": 64}  # sequences in a batch; more if they are short
+FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens in a forward pass: fit a CPU's caches, fill a GPU
 
-STATES = {"cpu": 4 * 2**30, "cuda": 16 * 2**30}  # bytes of all states at once
-PROBED = 64  # tokens after which a state that still grows is taken to grow on
-LOGITS = 2**27  # logits, or numbers of hidden activations, at once: half a GiB in float32
+STATES = {"cpu": 4 * 2**30, "cuda": 16 * 2**30}  # maximum bytes of the states of a batch
+PROBED = 64  # a state that still grows after this number of tokens is expected to grow at this rate
+LOGITS = 2**27  # maximum number of logits, or of hidden activations, in memory: 0.5 GiB in float32
 PROBES: WeakKeyDictionary[Readable, dict[tuple[int, bool], list[int]]] = WeakKeyDictionary()  # results of `_probed`
 
-Value = Callable[[Tensor, Tensor], Tensor]  # logits (tokens, V), targets (tokens,) -> a value of each, (tokens,)
+Value = Callable[[Tensor, Tensor], Tensor]  # logits (tokens, V), targets (tokens,) -> values (tokens,)
 
 
 class Sequences(Protocol):
-    """Tokens that can be read a segment at a time: `HeldOutWindows`, or what a measurement makes itself."""
+    """Sequences that can be read in segments: `HeldOutWindows`, or those that a measurement makes."""
 
     def __len__(self) -> int:
-        """How many sequences."""
+        """Number of sequences."""
 
     def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets [start, stop) of some sequences: two (rows, stop - start) int64 tensors.
 
-        Inputs that are values and no tokens are (rows, stop - start, C + 1) float.
+        Inputs that are not tokens are (rows, stop - start, C + 1) float.
         """
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch [start, stop) of some sequences, and the state (detached) that they are in behind it."""
+    """Positions [start, stop) of some sequences, and their detached state after `stop`."""
 
     rows: Tensor  # (B,) int64, numbers of the sequences
     start: int
     stop: int
-    hidden: Tensor  # (B, S, *), what the model makes logits of
+    hidden: Tensor  # (B, S, *), input of the head
     targets: Tensor  # (B, S)
-    state: Carried  # used up when the next segment is read
+    state: Carried  # valid until the next segment is read
 
 
 def segments(
     ctx: EvaluationContext, sequences: Sequences, length: int, start: int = 0, stops: list[int] | None = None
 ) -> Iterator[Segment]:
-    """My sequences from position `start`, in the zero state, to `length`: a few of them and a segment at a time.
+    """Read the sequences of this process from `start`, in the zero state, to `length`, in batches and segments.
 
     Args:
-        stops: positions at which a segment must end (where the state is looked at).
+        stops: positions at which a segment must end, because the state is needed there.
     """
     device = ctx.device
     at_once = min(FORWARD_TOKENS[device.type], LOGITS // ctx.model.hidden_size)  # tokens
@@ -78,27 +78,27 @@ def segments(
 
 @torch.inference_mode()
 def token_values(model: Readable, hidden: Tensor, targets: Tensor, value: Value) -> Tensor:
-    """A value of every target, (B, S); logits exist for a few tokens at a time."""
+    """The value of every target, (B, S). Logits are computed for a few tokens at a time."""
     at_once = max(1, LOGITS // model.vocab_size)
     pairs = zip(hidden.flatten(0, 1).split(at_once), targets.flatten().split(at_once), strict=True)
     return torch.cat([value(model.logits(part), wanted) for part, wanted in pairs]).view(targets.shape)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """In nats, at least in float32: (tokens, V), (tokens,) -> (tokens,)."""
+    """Cross-entropy in nats, at least in float32: (tokens, V), (tokens,) -> (tokens,)."""
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (tokens, V)
     return F.cross_entropy(precise, targets, reduction="none")
 
 
 @torch.inference_mode()
 def likeliest(model: Readable, hidden: Tensor) -> Tensor:
-    """The most probable token after every one, (B, S) int64; logits exist for a few tokens at a time."""
+    """The most probable next token, (B, S) int64. Logits are computed for a few tokens at a time."""
     parts = hidden.flatten(0, 1).split(max(1, LOGITS // model.vocab_size))
     return torch.cat([model.logits(part).argmax(-1) for part in parts]).view(hidden.shape[:2])
 
 
 def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop: int) -> int:
-    """Size of the state of one sequence after the tokens [start, stop). A cache grows with every token.
+    """Bytes of the state of one sequence after the tokens [start, stop). A cache grows with every token.
 
     The size depends on the number of tokens and not on their values. So each number is measured once per model.
     """
@@ -115,7 +115,7 @@ def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop:
 
 @torch.inference_mode()
 def _probed(ctx: EvaluationContext, sequences: Sequences, start: int, tokens: int) -> list[int]:
-    """Sizes of the state of the first sequence before and after the last of so many tokens, in bytes."""
+    """Sizes of the state of the first sequence before and after the last of `tokens` tokens, in bytes."""
     inputs, _ = sequences.read(np.zeros(1, np.int64), start, start + tokens)
     state: Carried | None = None
     sizes = [0]

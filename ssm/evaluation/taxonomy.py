@@ -1,9 +1,13 @@
-"""What kind of recurrence a mixer is: as its spec declares it, and as the module behaves (ls Table 2, bn Appendix B).
+"""Properties of the recurrence of a mixer: declared in its spec, and measured (ls Table 2, bn Appendix B).
 
-What is measured treats the mixer as a black box: two random initial states under the same inputs end in states that
-differ by what remains of their difference. Where that is the same for other inputs, the decay does not depend on the
-input; where it doubles with the difference, the recurrence is linear in its state; where it is the difference itself,
-A_t is the identity. The state is what the system's paper calls h_t: RWKV-4's average, whose weight stays as it is.
+The measurements treat the mixer as a black box. Two initial states read the same inputs, and the difference of their
+final states is compared with the initial difference.
+
+- If it is the same for other inputs, the decay does not depend on the input.
+- If it doubles when the initial difference doubles, the recurrence is linear in the state.
+- If it equals the initial difference, A_t is the identity.
+
+The state is the h_t of the paper of the system. In RWKV-4 this is the average, and its weight is not changed.
 """
 
 from __future__ import annotations
@@ -20,14 +24,14 @@ from ssm.models.state import RECURRENT
 from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.model import ModelSpec
 
-TOLERANCE = 1e-6  # in float64, relative: what counts as equal
-MOVED = 0.02  # standard deviation
-STEPS = 4  # over which a remainder is followed: no decay that is used here has taken all of it away
+TOLERANCE = 1e-6  # relative difference up to which numbers in float64 count as equal
+MOVED = 0.02  # standard deviation of the noise on parameters
+STEPS = 4  # number of tokens; few enough that no mixer here has forgotten the initial state
 
 
 @MEASURES.function
 def taxonomy(spec: Taxonomy, device: torch.device | None = None) -> pl.DataFrame:
-    """One row a model, in the schema Taxonomy.table; of a hybrid, the mixer of most layers. On the CPU, in float64."""
+    """One row for each model, in the schema Taxonomy.table, on the CPU in float64; for a hybrid, of most layers."""
     return pl.DataFrame([_row(model, spec) for model in spec.models], schema=Taxonomy.table.columns)
 
 
@@ -39,11 +43,11 @@ def _row(model: ModelSpec, spec: Taxonomy) -> dict[str, object]:
         torch.manual_seed(derived_seed(spec.seed, "initialization"))
         mixer = build_mixer(main, model.d_model, model.n_layers).double().eval()
     with torch.no_grad():
-        for parameter in mixer.parameters():  # away from the initialization, where some projections are zero
+        for parameter in mixer.parameters():  # because some projections are initialized as zero
             parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64), alpha=MOVED)
         u, other = torch.randn(2, 1, spec.length, model.d_model, generator=generator, dtype=torch.float64).unbind(0)
         sizes = [_numbers(mixer(u[:, :length])[1]) for length in (1, spec.length)]
-        selective, linear, identity = _behaviour(mixer, u[:, :STEPS], other[:, :STEPS], generator)
+        selective, linear, identity = _behavior(mixer, u[:, :STEPS], other[:, :STEPS], generator)
     return {
         "model": model.name,
         "mixer": main.kind,
@@ -67,10 +71,10 @@ def _numbers(state: dict[str, Tensor]) -> int:
     return sum(tensor.numel() for tensor in state.values())
 
 
-def _behaviour(
+def _behavior(
     mixer: Mixer, u: Tensor, other: Tensor, generator: torch.Generator
 ) -> tuple[bool, bool, bool] | tuple[None, None, None]:
-    """(selective, linear, identity); None for a memory that grows, which keeps what it was given."""
+    """(selective, linear, identity); None for a state that grows, because it keeps the initial state."""
     started = mixer(u)[1]
     if mixer(u[:, :1])[1][RECURRENT].shape != started[RECURRENT].shape:
         return None, None, None
@@ -78,7 +82,7 @@ def _behaviour(
     difference[:, mixer.spec.h_heads(mixer.d_model) :] = 0.0
 
     def remains(inputs: Tensor, scale: float) -> Tensor:
-        """What `scale` times the difference has become after the inputs, over `scale`."""
+        """The final difference for an initial difference times `scale`, divided by `scale`."""
         ended = [
             mixer(inputs, {**started, RECURRENT: started[RECURRENT] + by * difference})[1][RECURRENT]
             for by in (scale, 0.0)

@@ -1,4 +1,4 @@
-"""The loss of held-out text as training reads it: in blocks of T tokens, each from the zero state (bn Section 4.1)."""
+"""The loss on held-out text in blocks of T tokens, each from the zero state, as in training (bn Section 4.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ssm.specs.measurements.validation_loss import ValidationLoss
 
 @MEASURES.function
 def validation_loss(spec: ValidationLoss, ctx: EvaluationContext) -> pl.DataFrame:
-    """Mean loss by sequence, every token counted once, in the schema ValidationLoss.table."""
+    """Mean loss of all tokens by sequence, in the schema ValidationLoss.table."""
     windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     offsets = np.arange(0, spec.length, spec.context)  # (blocks,)
     blocks = HeldOutWindows(windows.split, (windows.positions[:, None] + offsets).flatten(), spec.context)
@@ -25,5 +25,5 @@ def validation_loss(spec: ValidationLoss, ctx: EvaluationContext) -> pl.DataFram
             losses = token_values(ctx.model, segment.hidden, segment.targets, cross_entropy)  # (B, S)
             sums.index_add_(0, segment.rows // len(offsets), losses.double().sum(1).cpu())
             progress.advance(losses.numel())
-    means = ctx.group.total(sums).numpy() / spec.length  # zero but where a process read
+    means = ctx.group.total(sums).numpy() / spec.length  # sums are zero where this process did not read
     return pl.DataFrame({"sequence": np.arange(spec.sequences), "loss": means}, schema=ValidationLoss.table.columns)

@@ -1,5 +1,5 @@
-"""Frozen, validated descriptions of what runs and tables are made of: models, data, training, measurements.
+"""Frozen, validated descriptions of models, data, training and measurements.
 
-This layer imports nothing heavy: reading, checking and hashing a spec takes milliseconds, so that the plan, the
-workflow and the command line's help stay fast.
+This layer imports no torch and no polars. A spec is read, checked and hashed in milliseconds, so the plan, the workflow
+and the help of the command line stay fast.
 """

@@ -1,13 +1,14 @@
-"""What every spec shares: frozen, strict, unknown keys refused with the nearest valid name, a content id."""
+"""The base class of all specs: frozen, strict about keys and types, with an id made from the content."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from abc import ABC
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union
 
 from pydantic import (
     AfterValidator,
@@ -23,16 +24,22 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from ssm.base.discovery import Registry
 from ssm.base.errors import ConfigError, nearest, shown
+from ssm.base.plugin_modules import check_files
 from ssm.base.prose import checked
 from ssm.base.strict_parsing import first_problem, read_json
 
 SCALES = ("smoke", "gpu", "paper")
+LONGEST_NAME = 80
 T = TypeVar("T")
 
 
 class Spec(BaseModel):
-    """A frozen description. Equal content means equal id; unknown keys and wrong types are refused."""
+    """A frozen description. Equal content gives an equal id. Unknown keys and wrong types are errors.
+
+    The comment at a field is its text in docs/reference.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -46,18 +53,18 @@ class Spec(BaseModel):
             names = [field.alias or name for name, field in cls.model_fields.items()]
             for key in value:
                 if key not in names:
-                    told = {"key": shown(key), "hint": nearest(str(key), names)}
-                    raise PydanticCustomError("unknown_key", "unknown key {key}; {hint}", told)
+                    context = {"key": shown(key), "hint": nearest(str(key), names)}
+                    raise PydanticCustomError("unknown_key", "unknown key {key}; {hint}", context)
         return value
 
     @classmethod
     def later_fields(cls) -> frozenset[str]:
-        """All `later` fields, those of the base classes included."""
+        """The `later` fields of this class and of its base classes."""
         return _later_fields(cls)
 
     @model_serializer(mode="wrap")
     def _leave_out_later_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The content without the later fields that hold their default, so that ids stay as they were before them."""
+        """Leave out later fields with their default value: the id stays what it was before the field was added."""
         fields = type(self).model_fields
         unset = {name for name in self.later_fields() if getattr(self, name) == fields[name].default}
         return {key: value for key, value in plain(self).items() if key not in unset}
@@ -67,12 +74,12 @@ class Spec(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
     def canonical_content(self) -> Any:
-        """The content without fields that are `not_hashed`, at any depth: what a preregistration hashes."""
+        """The content without the `not_hashed` fields, at any depth. A preregistration hashes this."""
         return _canonical(self, self.content())
 
     @property
     def content_hash(self) -> str:
-        """Eight hex digits of the SHA-256 of the canonical JSON content."""
+        """Eight hex digits of the SHA-256 of the content as canonical JSON."""
         return short_hash(self.content())
 
     @classmethod
@@ -80,11 +87,11 @@ class Spec(BaseModel):
         """Validate plain data (from YAML or JSON).
 
         Args:
-            value: what the file holds.
-            source: the file and, where there is one, the key's path inside it: the error's first word.
+            value: the content of the file.
+            source: the file, and the path of the key inside it if there is one. The error begins with it.
 
         Raises:
-            ConfigError: one line, naming file, key, what was expected and the nearest valid name.
+            ConfigError: one line with the file, the key, the expected value and the nearest valid name.
         """
         try:
             return cls.model_validate(value)
@@ -96,7 +103,7 @@ class Spec(BaseModel):
         """Read a spec that `ssm plan` wrote as JSON.
 
         Raises:
-            ConfigError: the file is missing, not JSON, or not such a spec.
+            ConfigError: the file is missing, is not JSON, or holds another kind of spec.
         """
         missing = f"{path}: no such spec; `ssm plan --write` makes them"
         value = read_json(path, ConfigError, "JSON spec", missing)
@@ -108,8 +115,35 @@ def _later_fields(spec: type[Spec]) -> frozenset[str]:
     return frozenset().union(*(vars(base).get("later", ()) for base in spec.__mro__))
 
 
+class PluginSpec(Spec, ABC):
+    """A spec that registers itself under its name: the default of its field `registry_key`."""
+
+    registry: ClassVar[Registry[Any]]
+    registry_key: ClassVar[str] = "kind"
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls.registry.add_spec(cls, cls.registry_key)
+
+
+def plugin_union(specs: Registry[Any], modules: str, key: str = "kind") -> Any:
+    """The type of a field that takes any spec of a folder. A file chooses the spec by `key`.
+
+    Args:
+        specs: the registry of the folder, which is read here.
+        modules: the package in which every spec has a module of the same name.
+
+    Raises:
+        RegistryError: a spec has a wrong name, lacks something, or has no module.
+    """
+    specs.discover()
+    check_files(specs, modules)
+    return Annotated[Union[tuple(specs.values())], Field(discriminator=key)]  # noqa: UP007
+
+
 def _canonical(value: Any, content: Any) -> Any:
-    """`Spec.canonical_content` of a spec, or of what a field of one holds, whose plain content is `content`."""
+    """`Spec.canonical_content` of a spec or of the value of a field; `content` is the same as plain data."""
     if isinstance(value, Spec):
         return {
             key: _canonical(getattr(value, key, None), item)
@@ -129,24 +163,23 @@ def short_hash(content: Any, digits: int = 8) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
-def _no_twice(values: tuple[T, ...]) -> tuple[T, ...]:
+def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
     if twice is not None:
         raise ValueError(f"{shown(twice)} is given twice")
     return values
 
 
-Distinct = AfterValidator(_no_twice)  # for a tuple in which nothing may count twice
-Prose = Annotated[str, AfterValidator(checked)]  # may hold formulas (ssm/base/prose.py)
-Setting = str | bool | int | float  # what a column of a table holds
-# Windows or examples that a measurement reads. The bound refuses a slip that would be read for days.
+Distinct = AfterValidator(_distinct)  # for a tuple without duplicates
+Prose = Annotated[str, AfterValidator(checked)]  # text for readers, which may contain formulas (ssm/base/prose.py)
+Setting = str | bool | int | float  # a value in a column of a table
+# Number of windows or examples that a measurement reads. The limit catches typing errors that would cost days.
 ReadCount = Annotated[PositiveInt, Field(le=100_000)]
-LONGEST_NAME = 80
-Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]  # becomes a part of the names of files
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]  # becomes part of file names
 
 
 def slug(*parts: object) -> str:
-    """Readable file-name pieces joined by '_': letters, digits, '.', '-' only.
+    """Join the parts by '_' for a file name. Other characters than letters, digits and '.' become '-'.
 
     >>> slug("mamba2 45m", "T=1024", "", "s1")
     'mamba2-45m_T-1024_s1'

@@ -1,4 +1,4 @@
-"""Weights that were trained elsewhere, as entries of config/models.yaml: a user's own, and those of a named model."""
+"""Weights that were trained elsewhere, as entries of config/models.yaml: your own, or published ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ssm.specs.extension import (
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs.base import OfLayers
 
-ANY_CONTEXT = 2048  # stands for the model's own where an entry gives none and is checked
+ANY_CONTEXT = 2048  # used to check an entry without a context; the real one is read from the checkpoint
 Paths = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False, min_length=1)]
 DIAGNOSIS = ("tokenizer", "context", "length", "tolerance", "budget", "sequences", "passkey", "precision", "seed")
 HOW = (*OF_A_STATE, *OF_A_REPAIR, *OF_TRAINING)
@@ -37,55 +37,59 @@ else:  # the registries are the only list
 
 
 class PublishedSpec(Spec):
-    """The weights of a named model that somebody has published: what an arm with `checkpoint: published` is."""
+    """The published weights of a named model. A figure uses them in an arm with `checkpoint: published`."""
 
-    checkpoint: Annotated[str, Field(min_length=1)]  # as of CheckpointSpec; a revision behind @ pins a name of the hub
-    context: PositiveInt  # T, tokens that they were trained on
+    # Folder, weight file or name on the Hugging Face hub. `owner/model@revision` pins a revision.
+    checkpoint: Annotated[str, Field(min_length=1)]
+    context: PositiveInt  # T, tokens of a training sequence
 
 
 class CheckpointSpec(Spec):
-    """Weights that were trained elsewhere, and the text that they are read on.
+    """Weights that were trained elsewhere, and the text to read them on.
 
-    The keys are the options of `ssm diagnose` and `ssm extend`; what is None is left to these. Relative paths start
-    where snakemake runs.
+    The keys are the options of `ssm diagnose` and `ssm extend`, and without a value their defaults apply. Relative
+    paths start in the folder where snakemake runs.
     """
 
     name: Name
-    checkpoint: Annotated[str, Field(min_length=1)]  # a folder, a file of weights, a name of the hub, or a run of ssm
-    text: Paths  # files, folders or globs that the model has not seen
+    checkpoint: Annotated[str, Field(min_length=1)]  # folder, weight file, name on the hub, or folder of an ssm run
+    text: Paths  # files, folders or globs with text that the model has not seen
+    # A tokenizer.json or its folder, a name on the hub, or `bytes`. By default, the tokenizer of the model.
     tokenizer: Annotated[str, Field(min_length=1)] | None = None
-    context: PositiveInt | None = None  # T
-    length: PositiveInt | None = None  # the tokens up to which it is read
-    tolerance: float | None = None
-    budget: Annotated[float, Field(gt=0)] = 10.0  # minutes of a diagnosis
-    sequences: int | None = None
-    passkey: bool = True
+    context: PositiveInt | None = None  # T, the training context in tokens; by default from the checkpoint
+    length: PositiveInt | None = None  # read up to this number of tokens; default: 16 contexts
+    tolerance: float | None = None  # paired ratio of perplexities above which the model counts as broken; default 1.1
+    budget: Annotated[float, Field(gt=0)] = 10.0  # minutes for a diagnosis
+    sequences: int | None = None  # maximum number of windows; default 256
+    passkey: bool = True  # also test retrieval: passkeys, needles and prompts of RULER
+    # `bfloat16`: autocast; scans stay in float32. By default bfloat16 on a GPU and float32 on a CPU.
     precision: Literal["float32", "bfloat16"] | None = None
-    seed: int | None = None
-    held_out: Paths | None = None  # the extension measures on these; None: on a part of `text`
-    policy: Policy = USUAL_POLICY
-    p_zero: float | None = None
-    sigma: float | None = None
-    by: Literal["model", "layer"] | None = None
-    steps: int | None = None
-    lr: float | None = None
-    batch_tokens: int | None = None
-    micro_batch_tokens: int | None = None
-    activation_checkpointing: bool = False
-    control: bool = False
+    seed: int | None = None  # chooses the order of windows, the bootstrap samples and the training batches; default 1
+    held_out: Paths | None = None  # files on which the extension is measured; by default, part of `text` is held out
+    policy: Policy = USUAL_POLICY  # how to extend: an initial state for post-training, or a repair without training
+    p_zero: float | None = None  # fraction of training sequences that start from the zero state
+    sigma: float | None = None  # standard deviation of `random_noise`
+    by: Literal["model", "layer"] | None = None  # repairs: one value for the model, or one for each layer
+    steps: int | None = None  # optimizer steps of post-training; default 100
+    lr: float | None = None  # peak learning rate; default: a tenth of the pre-training rate for models of this size
+    batch_tokens: int | None = None  # tokens of an optimizer step; default: 32 contexts
+    micro_batch_tokens: int | None = None  # tokens of a forward pass; default: at most 8,192
+    activation_checkpointing: bool = False  # recompute blocks in the backward pass: less memory, more time
+    control: bool = False  # also train the same number of steps from zero states
+    # The extension keeps the checkpoint with the lowest value of this. Default: far_perplexity.
     measure: Literal["far_perplexity", "paired_ratio"] | None = None
-    in_context_tolerance: float | None = None
+    in_context_tolerance: float | None = None  # allowed relative increase of the perplexity in context; default 0.02
 
     @field_validator("name")
     @classmethod
     def _a_folder_and_a_target(cls, name: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-            raise ValueError("a checkpoint's name is that of a folder and of targets: letters, digits, '.', '_', '-'")
+            raise ValueError("the name becomes a folder and a target: use letters, digits, '.', '_' and '-'")
         return name
 
     @model_validator(mode="after")
-    def _as_asked_of_the_command_line(self) -> CheckpointSpec:
-        """What the command line would refuse is refused here, before a job starts."""
+    def _valid_for_the_command_line(self) -> CheckpointSpec:
+        """Report errors of the command line's options here, before a job starts."""
         context = self.context or ANY_CONTEXT
         length = self.length if self.length is not None and self.context is not None else 2 * context
         diagnosis = {"context": context, "length": length, **self._given("tolerance", "sequences")}
@@ -93,48 +97,52 @@ class CheckpointSpec(Spec):
         unused = needless(self.policy, options)
         if unused is not None:
             why = ": it trains nothing" if self.trains_nothing else ""
-            raise ValueError(f"policy '{self.policy}' has no use for the key {unused}{why}")
+            raise ValueError(f"policy '{self.policy}' does not use the key {unused}{why}")
         content = how(self.policy, options) | choice
         try:
             ExtensionSpec.model_validate({"diagnosis": DiagnosisSpec.model_validate(diagnosis), **content})
         except ValidationError as error:
-            raise ValueError(self._in_own_words(error)) from None
+            raise ValueError(self._message(error)) from None
         return self
 
     @property
     def trains_nothing(self) -> bool:
-        """Its extension is a repair without training."""
+        """Whether the extension is a repair without training."""
         return self.policy in REPAIRS
 
     @property
     def training_steps(self) -> int:
-        """Of its extension, an arm."""
+        """Optimizer steps of each arm of the extension."""
         return 0 if self.trains_nothing else self.steps or STEPS
 
     def trials(self, layers: int) -> int:
-        """Of a repair's numbers, and the model as it is; `layers` of it can be repaired."""
+        """Number of evaluations in the search of a repair, the unchanged model included.
+
+        Args:
+            layers: number of layers that can be repaired.
+        """
         repair = REPAIRS[self.policy].model_validate({"kind": self.policy, **self._given(*OF_A_REPAIR)})
         assert isinstance(repair, OfLayers)
         return 1 + len(repair.tried) * (1 + layers * (repair.by == "layer"))
 
     @property
     def targets(self) -> tuple[str, str]:
-        """What the workflow calls its diagnosis and its extension."""
+        """Names of the diagnosis and of the extension in the workflow."""
         return f"diagnose_{self.name}", f"extend_{self.name}"
 
     @property
     def diagnose_words(self) -> tuple[str, ...]:
-        """The arguments of `ssm diagnose`, but for --out, --device and --threads."""
+        """The arguments of `ssm diagnose`, without --out, --device and --threads."""
         return ("diagnose", *self._words(DIAGNOSIS))
 
     @property
     def extend_words(self) -> tuple[str, ...]:
-        """The arguments of `ssm extend`, but for --out, --device and --threads."""
+        """The arguments of `ssm extend`, without --out, --device and --threads."""
         return ("extend", *self._words(DIAGNOSIS + EXTENSION))
 
     def _words(self, options: tuple[str, ...]) -> tuple[str, ...]:
-        at_home = self.checkpoint.startswith("~")
-        words = [str(Path(self.checkpoint).expanduser()) if at_home else self.checkpoint, "--text", *self.text]
+        in_home_folder = self.checkpoint.startswith("~")
+        words = [str(Path(self.checkpoint).expanduser()) if in_home_folder else self.checkpoint, "--text", *self.text]
         for name in options:
             value, option = getattr(self, name), f"--{name.replace('_', '-')}"
             if name == "passkey":
@@ -150,8 +158,8 @@ class CheckpointSpec(Spec):
     def _given(self, *names: str) -> dict[str, object]:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-    def _in_own_words(self, error: ValidationError) -> str:
-        """A problem of the specs that this one stands for, under this one's keys."""
+    def _message(self, error: ValidationError) -> str:
+        """The first problem of an `ExtensionSpec` or a `DiagnosisSpec`, with the keys of this spec."""
         problem = error.errors(include_url=False)[0]
         key = str(problem["loc"][-1] if problem["loc"] else "")
         if problem["type"] == "missing":

@@ -1,4 +1,4 @@
-"""The workflow's configuration: which scale, which figures, where results go."""
+"""The configuration of the workflow, config/config.yaml."""
 
 from __future__ import annotations
 
@@ -8,67 +8,69 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 
 from ssm.specs.base import Distinct, Spec
 
-MOST_THREADS = 1024  # of one process: an OpenMP that is asked for more ends the process
+MOST_THREADS = 1024  # of one process: OpenMP aborts the process when it is asked for more
 
 
 class DryRun(Spec):
-    """Caps that turn any scale into a run of seconds: every job is real, no number means anything."""
+    """Caps that shorten the workflow at any scale to seconds. All jobs run, but their numbers mean nothing."""
 
-    max_steps: PositiveInt = 8  # of every training
-    max_sequences: PositiveInt = 4  # of every measurement
-    max_contexts: PositiveInt = 8  # evaluation lengths, in training contexts
-    max_seeds: PositiveInt = 1  # of every figure
-    max_documents: PositiveInt = 40  # of every text
+    max_steps: PositiveInt = 8  # optimizer steps of each training
+    max_sequences: PositiveInt = 4  # sequences of each measurement
+    max_contexts: PositiveInt = 8  # longest evaluation, in training contexts
+    max_seeds: PositiveInt = 1  # seeds of each figure
+    max_documents: PositiveInt = 40  # documents of each text
 
 
 class Peaks(Spec):
-    """The data sheet's dense peak of one GPU, TFLOP/s, by precision."""
+    """Dense peak of one GPU by precision, in TFLOP/s, from its data sheet."""
 
-    bfloat16: PositiveFloat = 989.0
-    float32: PositiveFloat = 67.0
+    bfloat16: PositiveFloat = 989.0  # TFLOP/s
+    float32: PositiveFloat = 67.0  # TFLOP/s
 
 
 class Hardware(Spec):
-    """What run times are estimated with before anything has run: the arithmetic is in ssm/plan/resources.py."""
+    """The hardware, for estimates of run time and memory (ssm/plan/resources.py)."""
 
-    gpu_tflops: Peaks = Peaks()
-    gpu_memory_gb: PositiveFloat = 80.0  # of one GPU
-    utilization: Annotated[float, Field(gt=0, le=1)] = 0.2  # the share of a GPU's peak that is reached
-    layer_ms: NonNegativeFloat = 2.0  # Python and kernel launches of a layer, forward and backward, in any batch
-    cpu_gflops: PositiveFloat = 45.0  # what one thread reaches in float32
-    cpu_layer_ms: NonNegativeFloat = 4.0  # on a CPU, where they come on top
-    gpus_per_run: PositiveInt = 1  # at most; what one training job can use
-    hours_per_run: PositiveFloat = 24.0  # a run is given twice the GPUs while it takes longer, or does not fit
+    gpu_tflops: Peaks = Peaks()  # dense peak of one GPU, from its data sheet
+    gpu_memory_gb: PositiveFloat = 80.0  # memory of one GPU, in GB
+    utilization: Annotated[float, Field(gt=0, le=1)] = 0.2  # fraction of the peak that training reaches
+    # milliseconds that Python and kernel launches take for a layer, forward and backward, at any batch size
+    layer_ms: NonNegativeFloat = 2.0
+    cpu_gflops: PositiveFloat = 45.0  # GFLOP/s that one CPU thread reaches in float32
+    cpu_layer_ms: NonNegativeFloat = 4.0  # like layer_ms, on a CPU; it is added to the time of the arithmetic
+    gpus_per_run: PositiveInt = 1  # maximum number of GPUs of one training job
+    # the GPUs of a run are doubled while it would take longer than this, or does not fit into their memory
+    hours_per_run: PositiveFloat = 24.0
 
 
 class Cluster(Spec):
-    """What jobs tell a batch system (workflow/profiles/slurm)."""
+    """Options that jobs pass to a batch system (workflow/profiles/slurm)."""
 
-    account: str | None = None  # None: the cluster's default
-    partition: str | None = None  # of jobs without a GPU; None: the cluster's default
-    gpu_partition: str | None = None  # of jobs that ask for a GPU; None: the same
-    qos: str | None = None  # quality of service; None: the cluster's default
-    max_hours: PositiveFloat = 24.0  # no job asks for more: the partition's limit; training goes on in another job
-    time_margin: Annotated[float, Field(ge=1)] = 2.0  # times the expected run time, at the first attempt
+    account: str | None = None  # without it, the default of the cluster
+    partition: str | None = None  # partition of jobs without a GPU; without it, the default of the cluster
+    gpu_partition: str | None = None  # partition of jobs with a GPU; without it, `partition`
+    qos: str | None = None  # quality of service; without it, the default of the cluster
+    max_hours: PositiveFloat = 24.0  # time limit of the partition; a longer training continues in another job
+    time_margin: Annotated[float, Field(ge=1)] = 2.0  # a job first asks for this many times its expected time
 
 
 class WorkflowConfig(Spec):
-    """config/config.yaml."""
+    """The settings of the workflow. Relative paths start in the folder where snakemake runs."""
 
     scale: Literal["smoke", "gpu", "paper"] = "smoke"  # two CPU cores, one GPU, or the papers' sizes on a cluster
-    # the targets that are planned
+    # the figures to make, by the names of their files
     figures: Annotated[tuple[str, ...], Field(strict=False, min_length=1), Distinct] | Literal["all"] = "all"
-    results: str = "results"  # results of a scale go to <results>/<scale>
-    device: Literal["auto", "cpu", "cuda"] = "auto"  # where models are trained and measured
-    threads: Annotated[int, Field(gt=0, le=MOST_THREADS)] = 1  # CPU threads a training or measuring job uses
-    dry_run: DryRun | None = None  # caps for a quick try of the whole workflow; None: no caps
-    hardware: Hardware = Hardware()  # what times and memory are estimated with
-    cluster: Cluster = Cluster()  # what jobs tell SLURM
+    results: str = "results"  # folder of the results, which has a folder for each scale
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # device for training and measuring
+    threads: Annotated[int, Field(gt=0, le=MOST_THREADS)] = 1  # CPU threads of a training or measuring job
+    dry_run: DryRun | None = None  # caps for a quick try of the whole workflow
+    hardware: Hardware = Hardware()  # hardware, for estimates of time and memory
+    cluster: Cluster = Cluster()  # options for SLURM
 
     @field_validator("results")
     @classmethod
-    def _a_folder(cls, results: str) -> str:
-        """Snakemake takes braces for wildcards."""
+    def _without_braces(cls, results: str) -> str:
+        """Snakemake would read braces as wildcards."""
         if not results.strip() or not results.isprintable() or set(results) & set("{}"):
             raise ValueError("expected the name of a folder, without { and }")
         return results

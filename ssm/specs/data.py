@@ -1,4 +1,4 @@
-"""Data: what a run reads, text or task; where text comes from, how it becomes tokens, and what is held out."""
+"""Data that a run reads: text (corpus, tokenizer, held-out documents) or a task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm.specs.corpora.base import Corpus
 
 
 class BytesTokenizer(Spec):
-    """A token is a byte. Document boundaries are kept beside the tokens, so no byte is reserved."""
+    """Each byte is a token. Document boundaries are stored separately, so no byte is reserved for them."""
 
     kind: Literal["bytes"] = "bytes"
 
@@ -23,29 +23,29 @@ class BpeTokenizer(Spec):
     """Byte-level BPE, trained on the training documents of this corpus."""
 
     kind: Literal["bpe"] = "bpe"
-    vocab_size: Annotated[int, Field(ge=257)]
-    train_bytes: PositiveInt = 50_000_000  # at most so much text is shown to the trainer
+    vocab_size: Annotated[int, Field(ge=257)]  # V, the number of tokens, the 256 bytes included
+    train_bytes: PositiveInt = 50_000_000  # train on at most this number of bytes
 
 
 class FileTokenizer(Spec):
-    """A tokenizer.json on disk."""
+    """A file tokenizer.json on disk."""
 
     kind: Literal["file"] = "file"
-    path: str
-    vocab_size: PositiveInt  # rows of the model's embedding; the tokenizer may not exceed it
+    path: str  # path of the file
+    vocab_size: PositiveInt  # V, rows of the model's embedding, at least the number of tokens
 
 
 class HubTokenizer(Spec):
-    """A tokenizer.json of the Hugging Face hub by name, through the optional package `huggingface_hub`."""
+    """A file tokenizer.json on the Hugging Face hub. Needs the optional package `huggingface_hub`."""
 
     kind: Literal["hub"] = "hub"
     name: str
-    revision: str | None = None
-    vocab_size: PositiveInt
+    revision: str | None = None  # branch, tag or commit; without it, the newest
+    vocab_size: PositiveInt  # V, rows of the model's embedding, at least the number of tokens
 
 
 def rows_of(tokenizer: TokenizerSpec) -> int:
-    """V: rows that a model's embedding needs for a tokenizer's tokens."""
+    """V: embedding rows that the tokens of a tokenizer need."""
     return 256 if isinstance(tokenizer, BytesTokenizer) else tokenizer.vocab_size
 
 
@@ -54,15 +54,15 @@ TokenizerSpec = Annotated[BytesTokenizer | BpeTokenizer | FileTokenizer | HubTok
 
 @dataclass(frozen=True)
 class Sources:
-    """What data is made from and may change under the same spec."""
+    """Sources of data whose content can change while the spec stays the same."""
 
-    corpora: tuple[Corpus, ...] = ()  # the user's own text, and whatever else is read in folders
+    corpora: tuple[Corpus, ...] = ()  # the user's files and folders
     tokenizers: tuple[FileTokenizer, ...] = ()
-    library: bool = False  # the running Python's own
+    library: bool = False  # whether the standard library of the running Python is read
 
 
 class Data(Spec, ABC):
-    """What a run reads, text or a task (ssm/specs/tasks). Whoever asks need not know which it is."""
+    """Data that a run reads: a text, or a task (ssm/specs/tasks). Callers treat both alike."""
 
     name: Name
 
@@ -73,45 +73,45 @@ class Data(Spec, ABC):
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """V: rows that a model's embedding needs for these tokens; where inputs are none, the classes of its head."""
+        """V: rows of the model's embedding. Where inputs are not tokens: classes of the model's head."""
 
     @property
     def channels(self) -> int | None:
-        """C: numbers of an input, where inputs are values and no tokens; None: they are tokens."""
+        """C: numbers in an input that is not a token. None: inputs are tokens."""
         return None
 
     @property
     @abstractmethod
     def spelled_by(self) -> TokenizerSpec | None:
-        """The tokenizer that text becomes its tokens by; None: its tokens stand for no text."""
+        """The tokenizer of the tokens. None: the tokens do not represent text."""
 
     @property
     @abstractmethod
     def text(self) -> DataSpec | None:
-        """The text that its token store holds; None: none."""
+        """The text in the token store. None: it has no text."""
 
     @property
     @abstractmethod
     def answers(self) -> bool:
-        """Whether targets are answers to what was asked, so that there is something to be right."""
+        """Whether the targets are answers, which can be right or wrong."""
 
     @property
     @abstractmethod
     def least_context(self) -> int:
-        """Tokens of the shortest context T that its sequences fit into."""
+        """The smallest context T, in tokens, that holds any of the sequences."""
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What it is, in a few words."""
+        """A short description for messages."""
 
     @abstractmethod
     def capped(self, max_documents: int) -> Self:
-        """The same for a dry run: at most so many documents are read."""
+        """The data of a dry run, which reads at most `max_documents`."""
 
     @property
     def sources(self) -> Sources:
-        """What it is made from."""
+        """Sources whose content can change while the spec stays the same."""
         text, tokenizer = self.text, self.spelled_by
         return Sources(
             corpora=(text.corpus,) if text is not None and text.corpus.own_files else (),
@@ -120,22 +120,24 @@ class Data(Spec, ABC):
         )
 
     def stored_tokens(self, read: int) -> int:
-        """An estimate of the tokens that its store holds, where the longest run that reads it reads so many."""
+        """Estimated size of the token store, in tokens, if the longest run on it reads `read` tokens."""
         return 0 if self.text is None else read
 
 
 class DataSpec(Data):
-    """A tokenized corpus: documents are held out WHOLE, so a window never mixes training and held-out text."""
+    """A tokenized corpus. Documents are held out whole, so no window mixes training text and held-out text."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"name", "shard_tokens"})
     later: ClassVar[frozenset[str]] = frozenset({"choice"})
-    corpus: CorpusSpec
-    tokenizer: TokenizerSpec = BytesTokenizer()
-    held_out: Annotated[float, Field(ge=0, le=1)] = 0.1  # fraction of the documents; 0: none, 1: all of them
-    held_out_seed: int = 1234  # which documents: a function of this seed and the document's position
-    choice: Annotated[float, Field(ge=0, lt=1)] = 0.0  # a fraction that is neither trained on nor measured
-    max_documents: PositiveInt | None = None
-    shard_tokens: PositiveInt = 64 * 2**20  # 64 Mi tokens: 128 MiB a shard at two bytes a token
+    corpus: CorpusSpec  # source of the documents
+    tokenizer: TokenizerSpec = BytesTokenizer()  # how text becomes tokens
+    held_out: Annotated[float, Field(ge=0, le=1)] = 0.1  # fraction of documents that is held out for measurements
+    held_out_seed: int = 1234  # together with a document's position, this decides whether the document is held out
+    # Fraction of documents that is set aside for choosing the numbers of repairs. It is not trained on or measured.
+    choice: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    max_documents: PositiveInt | None = None  # read at most this number of documents
+    # Tokens in a file of the token store. 64 Mi tokens take 128 MiB at two bytes for each token.
+    shard_tokens: PositiveInt = 64 * 2**20
 
     @model_validator(mode="after")
     def _something_to_train_on(self) -> DataSpec:

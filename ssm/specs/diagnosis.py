@@ -1,4 +1,4 @@
-"""What `ssm diagnose` is asked: how far a model is read, and how sure its answer has to be."""
+"""The settings of `ssm diagnose`."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.base import Spec
 
-LEAST = 4  # windows: fewer give no interval, and no class of the curve
-# Windows from which a model may be said to hold. What it fails on may be rare: where one window in ten fails by 4 nats,
-# two thirds of all diagnoses of 4 windows would say so and a fifth of those of 16, because none of their windows fails
-# (tests/diagnosis/test_coverage.py).
+LEAST = 4  # windows; with fewer there is no interval and no class of the curve
+# With fewer windows a model is never said to hold, because failures may be rare. Example: one window in ten fails by 4
+# nats. Then no failing window is among the windows in two thirds of all diagnoses with 4 windows, and in a fifth of
+# those with 16 windows (tests/diagnosis/test_coverage.py).
 ENOUGH = 64
-FOURFOLD = 4  # so many windows halve an interval
-OCTAVES = 16  # of the length, in contexts, where nobody gives one
-TOLERANCE = 1.1  # the paired ratio of perplexities from which a model counts as broken
+FOURFOLD = 4  # four times as many windows halve an interval
+OCTAVES = 16  # default length, in contexts
+TOLERANCE = 1.1  # paired ratio of perplexities above which a model counts as broken
 WHY_TOLERANCE = (
-    "lg Definition 3.2 allows no rise at all, which no finite text can confirm: a bound has to be named. Ten percent "
-    "more perplexity (0.095 nats a token) is the bound that this project's claims about lg Figure 5 judge by."
+    "lg Definition 3.2 allows no increase. No finite text can confirm that, so a bound is needed. Ten percent more "
+    "perplexity (0.095 nats per token) is also the bound in this project's claims about lg Figure 5."
 )
 
 
 class DiagnosisSpec(Spec):
-    """A diagnosis, whatever the model and the text."""
+    """The settings of a diagnosis, without the model and the text."""
 
-    context: PositiveInt  # T, the tokens that the model was trained on
-    length: PositiveInt  # the tokens up to which it is read
+    context: PositiveInt  # T, tokens of a training sequence
+    length: PositiveInt  # the model is read up to this number of tokens
     tolerance: Annotated[float, Field(gt=1)] = TOLERANCE
-    budget_seconds: PositiveFloat = 600.0  # what is not decided by then stays open
-    sequences: Annotated[int, Field(ge=LEAST)] = 256  # windows that are read at most
+    budget_seconds: PositiveFloat = 600.0  # questions that are not decided by then stay open
+    sequences: Annotated[int, Field(ge=LEAST)] = 256  # maximum number of windows
     passkey: bool = True
     precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: autocast; scans stay in float32
-    seed: int = 1  # which windows first, and the resamples of the bootstrap
+    seed: int = 1  # order of the windows, and samples of the bootstrap
 
     @model_validator(mode="after")
     def _sane(self) -> DiagnosisSpec:

@@ -1,16 +1,11 @@
-"""What `ssm extend` is asked: how a model is post-trained, and what may be kept of it."""
+"""The settings of `ssm extend`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import (
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.base import Spec
 from ssm.specs.diagnosis import DiagnosisSpec
@@ -21,71 +16,72 @@ from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.clip_dt import ClipDt
 
-# An optimizer step, where nobody says otherwise; the paper's reads half a million tokens (`recipe.unlike_the_paper`).
-SEQUENCES = 32
-MOST = 16  # windows that choose: of a quarter of all, at least `ssm.specs.diagnosis.LEAST` and at most so many
-# Windows that prove a gain such as few steps of training bring: their interval reaches 1.3 standard deviations far
-# (`ssm.diagnosis.intervals.reach`), and 10 steps of State Passing move the loss by 1.4 (tests/extension/coverage.py).
-# Fewer windows prove a larger gain.
+SEQUENCES = 32  # default batch, in contexts; lg uses half a million tokens (`recipe.unlike_the_paper`)
+# A quarter of the held-out windows chooses the checkpoint: at least `ssm.specs.diagnosis.LEAST`, at most this number.
+MOST = 16
+# Windows that are enough to prove the gain of a short training. Their interval reaches 1.3 standard deviations
+# (`ssm.diagnosis.intervals.reach`), and 10 steps of State Passing change the loss by 1.4 (tests/extension/coverage.py).
+# A larger gain needs fewer windows.
 ENOUGH_FOR_A_GAIN = 24
-FORWARD_TOKENS = 8192  # a forward pass, where nobody says otherwise: what fits a GPU beside the logits
-USUAL = StatePassing()  # the intervention, where nobody says otherwise
+FORWARD_TOKENS = 8192  # default maximum for a forward pass: it fits a GPU together with the logits
+USUAL = StatePassing()  # default intervention
 USUAL_POLICY = USUAL.policy
-STEPS = 100  # of training, where nobody says otherwise
-POLICIES = (*INTERVENTIONS, *REPAIRS)  # what is trained from, or a repair that trains nothing
-OF_A_STATE, OF_A_REPAIR = ("p_zero", "sigma"), ("by",)  # options of the one, and of the other
+STEPS = 100  # default training steps
+POLICIES = (*INTERVENTIONS, *REPAIRS)  # initial states for post-training, and repairs without training
+OF_A_STATE, OF_A_REPAIR = ("p_zero", "sigma"), ("by",)  # options of initial states, and of repairs
 OF_TRAINING = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
 
 
 class ExtensionSpec(Spec):
-    """An extension, whatever the model and the text.
+    """The settings of an extension, without the model and the text.
 
-    As lg App. B.2 (State Passing for 100 steps, a tenth of the rate), but for smaller steps and the choice in the end.
+    The defaults follow lg App. B.2: State Passing for 100 steps at a tenth of the learning rate. Different are the
+    smaller batch and the choice among checkpoints at the end.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"repair"})
-    diagnosis: DiagnosisSpec  # before and after; context, precision and seed are those of training too
+    diagnosis: DiagnosisSpec  # made before and after; training has the same context, precision and seed
     initial_state: InitialStateSpec = USUAL
-    repair: RepairSpec | None = None  # instead of training; chosen on the windows that choose, not on its own
+    repair: RepairSpec | None = None  # instead of training; its numbers are chosen on the held-out windows that choose
     steps: PositiveInt = STEPS
-    lr: PositiveFloat | None = None  # the peak; None: a tenth of what the model's size is pre-trained with
-    batch_tokens: PositiveInt | None = None  # an optimizer step; None: SEQUENCES of the context
-    micro_batch_tokens: PositiveInt | None = None  # a forward pass; None: FORWARD_TOKENS at most
+    lr: PositiveFloat | None = None  # peak; None: a tenth of the pre-training rate for models of this size
+    batch_tokens: PositiveInt | None = None  # in an optimizer step; None: SEQUENCES contexts
+    micro_batch_tokens: PositiveInt | None = None  # in a forward pass; None: at most FORWARD_TOKENS
     activation_checkpointing: bool = False
-    control: bool = False  # train the same number of steps from zero states as well
-    measure: Literal["far_perplexity", "paired_ratio"] = "far_perplexity"  # what the best checkpoint has least of
-    in_context_tolerance: NonNegativeFloat = 0.02  # its perplexity in context may be so much above the original's
+    control: bool = False  # also train the same number of steps from zero states
+    measure: Literal["far_perplexity", "paired_ratio"] = "far_perplexity"  # the best checkpoint has the lowest value
+    in_context_tolerance: NonNegativeFloat = 0.02  # allowed relative increase of the perplexity within the context
 
     @model_validator(mode="after")
-    def _something_to_take_home(self) -> ExtensionSpec:
+    def _repair_can_be_exported(self) -> ExtensionSpec:
         repair = self.repair
         if repair is None:
             return self
         if repair.in_reading:
             raise ValueError(
-                f"policy '{repair.kind}' is a way of reading a model, which no format of a checkpoint can hold; try it "
-                "in a figure, as an arm's 'repair'"
+                f"policy '{repair.kind}' changes how a model is read, and no checkpoint format can store that; use it "
+                "in a figure, as the 'repair' of an arm"
             )
         if isinstance(repair, ClipDt) and repair.by == "layer":
             raise ValueError(f"policy '{repair.kind}': config.json has one limit of dt for all layers")
         if self.control:
-            raise ValueError(f"control: policy '{repair.kind}' trains nothing to be compared with")
+            raise ValueError(f"control: policy '{repair.kind}' trains nothing, so it needs no control")
         return self
 
     @model_validator(mode="after")
-    def _sane(self) -> ExtensionSpec:
+    def _intervenes(self) -> ExtensionSpec:
         if isinstance(self.initial_state, ZeroState):
             raise ValueError("initial_state: 'zero' is no intervention; it is the control arm")
         return self
 
     @property
     def whole_batch_tokens(self) -> int:
-        """Tokens an optimizer step."""
+        """Tokens in an optimizer step."""
         return self.batch_tokens or SEQUENCES * self.diagnosis.context
 
     @property
     def forward_tokens(self) -> int:
-        """Tokens a forward pass: as many sequences of the batch as divide it and stay within FORWARD_TOKENS."""
+        """Tokens in a forward pass: the most sequences that divide the batch, with at most FORWARD_TOKENS tokens."""
         if self.micro_batch_tokens is not None:
             return self.micro_batch_tokens
         context, sequences = self.diagnosis.context, self.whole_batch_tokens // self.diagnosis.context
@@ -94,21 +90,21 @@ class ExtensionSpec(Spec):
 
 
 def needless(policy: str, options: Mapping[str, Any]) -> str | None:
-    """The first option that the policy has no use for; None: there is none.
+    """The first option that the policy does not use. None: it uses all.
 
     Args:
         policy: one of POLICIES.
-        options: by name; None and False are not given.
+        options: name -> value; options with None or False count as not given.
     """
     useless = (*OF_A_STATE, *OF_TRAINING) if policy in REPAIRS else OF_A_REPAIR
     return next((name for name in useless if name in _given(options)), None)
 
 
 def how(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an `ExtensionSpec` that say how: what is trained from, and the training; or a repair.
+    """The fields of an `ExtensionSpec` for a policy: initial state and training, or repair.
 
     Args:
-        policy, options: as of `needless`, none of them needless.
+        policy, options: as in `needless`, without needless options.
     """
     given = _given(options)
     if policy in REPAIRS:

@@ -1,4 +1,4 @@
-"""Where labelled images come from: small real ones that a package brings along, or the files that people have."""
+"""Labeled images: the digits of scikit-learn, or the user's files of CIFAR-10."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from ssm.specs.base import Spec
 
 
 class Images(Spec, ABC):
-    """Images of one size, each of one class. `mean` and `deviation` are those of the training images, by channel."""
+    """Images of one size with one class each."""
 
-    kind: str
-    pixels: ClassVar[int]  # of an image: its rows, one behind another
-    channels: ClassVar[int]  # C: numbers of a pixel
-    highest: ClassVar[int]  # that such a number can be, from 0 on
-    training: ClassVar[int]  # images that there are to train on
+    kind: str  # the data set
+    pixels: ClassVar[int]  # in an image, read row by row
+    channels: ClassVar[int]  # C: numbers in a pixel
+    highest: ClassVar[int]  # largest value of such a number; the smallest is 0
+    training: ClassVar[int]  # number of training images
     classes: ClassVar[tuple[str, ...]]
-    mean: ClassVar[tuple[float, ...]]  # (C,) of numbers over `highest`
-    deviation: ClassVar[tuple[float, ...]]  # (C,)
+    mean: ClassVar[tuple[float, ...]]  # (C,) over the training images, of numbers divided by `highest`
+    deviation: ClassVar[tuple[float, ...]]  # (C,) standard deviation, likewise
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The user's files that they are read from."""
+        """Files and folders of the user with the images."""
         return ()
 
 
 class Digits(Images):
-    """scikit-learn's digits: 1,797 handwritten ones of 8 x 8 pixels and 17 greys (UCI; Alpaydin & Kaynak 1998)."""
+    """The digits of scikit-learn: 1,797 handwritten digits, 8 x 8 pixels, 17 grays (UCI; Alpaydin & Kaynak 1998)."""
 
-    kind: Literal["digits"] = "digits"
+    kind: Literal["digits"] = "digits"  # the data set
     pixels: ClassVar[int] = 64
     channels: ClassVar[int] = 1
     highest: ClassVar[int] = 16
@@ -39,17 +39,13 @@ class Digits(Images):
     classes: ClassVar[tuple[str, ...]] = tuple("0123456789")
     mean: ClassVar[tuple[float, ...]] = (0.306,)
     deviation: ClassVar[tuple[float, ...]] = (0.376,)
-    held_out_seed: int = 1234  # which 500 of them are test images: the package's own order is by writers
+    held_out_seed: int = 1234  # chooses the 500 test images, because the package orders images by writer
 
 
 class Cifar10(Images):
-    """CIFAR-10 (Krizhevsky 2009): 60,000 colour images of 32 x 32 pixels, of which 10,000 are test images.
+    """CIFAR-10 (Krizhevsky 2009): 50,000 training images and 10,000 test images in color, 32 x 32 pixels."""
 
-    `folder` holds the hub's Parquet files (train-*.parquet, test-*.parquet) or the binary archive's (data_batch_1.bin
-    ...), at any depth. The classic archive is a pickle, which is never opened.
-    """
-
-    kind: Literal["cifar10"] = "cifar10"
+    kind: Literal["cifar10"] = "cifar10"  # the data set
     pixels: ClassVar[int] = 1024
     channels: ClassVar[int] = 3
     highest: ClassVar[int] = 255
@@ -60,6 +56,8 @@ class Cifar10(Images):
     )
     mean: ClassVar[tuple[float, ...]] = (0.4914, 0.4822, 0.4465)
     deviation: ClassVar[tuple[float, ...]] = (0.2470, 0.2435, 0.2616)
+    # Folder with the Parquet files of the hub (train-*.parquet, test-*.parquet) or the files of the binary archive
+    # (data_batch_1.bin ...), at any depth. The Python archive is a pickle, which ssm never opens.
     folder: Annotated[str, Field(min_length=1)]
 
     @property

@@ -1,8 +1,7 @@
-"""What the specs of a block's two sublayers share, mixer and ffn: what a sublayer costs is its own answer, from
-arithmetic.
+"""The base class for specs of mixers and ffns: each spec computes its own costs.
 
-Whoever asks (ssm/plan) knows no system by name. Counts of parameters and of a state's numbers are exact: tests build
-every system and compare. What is kept for the backward pass is checked against torch's allocator.
+So ssm/plan needs no table of systems. Numbers of parameters and state numbers are exact: tests build every system and
+compare. The estimate of activation memory is compared with torch's allocator.
 """
 
 from __future__ import annotations
@@ -16,18 +15,19 @@ from ssm.specs.base import Spec
 
 @dataclass(frozen=True)
 class ActivationMemory:
-    """Activation memory: numbers that one sublayer keeps for the backward pass, of every token and once for all.
+    """Count of numbers that a sublayer saves for the backward pass.
 
-    Its input and what the norm before it makes of that are not among them. It is meant for the scans' backends that
-    keep states at the borders of chunks, all but `reference`.
+    The sublayer's input and the output of the norm before it are not counted. The count is for backends of the scans
+    that save states at the borders of chunks: all but `reference`.
 
     Attributes:
-        a_token: of every token.
-        once: whatever the number of tokens.
-        border: of every chunk of a sequence, of `chunk` tokens or fewer: the state at its border.
-        workspace: of a mixer: what its layer holds besides, going backward, as a share of all that the layer keeps.
-        bfloat16: of float32's bytes, where bfloat16 is asked for: scans, and the norms beside them, keep float32.
-        zeros: whether the border before the first chunk is kept although it is zero, as it is without an initial state.
+        a_token: for every token.
+        once: independent of the number of tokens.
+        border: for every chunk of a sequence, the state at its border.
+        chunk: tokens in a chunk.
+        workspace: further memory of a mixer's layer during the backward pass, as a fraction of all that it saves.
+        bfloat16: bytes under bfloat16 autocast, as a fraction of those in float32: scans and norms stay in float32.
+        zeros: whether the border before the first chunk is saved when there is no initial state.
     """
 
     a_token: float
@@ -39,31 +39,31 @@ class ActivationMemory:
     zeros: bool = True
 
     def of(self, sequences: int, context: int, from_zero: bool) -> float:
-        """The numbers kept of so many sequences of `context` tokens, which start from the zero state or from others."""
+        """Numbers saved for `sequences` of `context` tokens, with or without (`from_zero`) an initial state."""
         borders = ceil(context / self.chunk) - (from_zero and not self.zeros)
         return sequences * (self.a_token * context + self.border * borders) + self.once
 
 
 class SublayerSpec(Spec, ABC):
-    """The description of one sublayer of a block. `d_model` is the model's width D."""
+    """One sublayer of a block. `d_model` is the width D of the model."""
 
     kind: str
 
     @abstractmethod
     def parameters(self, d_model: int) -> int:
-        """Parameters in one layer, those of the norm before it not counted."""
+        """Parameters in one layer, without the norm before it."""
 
     def idle(self, d_model: int) -> int:
-        """Those of them that a token passes by: of the experts that are not chosen for it."""
+        """Parameters that a token does not use: experts that are not chosen for it."""
         return 0
 
     @abstractmethod
     def state_numbers(self, d_model: int, context: int) -> int:
-        """Numbers of one sequence's state in one layer behind `context` tokens: all of it, last inputs too."""
+        """Size of one sequence's state in one layer after `context` tokens, with the last inputs of convolutions."""
 
     @abstractmethod
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        """The activation memory of one layer: what it keeps for the backward pass."""
+        """Numbers that one layer saves for the backward pass."""
 
 
 def linear(inputs: int, outputs: int, bias: bool = False) -> int:
@@ -85,7 +85,7 @@ def low_rank(inputs: int, rank: int, outputs: int) -> int:
 
 
 def short_convolution(channels: int, width: int) -> int:
-    """Parameters of a causal convolution by channel, with a bias.
+    """Parameters of a depthwise causal convolution, with a bias.
 
     >>> short_convolution(10, 4)
     50
@@ -94,7 +94,7 @@ def short_convolution(channels: int, width: int) -> int:
 
 
 def last_inputs(channels: int, width: int) -> int:
-    """Numbers of the state of a causal convolution by channel: the inputs that later outputs still need.
+    """Size of the state of a depthwise causal convolution: the inputs that later outputs need.
 
     >>> last_inputs(10, 4)
     30

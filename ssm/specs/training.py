@@ -1,4 +1,4 @@
-"""Training: one recipe for pre-training and post-training; interventions differ by their initial state alone."""
+"""Training recipes and runs. Interventions differ only in their initial state."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ TOKENS_PER_PARAMETER = 20  # 1x Chinchilla (Hoffmann et al. 2022); lg: 45m at 25
 
 
 class Budget(Spec):
-    """How long to train: exactly one of the three."""
+    """The length of a training. Give exactly one of the three keys."""
 
-    steps: NonNegativeInt | None = None  # 0: as initialized, or weights from elsewhere (RunSpec.checkpoint)
-    tokens: PositiveInt | None = None
-    chinchilla: PositiveFloat | None = None  # multiples of 20 tokens per parameter
+    # Number of optimizer steps. 0: the model stays as it is initialized, or as its checkpoint has it.
+    steps: NonNegativeInt | None = None
+    tokens: PositiveInt | None = None  # number of training tokens
+    chinchilla: PositiveFloat | None = None  # training tokens, as a multiple of 20 tokens per parameter
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Budget:
@@ -42,7 +43,7 @@ class Budget(Spec):
         return self
 
     def optimizer_steps(self, batch_tokens: int, parameters: int) -> int:
-        """Optimizer steps for a batch of `batch_tokens` and a model of `parameters`; without `steps` at least one."""
+        """Number of optimizer steps; at least one if the budget is in tokens."""
         if self.steps is not None:
             return self.steps
         tokens = self.tokens or (self.chinchilla or 0) * TOKENS_PER_PARAMETER * parameters
@@ -53,32 +54,37 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrainingSpec(Spec):
-    """lg App. B.1: AdamW (0.9, 0.95), clip 1.0, cosine with 10% warm-up, peak weight decay 0.01."""
+    """A recipe for pre-training or post-training with AdamW.
+
+    The defaults are those of lg App. B.1: betas (0.9, 0.95), clipping at 1.0, cosine schedule with 10% warm-up, peak
+    weight decay 0.01.
+    """
 
     not_hashed: ClassVar[frozenset[str]] = frozenset(
         {"micro_batch_tokens", "compile", "activation_checkpointing", "snapshots"}
     )
-    context: PositiveInt  # T, tokens a training sequence
-    batch_tokens: PositiveInt  # tokens an optimizer step; a multiple of T
-    micro_batch_tokens: PositiveInt | None = None  # tokens a forward pass (gradient accumulation); default: the batch
-    budget: Budget
-    lr_scale: PositiveFloat = 1.0  # times the model's peak_lr; lg post-trains at a tenth
-    schedule: Literal["cosine", "constant"] = "cosine"
-    warmup: NonNegativeFloat = 0.1  # below 1: that fraction of the steps; from 1: so many steps
-    min_lr: NonNegativeFloat = 1e-5  # where the cosine ends
-    weight_decay: NonNegativeFloat = 0.01  # the peak; on matrices only
-    weight_decay_schedule: Literal["with_lr", "constant"] = "with_lr"  # with_lr: scaled as lr / peak lr
-    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)
-    eps: PositiveFloat = 1e-8
-    clip_norm: PositiveFloat = 1.0
-    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: autocast; scans stay in float32
-    compile: bool = False  # torch.compile
-    activation_checkpointing: bool = False  # recompute each block in the backward pass: less memory, more time
-    initial_state: InitialStateSpec = ZeroState()
-    snapshots: Annotated[tuple[float, ...], Field(strict=False)] = ()  # weights kept at these fractions of the steps
+    context: PositiveInt  # T, tokens of a training sequence
+    batch_tokens: PositiveInt  # tokens of an optimizer step, a multiple of T
+    micro_batch_tokens: PositiveInt | None = None  # tokens of a forward pass; without it, `batch_tokens`
+    budget: Budget  # how long to train
+    lr_scale: PositiveFloat = 1.0  # factor on the model's `peak_lr`; lg uses 0.1 for post-training
+    schedule: Literal["cosine", "constant"] = "cosine"  # learning rate after the warm-up
+    warmup: NonNegativeFloat = 0.1  # below 1: fraction of the steps; from 1: number of steps
+    min_lr: NonNegativeFloat = 1e-5  # learning rate at the end of the cosine
+    weight_decay: NonNegativeFloat = 0.01  # peak; only matrices decay
+    weight_decay_schedule: Literal["with_lr", "constant"] = "with_lr"  # `with_lr`: proportional to the learning rate
+    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)  # decay rates of AdamW's two averages
+    eps: PositiveFloat = 1e-8  # epsilon of AdamW
+    clip_norm: PositiveFloat = 1.0  # gradients are clipped to this norm
+    precision: Literal["float32", "bfloat16"] = "float32"  # `bfloat16`: autocast; scans stay in float32
+    compile: bool = False  # use torch.compile
+    activation_checkpointing: bool = False  # recompute blocks in the backward pass: less memory, more time
+    initial_state: InitialStateSpec = ZeroState()  # the states from which training sequences start
+    # fractions of the steps after which weights are saved, in ascending order
+    snapshots: Annotated[tuple[float, ...], Field(strict=False)] = ()
 
     @model_validator(mode="after")
-    def _sane(self) -> TrainingSpec:
+    def _sizes_fit(self) -> TrainingSpec:
         if self.batch_tokens % self.context:
             raise ValueError(f"batch_tokens {self.batch_tokens} must be a multiple of context {self.context}")
         micro = self.micro_batch_tokens
@@ -95,26 +101,26 @@ class TrainingSpec(Spec):
 
     @classmethod
     def of_zero_steps(cls, context: int, source: str) -> TrainingSpec:
-        """Of weights that were not trained here: all that is known is T.
+        """A recipe for weights that were not trained here, of which only the context T is known.
 
         Raises:
-            ConfigError: it is no number of tokens; `source` is the error's first word.
+            ConfigError: T is not a valid number of tokens; the error begins with `source`.
         """
         return cls.parse({"context": context, "batch_tokens": context, "budget": {"steps": 0}}, source)
 
     @property
     def batch_size(self) -> int:
-        """B: sequences an optimizer step."""
+        """B: sequences in an optimizer step."""
         return self.batch_tokens // self.context
 
     @property
     def micro_batch_size(self) -> int:
-        """Sequences a forward pass."""
+        """Sequences in a forward pass."""
         return (self.micro_batch_tokens or self.batch_tokens) // self.context
 
     @property
     def passes(self) -> int:
-        """Forward passes that a token takes: its own, twice as much back, and one more where blocks are recomputed."""
+        """Cost of a training token in forward passes: one forward, two backward, and one if blocks are recomputed."""
         return 4 if self.activation_checkpointing else 3
 
 
@@ -125,78 +131,82 @@ def _layer(value: Any) -> Any:
     return value
 
 
-Layer = Annotated[int | Literal["own"], BeforeValidator(_layer)]  # of a run's parent
+Layer = Annotated[int | Literal["own"], BeforeValidator(_layer)]  # of the parent of a run
 
 
 class CheckpointRef(Spec):
-    """Weights that came from elsewhere."""
+    """Weights that were trained elsewhere."""
 
     later: ClassVar[frozenset[str]] = frozenset({"fingerprint"})
-    name: str  # where they are: a name of the hub (owner/model@revision), a folder, a file; or what they are called
-    fingerprint: str | None = None  # of their files; None: not known before they are imported, and then in the origin
+    name: str  # name on the hub (owner/model@revision), folder or file; or the name of the model
+    fingerprint: str | None = None  # of the files; None: unknown until the import, which records it in the origin
 
 
 class RunSpec(Spec):
-    """One training run: from a fresh initialization, or from the final weights of another run.
+    """One training run, from a fresh initialization or from the final weights of its parent.
 
-    Or a run of zero steps: a model as it is initialized, or with `checkpoint` weights that were trained elsewhere, for
-    other runs to start from. Of the training of these `model` and `training.context` are known; `data` says in which
-    tokens they are read here. With `repair` it is another run's weights, repaired without training.
+    A run of zero steps provides weights for other runs to start from:
+
+    - without `checkpoint` and `repair`: the initialized model;
+    - with `checkpoint`: weights that were trained elsewhere. `model` and `training.context` describe them. `data` has
+      the tokenizer with which they are read here;
+    - with `repair`: the weights of the parent, repaired without training.
     """
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"seed"})  # one of many alike
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"seed"})
     later: ClassVar[frozenset[str]] = frozenset({"layer", "checkpoint", "repair"})
     model: AnyModel
     data: AnyData
     training: TrainingSpec
     seed: int
     parent: RunSpec | None = None
-    # What it takes of its parent. None: all weights. A number: every layer of a fresh model is the parent's layer of
-    # that number, counted from 1 (mi Section 6: S_j := T_i). "own": each is the one of its own number.
+    # Weights to take from the parent. None: all. A number: every layer of a fresh model starts as the parent's layer
+    # of this number, counted from 1 (mi Section 6: S_j := T_i). "own": every layer starts as the layer of its number.
     layer: Layer | None = None
-    checkpoint: CheckpointRef | None = None  # of a run of zero steps alone
-    repair: RepairSpec | None = None  # likewise: its parent's weights, repaired without training
+    checkpoint: CheckpointRef | None = None  # only with zero steps
+    repair: RepairSpec | None = None  # only with zero steps
 
     @model_validator(mode="after")
-    def _a_foreign_model_is_handed_on(self) -> RunSpec:
-        """What transformers' forward pass cannot do, and what ssm does with layers of its own alone."""
+    def _foreign_models_have_limits(self) -> RunSpec:
+        """Models of transformers keep their forward pass, and ssm cannot change their layers."""
         if not isinstance(self.model, ForeignSpec):
             return self
         what, training = f"'{self.model.name}' is a model of transformers", self.training
         if self.parent is None and self.checkpoint is None:
-            raise ValueError(f"model: {what}, which is trained from a checkpoint alone, by `ssm extend`")
+            raise ValueError(f"model: {what}; only `ssm extend` trains it, from a checkpoint")
         if self.layer is not None or self.repair is not None:
-            raise ValueError(f"{'repair' if self.layer is None else 'layer'}: {what}, whose layers are not ssm's")
+            raise ValueError(f"{'repair' if self.layer is None else 'layer'}: {what}, whose layers ssm cannot change")
         if training.compile or training.activation_checkpointing:
             name = "compile" if training.compile else "activation_checkpointing"
-            raise ValueError(f"{name}: {what}, which cannot be given a state then")
+            raise ValueError(f"{name}: {what}, which then takes no initial state")
         if training.initial_state.resets:
-            raise ValueError(f"initial_state: {what}, whose state is not reset inside a window")
+            raise ValueError(f"initial_state: {what}, whose state cannot be reset inside a window")
         return self
 
     @model_validator(mode="after")
-    def _zero_steps_start_anew(self) -> RunSpec:
+    def _zero_steps_provide_weights(self) -> RunSpec:
         if self.checkpoint is not None and self.training.budget.steps != 0:
-            raise ValueError("a checkpoint takes training.budget.steps 0: it was not trained here")
+            raise ValueError("a checkpoint needs training.budget.steps 0: it was not trained here")
         if self.layer is not None and self.parent is None:
-            raise ValueError("layer: needs a parent, the run whose layer it is")
+            raise ValueError("layer: needs a parent, the run with this layer")
         if self.training.budget.steps == 0 and self.parent is not None and self.layer is None and self.repair is None:
-            raise ValueError("a run of zero steps has no parent: it would be the parent itself")
+            raise ValueError("a run of zero steps takes no parent, because it would equal the parent")
         return self
 
     @model_validator(mode="after")
-    def _a_repair_is_no_training(self) -> RunSpec:
+    def _repair_is_valid(self) -> RunSpec:
         if self.parent is not None and self.parent.repair is not None:
-            raise ValueError(f"starts from a model that was repaired ({self.parent.repair.kind}); name a trained one")
+            raise ValueError(f"starts from a repaired model ({self.parent.repair.kind}); name a trained model")
         if self.repair is None:
             return self
         if self.parent is None or self.layer is not None or self.training.budget.steps != 0:
-            raise ValueError("a repair takes a parent, all of its weights, and training.budget.steps 0")
+            raise ValueError("a repair needs a parent, all of its weights, and training.budget.steps 0")
         if self.training.context != self.parent.training.context:
-            raise ValueError(f"a repair keeps its parent's context of {self.parent.training.context}")
+            raise ValueError(f"a repair has the context of its parent, {self.parent.training.context}")
         if not isinstance(self.data, DataSpec) or not self.data.choice:
             raise ValueError(
-                f"a repair is chosen on text that is set aside, and '{self.data.name}' has none: give it 'choice'"
+                "the numbers of a repair are chosen on text that is set aside, and "
+                f"'{self.data.name}' has none: give it 'choice'"
             )
         self.repair.check(self.own_model)
         return self
@@ -217,7 +227,7 @@ class RunSpec(Spec):
 
     @model_validator(mode="after")
     def _layers_fit(self) -> RunSpec:
-        """The layers that it takes are built as its own are; nothing else of the two models need be alike."""
+        """The parent's layers must have the same settings. The rest of the two models may differ."""
         if self.parent is None or self.layer is None:
             return self
         given, own = self.parent.own_model, self.own_model
@@ -230,12 +240,12 @@ class RunSpec(Spec):
         compared = set()
         for number, taken in enumerate(self.taken, 1):
             pair = given.mixers()[taken - 1], own.mixers()[number - 1]
-            if pair in compared:  # all else of a block is alike in all layers
+            if pair in compared:  # blocks of one model differ only in their mixers
                 continue
             compared.add(pair)
-            theirs, mine = given.block(taken), own.block(number)
-            for key in theirs | mine:
-                there, here = theirs.get(key), mine.get(key)
+            parents, own_block = given.block(taken), own.block(number)
+            for key in parents | own_block:
+                there, here = parents.get(key), own_block.get(key)
                 if there != here:
                     raise ValueError(
                         f"layer: layer {taken} of '{given.name}' cannot be layer {number} of '{own.name}': {key} "
@@ -247,12 +257,12 @@ class RunSpec(Spec):
     def _examples_fit(self) -> RunSpec:
         context, needed = self.training.context, self.data.least_context
         if context < needed:
-            raise ValueError(f"examples of '{self.data.name}' take a context of {needed}, the recipe's is {context}")
+            raise ValueError(f"examples of '{self.data.name}' need a context of {needed}, the recipe has {context}")
         return self
 
     @model_validator(mode="after")
-    def _a_cache_is_no_noise(self) -> RunSpec:
-        """A cache has no mean and no variance. Without a window it starts empty, beside layers that hand a state on."""
+    def _initial_state_fits(self) -> RunSpec:
+        """A cache has no mean and no variance. A cache without a window starts empty."""
         state = self.training.initial_state
         wants = f"initial_state '{state.policy}' needs {state.needs}; "
         if isinstance(self.model, ForeignSpec):
@@ -270,18 +280,18 @@ class RunSpec(Spec):
 
     @property
     def own_model(self) -> ModelSpec:
-        """The model, of ssm's own layers.
+        """The model, if it has ssm's own layers.
 
         Raises:
-            ConfigError: it is one of transformers.
+            ConfigError: it is a model of transformers.
         """
         if isinstance(self.model, ForeignSpec):
-            raise ConfigError(f"'{self.model.name}' is a model of transformers, which no figure trains or measures")
+            raise ConfigError(f"'{self.model.name}' is a model of transformers, which figures cannot use")
         return self.model
 
     @property
     def taken(self) -> tuple[int, ...]:
-        """Of every layer of the model, the number of the parent's layer that it starts as; none without `layer`."""
+        """For every layer of the model, the number of the parent's layer that it starts as; () without `layer`."""
         if self.layer is None:
             return ()
         own = range(1, self.model.n_layers + 1)
@@ -289,14 +299,14 @@ class RunSpec(Spec):
 
     @property
     def origin(self) -> RunSpec:
-        """The run that was trained first of those whose weights or layers it goes on from; without a parent itself."""
+        """The first run among the ancestors; the run itself without a parent."""
         return self if self.parent is None else self.parent.origin
 
     @property
     def start(self) -> str:
-        """What the weights are called that it goes on from: runs of one seed with the same name started alike.
+        """An id of the initial weights: runs with the same seed and the same id started from the same weights.
 
-        Of all weights they are those that were trained first; of layers the parent's own, in the fresh model.
+        It names the first ancestor; or the parent and the fresh model, if only layers of the parent are taken.
         """
         if self.parent is None:
             return self.id
@@ -306,7 +316,7 @@ class RunSpec(Spec):
 
     @property
     def published(self) -> str | None:
-        """What the weights are called that this run goes back to; None: all of its training was here."""
+        """The name of the checkpoint that the run descends from. None: it was trained here from the start."""
         checkpoint = self.origin.checkpoint
         return None if checkpoint is None else checkpoint.name
 
@@ -317,7 +327,7 @@ class RunSpec(Spec):
 
     @property
     def id(self) -> str:
-        """A readable slug and the content's hash: the name of the run's folder."""
+        """Readable words and the hash of the content: the name of the run's folder."""
         state = self.training.initial_state
         stage = state.policy
         if self.checkpoint is not None:

@@ -11,6 +11,6 @@ from ssm.models.backbone import build_model
 
 @pytest.fixture
 def ctx(store: TokenStore) -> EvaluationContext:
-    """A random model with a real memory, in float64 so that comparisons are sharp."""
+    """An untrained model with a long memory, in float64 so that comparisons are exact."""
     model = build_model(model_spec(), 256, seed=1).double().eval()
     return EvaluationContext(model, 3, store, torch.device("cpu"), "test")

@@ -1,4 +1,4 @@
-"""Models whose answer is known: what measurements need of a model (`Readable`), and no more."""
+"""Models with known predictions, which have only what measurements need (`Readable`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 @dataclass
 class Carries:
-    """Whatever a rigged model carries."""
+    """The state of a rigged model."""
 
-    tokens: Tensor  # (B, T) read so far
+    tokens: Tensor  # (B, T), all tokens that were read
     remembered: list[Tensor] = field(default_factory=list)
 
     @property
@@ -35,7 +35,7 @@ class Carries:
 
 
 class Rigged:
-    """Predicts what a rule says of the tokens read so far: `rule` (B, T) -> (B, T) int64, the token after each."""
+    """Predicts by a rule: from all tokens (B, T), the prediction after each token, (B, T) int64."""
 
     parameters_count = 0
     hidden_size = 1
@@ -44,7 +44,7 @@ class Rigged:
         self.rule, self.vocab_size = rule, vocab_size
 
     def hidden(self, tokens: Tensor, state: Carries | None = None) -> tuple[Tensor, Carries]:
-        """(B, T, 1): the token predicted after each."""
+        """The prediction after each token: (B, T, 1)."""
         read = tokens if state is None else torch.cat([state.tokens, tokens], 1)
         return self.rule(read)[:, read.shape[1] - tokens.shape[1] :, None].double(), Carries(read)
 
@@ -53,7 +53,7 @@ class Rigged:
 
 
 def copying(suffix: int, window: int = 10**9) -> Callable[[Tensor], Tensor]:
-    """What followed when the last `suffix` tokens last stood in the `window` tokens before; 0: they never did."""
+    """Predict what followed the last occurrence of the last `suffix` tokens within `window` tokens; otherwise 0."""
 
     def rule(read: Tensor) -> Tensor:
         predicted = torch.zeros_like(read)

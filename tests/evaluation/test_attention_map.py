@@ -1,4 +1,4 @@
-"""Attention maps of models, against weights that are computed by hand, and against where a task's answers stand."""
+"""Attention maps, compared with weights from a direct computation, and with the places of a task's answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ATTENTION = {"kind": "attention", "n_heads": 2, "rotary_pct": 0.0}
 
 
 def subject_of(folder: Path, task: dict[str, Any], **changes: Any) -> EvaluationContext:
-    """An untrained model in float64: Mamba-1, or what is given."""
+    """An untrained model in float64: Mamba-1, or another one by `changes`."""
     store = make_task(folder / "tokens", **task)
     spec = model_spec().model_dump() | {"mixer": {"kind": "mamba1", "d_state": 4}} | changes
     model = build_model(type(model_spec()).parse(spec, "tests"), store.spec.vocab_size, seed=2).double().eval()
@@ -46,13 +46,12 @@ def examples(ctx: EvaluationContext, spec: AttentionMap) -> Examples:
 def matrix(rows: pl.DataFrame, column: str) -> np.ndarray:
     """(T, T), zero above the diagonal."""
     size = rows["query"].max() + 1  # type: ignore[operator]
-    found = np.zeros((size, size))
-    found[rows["query"], rows["key"]] = rows[column]
-    return found
+    values = np.zeros((size, size))
+    values[rows["query"], rows["key"]] = rows[column]
+    return values
 
 
-def test_weights_are_those_of_the_layer(tmp_path: Path) -> None:
-    """Of softmax attention, from its queries and keys; the mean over heads, example by example."""
+def test_weights_of_softmax_attention_come_from_queries_and_keys(tmp_path: Path) -> None:
     ctx = subject_of(tmp_path, COPY, mixer=ATTENTION, n_layers=1)
     spec = AttentionMap(task=ctx.store.spec, length=6, examples=3)
     table = attention_map(spec, ctx)
@@ -72,8 +71,8 @@ def test_weights_are_those_of_the_layer(tmp_path: Path) -> None:
         np.testing.assert_allclose(matrix(rows, "share"), matrix(rows, "weight"), atol=1e-12)
 
 
-def test_maps_times_values_are_what_the_layers_put_out(tmp_path: Path) -> None:
-    """Of Mamba-1 with one value for all channels: then the mean of its maps times that value is the mean output."""
+def test_a_map_times_values_is_the_output_of_the_layer(tmp_path: Path) -> None:
+    """In Mamba-1, with the same value in all channels: the mean of the maps times this value is the mean output."""
     ctx = subject_of(tmp_path, COPY)
     spec = AttentionMap(task=ctx.store.spec, length=5, examples=1)
     table = attention_map(spec, ctx)
@@ -109,8 +108,8 @@ LENGTHS = {"copy": 6, "stack_copy": 6, "sort": 6, "recall": 36}
 
 
 @pytest.mark.parametrize("task", LENGTHS)
-def test_who_looks_behind_reads_what_has_to_be_said(task: str, tmp_path: Path) -> None:
-    """At offset 0 stands the token of the answer, for each token that is scored, and further on its neighbours."""
+def test_the_key_at_offset_0_is_the_token_to_copy(task: str, tmp_path: Path) -> None:
+    """This holds for each scored token, and the neighbors follow at further offsets."""
     content = TASKS["recall"] if task == "recall" else {"task": task, "alphabet": 7} | STRINGS
     ctx = subject_of(tmp_path, content, n_layers=1)
     spec = AttentionMap(task=ctx.store.spec, length=LENGTHS[task], examples=5)
@@ -120,7 +119,7 @@ def test_who_looks_behind_reads_what_has_to_be_said(task: str, tmp_path: Path) -
     for example, query, key in behind.select("example", "query", "key").iter_rows():
         assert made.inputs[example, key] == made.following[example, query]
         assert made.asked[example, query]
-    assert set(table.filter("behind")["offset"]) == {0, 1, 2, 3}, "as far as a convolution of four taps reaches"
+    assert set(table.filter("behind")["offset"]) == {0, 1, 2, 3}, "a convolution has width 4"
     assert not table.filter(~pl.col("behind"))["offset"].is_between(0, 3).any()
     assert (table["behind"].is_null() == table["offset"].is_null()).all()
     near = table.filter(pl.col("offset") == 2).select("example", "query", "key").rows()
@@ -131,16 +130,16 @@ def test_who_looks_behind_reads_what_has_to_be_said(task: str, tmp_path: Path) -
     np.testing.assert_allclose(shares, 1.0)
 
 
-def test_copies_of_one_letter_stand_where_they_stood(tmp_path: Path) -> None:
-    """What is the same letter at another place does not count."""
+def test_only_the_place_of_the_source_counts(tmp_path: Path) -> None:
+    """The same letter at another place is not the source."""
     ctx = subject_of(tmp_path, COPY | {"alphabet": 1}, n_layers=1)
     table = attention_map(AttentionMap(task=ctx.store.spec, length=6, examples=2), ctx)
     behind = table.filter(pl.col("offset") == 0, pl.col("example") == 1)
-    assert behind["query"].to_list() == [7, 8, 9, 10, 11, 12], "the bar and the letters that a letter follows"
+    assert behind["query"].to_list() == [7, 8, 9, 10, 11, 12], "the bar, and the letters before another letter"
     assert behind["key"].to_list() == [1, 2, 3, 4, 5, 6]
 
 
-def test_layers_are_chosen_and_those_without_a_map_left_out(tmp_path: Path) -> None:
+def test_layers_can_be_chosen_and_layers_without_a_map_are_left_out(tmp_path: Path) -> None:
     mixers = {"mixer": {"kind": "gru"}, "mixer_at": {1: {"kind": "mamba1", "d_state": 4}, 2: ATTENTION}, "n_layers": 3}
     ctx = subject_of(tmp_path, COPY, **mixers)
     spec = AttentionMap(task=ctx.store.spec, length=4, examples=1)
@@ -148,14 +147,14 @@ def test_layers_are_chosen_and_those_without_a_map_left_out(tmp_path: Path) -> N
     assert table["layer"].unique().to_list() == [2, 3]
     assert set(table.filter("behind", layer=3)["offset"]) == {0}, "attention has no convolution"
     shifts = {"mixer": {"kind": "rwkv6", "head_dim": 8}, "mixer_at": {1: {"kind": "h3", "d_state": 4, "d_shift": 3}}}
-    handed = attention_map(spec, subject_of(tmp_path / "shifts", COPY, n_layers=2, **shifts)).filter("behind")
-    reached = {row["layer"]: set(row["offset"]) for row in handed.group_by("layer").agg("offset").iter_rows(named=True)}
-    assert reached == {1: {0, 1}, 2: {0, 1, 2}}, "a shift by one token, and by up to two"
+    passed = attention_map(spec, subject_of(tmp_path / "shifts", COPY, n_layers=2, **shifts)).filter("behind")
+    offsets = {row["layer"]: set(row["offset"]) for row in passed.group_by("layer").agg("offset").iter_rows(named=True)}
+    assert offsets == {1: {0, 1}, 2: {0, 1, 2}}, "a shift by one token, and by up to two tokens"
     assert attention_map(spec.model_copy(update={"layers": (3,)}), ctx)["layer"].unique().to_list() == [3]
     for layers in ((1,), (1, 2)):
         with pytest.raises(CheckpointError, match="a layer that is asked for has no attention map"):
             attention_map(spec.model_copy(update={"layers": layers}), ctx)
-    with pytest.raises(CheckpointError, match="its layers are another library's"):
+    with pytest.raises(CheckpointError, match="the model has layers of another library"):
         attention_map(spec, replace(ctx, model=Rigged(torch.zeros_like)))
 
 
@@ -163,11 +162,11 @@ def test_layers_are_chosen_and_those_without_a_map_left_out(tmp_path: Path) -> N
     ("changes", "error"),
     [
         ({"layers": [1, 2]}, r"\.layers: 'tiny' has layers 1 to 1, not 2"),
-        ({"task": "text"}, "'text' is a text, which asks nothing"),
+        ({"task": "text"}, "'text' is a text; name a task"),
         ({"length": 0}, r"\.length: "),
     ],
 )
-def test_what_cannot_be_measured_is_refused(changes: dict[str, Any], error: str, tmp_path: Path) -> None:
+def test_impossible_entries_are_refused(changes: dict[str, Any], error: str, tmp_path: Path) -> None:
     folder = write_config(tmp_path / "config")
     entry = {"kind": "attention_map", "task": "keys", "length": 260} | changes
     figure(folder, "lg_fig5", arms={"base": {"label": "B", "training": "pretrain"}}, measurements=[entry])

@@ -1,4 +1,4 @@
-"""What is measured inside the layers, against what is computed from weights and states one token at a time."""
+"""Measurements inside the layers, compared with computations from weights and states, token by token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ATTENTION = {"kind": "attention", "n_heads": 2}
 
 
 def measured(ctx: EvaluationContext, **changes: Any) -> EvaluationContext:
-    """Of another model: a Mamba-1 whose decays move with the text."""
+    """The context with another model: a Mamba-1 whose decays depend strongly on the text."""
     fields = {"mixer": {"kind": "mamba1", "d_state": 4}} | changes
     spec = model_spec().model_dump() | fields
     model = build_model(type(model_spec()).parse(spec, "tests"), 256, seed=2).double().eval()
@@ -49,7 +49,7 @@ def windows(ctx: EvaluationContext, seed: int) -> Tensor:
 
 
 def decays(model: LanguageModel, tokens: Tensor) -> list[Tensor]:
-    """exp(-dt_t exp(A_log)) of every layer, (B, T, E D, N), from what went into its projections."""
+    """exp(-dt_t exp(A_log)) of every layer, (B, T, E D, N), from the output of x_proj."""
     seen: list[Tensor] = []
     handles = [
         layer.mixer.x_proj.register_forward_hook(lambda _, given, out: seen.append(out))  # type: ignore[union-attr]
@@ -59,15 +59,15 @@ def decays(model: LanguageModel, tokens: Tensor) -> list[Tensor]:
         model(tokens)
     for handle in handles:
         handle.remove()
-    found = []
+    by_layer = []
     for layer, projected in zip(model.layers, seen, strict=True):
         mixer: Any = layer.mixer
         dt = F.softplus(projected[..., : mixer.widths[0]] @ mixer.dt_proj.weight.T + mixer.dt_proj.bias)
-        found.append(torch.exp(-dt.unsqueeze(-1) * mixer.A_log.exp()).detach())
-    return found
+        by_layer.append(torch.exp(-dt.unsqueeze(-1) * mixer.A_log.exp()).detach())
+    return by_layer
 
 
-def test_ranges_of_decays_are_counted(ctx: EvaluationContext) -> None:
+def test_the_histogram_of_decay_ranges(ctx: EvaluationContext) -> None:
     ctx = measured(ctx)
     table = decay_range.decay_range(DecayRange(length=LENGTH, sequences=SEQUENCES), ctx)
     ranges = [(A.amax(1) - A.amin(1)).flatten(1).numpy() for A in decays(ctx.model, windows(ctx, 12))]  # type: ignore[arg-type]
@@ -85,8 +85,7 @@ def test_ranges_of_decays_are_counted(ctx: EvaluationContext) -> None:
             assert 0.05 < rows.filter(pl.col("threshold") == 0.3)["share"].item() < 0.95
 
 
-def test_memories_are_those_of_the_mean_decay(ctx: EvaluationContext) -> None:
-    """What is left of a state after so many tokens like those of the window is 1/e."""
+def test_after_the_memory_length_1_over_e_of_the_state_is_left(ctx: EvaluationContext) -> None:
     ctx = measured(ctx)
     table = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=SEQUENCES), ctx)
     left = [A.prod(1).flatten(1) ** (1 / LENGTH) for A in decays(ctx.model, windows(ctx, 12))]  # type: ignore[arg-type]
@@ -97,22 +96,21 @@ def test_memories_are_those_of_the_mean_decay(ctx: EvaluationContext) -> None:
             expected = [float((mean[sequence] ** tokens <= np.exp(-1)).double().mean()) for tokens in rows["tokens"]]
             np.testing.assert_allclose(rows["share"], expected)
     assert table["share"].min() < 0.5 < table["share"].max()
-    polarized = measured(ctx, mixer={"kind": "mamba1", "d_state": 2, "polarize": "both"})  # and two states beside
+    polarized = measured(ctx, mixer={"kind": "mamba1", "d_state": 2, "polarize": "both"})  # four states
     shares = memory_length.memory_length(MemoryLength(length=LENGTH, sequences=1), polarized).filter(layer=0)["share"]
-    assert shares[0] >= 0.25, "a decay of 0 remembers nothing"
-    assert shares[-1] == 0.75, "a decay of 1 remembers forever"
+    assert shares[0] >= 0.25, "a decay of 0 has no memory"
+    assert shares[-1] == 0.75, "a decay of 1 has an infinite memory"
 
 
-def test_a_decay_that_no_token_changes_has_no_range(ctx: EvaluationContext) -> None:
-    found = decay_range.decay_range(
-        DecayRange(length=LENGTH, sequences=2), measured(ctx, mixer={"kind": "s4d", "d_state": 4})
-    )
-    assert found["share"].to_list() == [1.0] * found.height
+def test_a_constant_decay_has_no_range(ctx: EvaluationContext) -> None:
+    s4d = measured(ctx, mixer={"kind": "s4d", "d_state": 4})
+    table = decay_range.decay_range(DecayRange(length=LENGTH, sequences=2), s4d)
+    assert table["share"].to_list() == [1.0] * table.height
 
 
 @pytest.mark.parametrize("mixer", [ATTENTION, {"kind": "rwkv4"}], ids=["attention", "rwkv4"])
-def test_what_has_no_decay_is_told_so(ctx: EvaluationContext, mixer: dict[str, object]) -> None:
-    """RWKV-4's state is an average: how much of it stays is not the state's alone, and at first nothing does."""
+def test_layers_without_a_decay_are_refused(ctx: EvaluationContext, mixer: dict[str, object]) -> None:
+    """The state of RWKV-4 is an average, and its weight decides how much of it stays."""
     with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence with a decay"):
         decay_range.decay_range(DecayRange(length=LENGTH, sequences=2), measured(ctx, mixer=mixer))
     with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence with a decay"):
@@ -120,17 +118,17 @@ def test_what_has_no_decay_is_told_so(ctx: EvaluationContext, mixer: dict[str, o
 
 
 def pairs(x: Tensor) -> float:
-    """E(x) of (T, C) as bn writes it: over all pairs."""
+    """E(x) of (T, C) over all pairs, as in bn."""
     x, T = x.detach(), len(x)
     total = sum(float((x[i] - x[j]).abs().square().sum()) for i in range(T) for j in range(T) if i != j)
     return total / (2 * (T - 1)) / float(x.abs().square().sum())
 
 
-def test_the_distance_is_that_of_all_pairs() -> None:
+def test_the_distance_is_the_sum_over_all_pairs() -> None:
     generator = torch.Generator().manual_seed(0)
     x = 0.3 + torch.randn(2, 7, 3, 5, generator=generator, dtype=torch.float64)
-    x = torch.stack([x[0], 1e4 + x[1]])  # one whose tokens are nearly the same
-    torch.testing.assert_close(pairwise_distance(x), torch.tensor([pairs(one.flatten(1)) for one in x]).double())
+    x = torch.stack([x[0], 1e4 + x[1]])  # the second has nearly equal tokens
+    torch.testing.assert_close(pairwise_distance(x), torch.tensor([pairs(tokens.flatten(1)) for tokens in x]).double())
     turning = torch.complex(x[:1], x[:1].roll(1, 2))
     assert float(pairwise_distance(turning)) == pytest.approx(pairs(turning[0].flatten(1)))
     noise = torch.randn(1, 100, 400, generator=generator)
@@ -138,8 +136,8 @@ def test_the_distance_is_that_of_all_pairs() -> None:
     assert float(pairwise_distance(torch.ones(1, 9, 4))) == 0
 
 
-def test_signals_are_those_of_every_token(ctx: EvaluationContext) -> None:
-    """States are those that decoding goes through, b_t what is added to them, over the step size or not."""
+def test_signals_agree_with_decoding(ctx: EvaluationContext) -> None:
+    """The states are those of decoding. b_t comes from their differences, divided by the step size or not."""
     ctx = measured(ctx)
     model: Any = ctx.model
     table = smoothness.smoothness(Smoothness(length=LENGTH, sequences=SEQUENCES), ctx)
@@ -157,24 +155,25 @@ def test_signals_are_those_of_every_token(ctx: EvaluationContext) -> None:
     h = torch.stack(recurrent_states, 1)  # (B, T, E D, N)
     b = h - A[1] * F.pad(h, (0, 0, 0, 0, 1, 0))[:, :-1]
     dt = -A[1].log() / model.layers[1].mixer.A_log.exp()
-    found = {"h": h, "input": b, "b": b / dt, "mixer": torch.cat(outputs, 1)}
+    expected_signals = {"h": h, "input": b, "b": b / dt, "mixer": torch.cat(outputs, 1)}
     for sequence in range(SEQUENCES):
         rows = table.filter(layer=2, sequence=sequence)
-        for name, signal in found.items():
+        for name, signal in expected_signals.items():
             row = rows.row(by_predicate=pl.col("signal") == name, named=True)
             expected = pairs(signal[sequence].flatten(1))
             assert row["pairwise_distance"] == pytest.approx(expected, rel=1e-6)
-            assert row["relative_to_b"] == pytest.approx(expected / pairs(found["b"][sequence].flatten(1)), rel=1e-6)
+            of_b = pairs(expected_signals["b"][sequence].flatten(1))
+            assert row["relative_to_b"] == pytest.approx(expected / of_b, rel=1e-6)
 
 
-def test_attention_has_outputs_alone(ctx: EvaluationContext) -> None:
+def test_attention_has_only_outputs(ctx: EvaluationContext) -> None:
     table = smoothness.smoothness(Smoothness(length=LENGTH, sequences=2), measured(ctx, mixer=ATTENTION))
     assert table["signal"].unique().sort().to_list() == ["block", "mixer"]
     assert table["relative_to_b"].null_count() == table.height
 
 
-def test_influence_is_told_by_distance(ctx: EvaluationContext) -> None:
-    """From the last token back; and by directions that are a function of the seeds."""
+def test_influence_by_distance(ctx: EvaluationContext) -> None:
+    """Distances count back from the last token. The seeds choose the directions."""
     ctx = measured(ctx)
     model: Any = ctx.model
     spec = Influence(length=LENGTH, sequences=SEQUENCES)
@@ -198,5 +197,5 @@ def test_influence_is_told_by_distance(ctx: EvaluationContext) -> None:
 )
 def test_layers_of_another_library_are_refused(measure: Any, spec: Any, ctx: EvaluationContext) -> None:
     function = getattr(measure, measure.__name__.rpartition(".")[2])
-    with pytest.raises(CheckpointError, match="its layers are another library's"):
+    with pytest.raises(CheckpointError, match="the model has layers of another library"):
         function(spec(length=8, sequences=2), replace(ctx, model=Rigged(torch.zeros_like)))

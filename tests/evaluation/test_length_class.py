@@ -1,4 +1,4 @@
-"""Classes of length extension on curves whose class is known."""
+"""Classes of length extension of curves with a known class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ssm.base.errors import ConfigError
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.length_class import NO_RISE, length_class
 from ssm.specs.measurements.length_class import LengthClass
@@ -24,7 +23,7 @@ def classified(
     sequences: int = SEQUENCES,
     length: int = LENGTH,
 ) -> dict:
-    """The class of a curve with this expectation by position; every token's loss has the noise `noise`."""
+    """The class of a curve with this expectation by position, and noise of this size on the loss of every token."""
     edges = bin_edges(length)
     starts, stops = edges[:-1], edges[1:]
     generator = np.random.default_rng(seed)
@@ -80,7 +79,7 @@ def test_a_loss_that_overflows_past_the_context_does_not_extend() -> None:
     assert not row["generalizes"]
 
 
-def test_a_curve_that_starts_to_fall_late_extends_strongly_from_there() -> None:
+def test_a_curve_that_falls_from_a_later_position_extends_strongly_from_there() -> None:
     row = classified(lambda p: 1.5 - 0.3 * np.log2(np.maximum(p / 8, 1)), noise=0.05)
     assert row["class"] == "strong"
     assert 4 <= row["extends_from"] <= CONTEXT
@@ -93,15 +92,15 @@ def test_a_curve_that_settles_on_a_worse_level_does_not_extend() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0])
-def test_sampling_error_alone_is_seldom_called_a_failure(noise: float) -> None:
-    """Both definitions together call at most about 5% of flat curves a failure, each."""
+def test_sampling_error_rarely_counts_as_a_failure(noise: float) -> None:
+    """Each of the two definitions rejects at most about 5% of flat curves."""
     rows = [classified(lambda p: np.full_like(p, 1.5), noise, seed) for seed in range(100)]
     assert sum(row["class"] == "none" for row in rows) <= 11
     assert sum(not row["generalizes"] for row in rows) <= 11
 
 
-def test_the_best_bin_is_found_on_every_other_sequence_and_tested_on_the_rest() -> None:
-    """It is the third for those that choose; for the rest the fifth is, by more, and the third is as all others."""
+def test_every_other_sequence_chooses_the_best_bin_and_the_rest_test_it() -> None:
+    """The third bin is the best of the sequences that choose, and the fifth of those that test."""
     edges = bin_edges(LENGTH)
     loss = np.ones((SEQUENCES, len(edges) - 1))
     loss[::2, 2], loss[1::2, 4] = 0.9, 0.5
@@ -111,11 +110,11 @@ def test_the_best_bin_is_found_on_every_other_sequence_and_tested_on_the_rest() 
 
 
 def rising(nats: float) -> Callable[[np.ndarray], np.ndarray]:
-    """The expectation of a loss that rises by so many nats an octave past the context."""
+    """The expectation of a loss that rises after the context by this number of nats in each octave."""
     return lambda p: 1.5 + nats * np.log2(np.maximum(p / CONTEXT, 1))
 
 
-def test_a_small_rise_needs_enough_text_to_be_seen() -> None:
+def test_a_small_rise_is_not_decided_with_little_text() -> None:
     assert all(classified(rising(0.05), noise=0.01, seed=seed)["class"] == "none" for seed in range(5))
     noisy = [classified(rising(0.05), noise=30.0, seed=seed)["class"] for seed in range(20)]
     assert noisy.count("none") <= 4
@@ -123,16 +122,16 @@ def test_a_small_rise_needs_enough_text_to_be_seen() -> None:
 
 
 @pytest.mark.parametrize(("sequences", "weak_by_no_significant_rise"), [(4, 187), (64, 54)])
-def test_a_curve_that_rises_is_not_weak_because_it_is_noisy(sequences: int, weak_by_no_significant_rise: int) -> None:
-    """Of 200 curves that rise by 0.12 nats an octave so many show no significant rise; that alone is not weak."""
+def test_a_noisy_curve_that_rises_is_not_weak(sequences: int, weak_by_no_significant_rise: int) -> None:
+    """Many of 200 curves that rise by 0.12 nats per octave show no significant rise. This does not make them weak."""
     kinds = [classified(rising(0.12), 17.0, seed, sequences)["class"] for seed in range(200)]
     assert kinds.count("weak") + kinds.count("strong") <= 2
     assert kinds.count("not decided") > 0.8 * weak_by_no_significant_rise
 
 
 @pytest.mark.parametrize(("sequences", "noise"), [(4, 0.02), (16, 0.2), (64, 0.5)])
-def test_a_rise_at_the_bound_is_called_weak_by_chance_alone(sequences: int, noise: float) -> None:
-    """The level is 5%, at every number of sequences."""
+def test_a_rise_at_the_bound_is_weak_only_by_chance(sequences: int, noise: float) -> None:
+    """The level is 5% for every number of sequences."""
 
     def at_the_bound(p: np.ndarray) -> np.ndarray:  # one step of the mean loss, from T to 2 T, rises by NO_RISE
         return 1.5 + 2 * NO_RISE * (p >= CONTEXT) - NO_RISE * (p >= 2 * CONTEXT)
@@ -141,15 +140,15 @@ def test_a_rise_at_the_bound_is_called_weak_by_chance_alone(sequences: int, nois
     assert kinds.count("weak") <= 0.08 * 400
     assert kinds.count("none") <= 0.08 * 400
     flat = [classified(rising(0.0), noise, seed, sequences, 4 * CONTEXT)["class"] for seed in range(100)]
-    assert flat.count("weak") >= 80  # and what does not rise is seen
+    assert flat.count("weak") >= 80
 
 
-def test_what_was_not_read_past_the_context_is_not_decided() -> None:
+def test_a_curve_that_ends_at_the_context_is_not_decided() -> None:
     assert classified(rising(0.0), length=CONTEXT)["class"] == "not decided"
 
 
-def test_the_class_as_far_as_each_length_is_that_of_the_curve_cut_there() -> None:
-    """Falling to 4 T, rising behind it; and of what lies within the context the mean loss alone."""
+def test_the_class_up_to_a_length_is_the_class_of_the_curve_up_to_there() -> None:
+    """The curve falls to 4 T and then rises. Within the context there is only the mean loss."""
     edges = bin_edges(LENGTH)
     middles, widths = (edges[:-1] + edges[1:]) / 2, np.diff(edges)
     curve = 2 - 0.2 * np.log2(np.minimum(middles, 128) / 8) + 1.5 * np.log2(np.maximum(middles / 128, 1))
@@ -168,15 +167,5 @@ def test_the_class_as_far_as_each_length_is_that_of_the_curve_cut_there() -> Non
     for row in rows[2:]:
         cut = table.filter(pl.col("position_to") <= row["length"])
         whole = length_class(LengthClass(of=of, context=CONTEXT), cut)
-        assert "loss" not in whole.columns  # as tables were before there were several lengths
+        assert "loss" not in whole.columns  # the column belongs to `lengths`
         assert whole.row(0, named=True) == {name: value for name, value in row.items() if name != "loss"}
-
-
-@pytest.mark.parametrize("length", [1, 48])
-def test_a_class_is_told_at_powers_of_two(length: int) -> None:
-    with pytest.raises(ConfigError, match=f"lengths: a class is told at powers of two from 2 on, got {length}"):
-        LengthClass.parse({"of": {"length": 64}, "context": 8, "lengths": [16, length]}, "tests")
-
-
-def test_a_class_of_one_length_is_called_as_before() -> None:
-    assert "lengths" not in LengthClass(of=PositionLoss(length=64), context=8).content()

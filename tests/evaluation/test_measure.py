@@ -1,4 +1,4 @@
-"""What the provenance of a table says of the run whose weights were read."""
+"""The provenance of a table says whether its weights are affected by a divergence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ssm.training.metrics import PATIENCE
 CPU = torch.device("cpu")
 
 
-def test_only_snapshots_from_well_before_a_divergence_are_sound(
+def test_only_snapshots_from_long_before_a_divergence_are_unaffected(
     store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, end = training_step.loss_of, 2 * PATIENCE
@@ -37,10 +37,9 @@ def test_only_snapshots_from_well_before_a_divergence_are_sound(
     reason = train(run, store, tmp_path, CPU)["diverged"]
     assert reason
 
-    def said(snapshot: float | None) -> str | None:
+    def diverged(snapshot: float | None) -> Any:
         task = MeasurementTask(measurement=PositionLoss(length=16, sequences=1), run=run, snapshot=snapshot)
         measure(task, tmp_path / "table.parquet", CPU, tmp_path, store.folder)
-        found: str | None = read_provenance(tmp_path / "table.parquet").get("diverged")
-        return found
+        return read_provenance(tmp_path / "table.parquet").get("diverged")
 
-    assert [said(fraction) for fraction in (*at.values(), None)] == [None, None, reason, reason]
+    assert [diverged(fraction) for fraction in (*at.values(), None)] == [None, None, reason, reason]

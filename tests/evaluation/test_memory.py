@@ -1,4 +1,4 @@
-"""Constant memory: a sequence of a million tokens needs what one of twenty thousand needs."""
+"""Reading in segments: it does not change results, and memory does not grow with the length of the text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 from small import make_store, run_spec, save_model
 
 from ssm.base.files import write_json
@@ -25,6 +26,7 @@ from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss
 from ssm.specs.measurements.state_statistics import StateStatistics
+from ssm.specs.measurements.validation_loss import ValidationLoss
 from ssm.specs.model import ModelSpec
 
 PEAK = """
@@ -72,15 +74,15 @@ def test_peak_memory_does_not_grow_with_length(tmp_path: Path) -> None:
     ],
     ids=lambda measurement: measurement.kind,
 )
-def test_a_forward_pass_has_so_many_tokens_and_activations(
+def test_tokens_and_activations_of_a_forward_pass_are_limited(
     limit: str, measurement: MeasurementSpec, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the length; activations are many where a model's last hidden ones are its logits."""
-    made: list[int] = []
+    """Activations matter for models whose last hidden activations are their logits."""
+    read: list[int] = []
     hidden = ctx.model.hidden
 
     def counted(tokens: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
-        made.append(tokens.numel())
+        read.append(tokens.numel())
         return hidden(tokens, state)
 
     monkeypatch.setattr(ctx.model, "hidden", counted)
@@ -89,14 +91,37 @@ def test_a_forward_pass_has_so_many_tokens_and_activations(
     else:
         monkeypatch.setattr(stream, "LOGITS", 96 * ctx.model.hidden_size)
     MEASURES[measurement.kind](measurement, ctx)
-    assert 90 <= max(made) <= 96
+    assert 90 <= max(read) <= 96
+
+
+@pytest.mark.parametrize("forward_tokens", [1, 7, 64])
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        PositionLoss(length=50, sequences=3),
+        PositionLoss(length=50, sequences=5, shuffled=16),
+        RestartLoss(length=40, sequences=3, context=16),
+        RestartLoss(length=40, sequences=3, context=16, everywhere=True),
+        ValidationLoss(length=32, sequences=3, context=16),
+        EffectiveRemembrance(length=24, sequences=3),
+    ],
+    ids=lambda measurement: measurement.kind,
+)
+def test_the_size_of_segments_does_not_change_results(
+    forward_tokens: int, measurement: MeasurementSpec, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = MEASURES[measurement.kind](measurement, ctx)
+    monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
+    monkeypatch.setitem(stream.ROWS, "cpu", 2)
+    monkeypatch.setattr(stream, "LOGITS", 256 * forward_tokens)
+    assert_frame_equal(MEASURES[measurement.kind](measurement, ctx), expected, rel_tol=1e-9, abs_tol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "cache"])
-def test_so_many_sequences_are_read_side_by_side_as_their_states_fit(
+def test_the_states_of_a_batch_fit_into_memory(
     kind: str, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cache of keys and values is large at the end of a long text, however small it is at first."""
+    """A cache of keys and values grows, so its size at the end of the text counts."""
     if kind == "cache":
         mixer = {"kind": "attention", "n_heads": 2}
         spec = {"name": "tiny", "d_model": 16, "n_layers": 2, "mixer": mixer, "peak_lr": 1e-2}
@@ -114,7 +139,7 @@ def test_so_many_sequences_are_read_side_by_side_as_their_states_fit(
     monkeypatch.setattr(ctx.model, "hidden", counted)
     position_loss(PositionLoss(length=150, sequences=20), ctx)
     assert max(rows) == 7
-    monkeypatch.setitem(stream.STATES, "cpu", 1)  # one has to be read in any case
+    monkeypatch.setitem(stream.STATES, "cpu", 1)  # even then, one sequence is read
     rows.clear()
     position_loss(PositionLoss(length=150, sequences=20), ctx)
     assert max(rows) == 1

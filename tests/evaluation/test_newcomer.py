@@ -1,4 +1,4 @@
-"""A measurement with a claim and a plot, three files: it is planned, costed, made, judged and drawn."""
+"""The measurement of CONTRIBUTING.md can be planned, estimated, made, judged and drawn."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ claims:
 """
 
 
-def test_a_newcomer_is_planned_reckoned_measured_judged_and_drawn(tmp_path: Path) -> None:
+def test_the_measurement_of_the_guide_works_in_all_steps(tmp_path: Path) -> None:
     assert sum(len(text.strip().splitlines()) for text in (*FILES.values(), FIGURE)) <= 60
     newcomer.add(tmp_path, FILES)
     config = write_config(tmp_path / "config")
@@ -83,7 +83,7 @@ def test_a_newcomer_is_planned_reckoned_measured_judged_and_drawn(tmp_path: Path
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["planned"] == {"kind": "top1_accuracy", "length": 64, "sequences": 16, "seed": 5}
     assert found["tables"]
-    assert found["seconds"] > START_SECONDS[False], "it reads"
+    assert found["seconds"] > START_SECONDS[False], "reading takes time"
     assert found["judged"] == pytest.approx(found["expected"], abs=1e-12)
     assert 0 < found["judged"] < 1
     assert "accuracy" in (tmp_path / "pictures" / "lg_fig5.svg").read_text()

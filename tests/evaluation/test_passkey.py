@@ -1,4 +1,4 @@
-"""Passkey retrieval: models that surely find a key, or surely do not, and greedy decoding token by token."""
+"""Passkey retrieval with models that always or never find a key, and compared with greedy decoding."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from ssm.evaluation import stream
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.passkey import passkey, passkey_pieces
 from ssm.specs.measurements.passkey import Passkey
-from ssm.training.distributed import ProcessGroup
 
 SPEC = Passkey(lengths=(300, 520), depths=(0.0, 0.5, 1.0), trials=2)
-SUFFIX = 12  # bytes that stand once before the key: the needle's, and the question's
+SUFFIX = 12  # bytes before the key, which occur only in the needle and in the question
 
 
 def rigged(ctx: EvaluationContext, model: Rigged) -> pl.DataFrame:
     return passkey(SPEC, replace(ctx, model=model))
 
 
-def test_who_copies_the_key_finds_it(ctx: EvaluationContext) -> None:
+def test_a_model_that_copies_finds_the_key(ctx: EvaluationContext) -> None:
     table = rigged(ctx, Rigged(copying(SUFFIX)))
     assert table["correct"].all()
     assert (table["digits_right"] == 5).all()
@@ -41,14 +40,14 @@ def test_who_copies_the_key_finds_it(ctx: EvaluationContext) -> None:
 
 
 @pytest.mark.parametrize("token", b" 1x")
-def test_who_always_says_the_same_does_not(token: int, ctx: EvaluationContext) -> None:
+def test_a_constant_prediction_finds_no_key(token: int, ctx: EvaluationContext) -> None:
     table = rigged(ctx, Rigged(lambda read: torch.full_like(read, token)))
     assert not table["correct"].any()
     assert (table["digits_right"] == 0).all()
 
 
-def test_who_forgets_finds_what_is_near(ctx: EvaluationContext) -> None:
-    """The window holds the needle from the middle of 300 tokens, not of 520."""
+def test_a_model_with_a_short_memory_finds_near_keys(ctx: EvaluationContext) -> None:
+    """Its window contains a needle in the middle of 300 tokens, but not of 520."""
     table = rigged(ctx, Rigged(copying(SUFFIX, window=180)))
     found = table.group_by("length", "depth", maintain_order=True).agg(pl.col("correct").all())
     assert found["correct"].to_list() == [True, True, True, False, False, True]
@@ -56,7 +55,7 @@ def test_who_forgets_finds_what_is_near(ctx: EvaluationContext) -> None:
 
 
 @pytest.mark.parametrize("wrong", range(5))
-def test_digits_count_up_to_the_first_wrong_one(wrong: int, ctx: EvaluationContext) -> None:
+def test_digits_count_up_to_the_first_wrong_digit(wrong: int, ctx: EvaluationContext) -> None:
     def once_wrong(read: Tensor) -> Tensor:
         predicted = copying(SUFFIX)(read)
         if read.shape[1] >= 300 - 5 + wrong:  # the digits of a prompt of 300 tokens are its last five
@@ -68,9 +67,7 @@ def test_digits_count_up_to_the_first_wrong_one(wrong: int, ctx: EvaluationConte
     assert not table["correct"].any()
 
 
-def test_keys_of_several_lengths_in_tokens_of_several_digits(
-    ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_with_different_numbers_of_tokens(ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = TOKENIZERS["bpe"]
     monkeypatch.setattr(TokenStore, "tokenizer", lambda store: tokenizer)
     spec = Passkey(lengths=(200,), depths=(0.5,), trials=12)
@@ -81,7 +78,7 @@ def test_keys_of_several_lengths_in_tokens_of_several_digits(
     def and_then_zero(read: Tensor) -> Tensor:
         predicted = copying(4)(read)
         for row, key in zip(predicted, pieces.keys, strict=False):
-            row[first + len(key) :] = 0  # which happens to be behind a shorter key
+            row[first + len(key) :] = 0  # tokens after a shorter key
         return predicted
 
     def wrong_from_the_third(read: Tensor) -> Tensor:
@@ -98,8 +95,8 @@ def test_keys_of_several_lengths_in_tokens_of_several_digits(
     assert half["digits_right"].n_unique() > 1
 
 
-def test_it_is_what_greedy_decoding_gives(ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keys that are asked for are what the model says, but for one token in a place of its own in each row."""
+def test_the_table_agrees_with_greedy_decoding(ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys are what the model decodes, with one wrong token at another place in each row."""
     pieces = passkey_pieces(SPEC, ByteTokenizer(), ctx.seed)
     rows, longest = len(pieces.keys), pieces.room
     prompts = PasskeyPrompts(pieces, 300)
@@ -108,11 +105,11 @@ def test_it_is_what_greedy_decoding_gives(ctx: EvaluationContext, monkeypatch: p
     with torch.no_grad():
         for t in range(prompts.prompt):
             logits, state = ctx.model.step(inputs[:, t], state)
-        said = [logits.argmax(-1)]
+        decoded = [logits.argmax(-1)]
         for _ in range(longest - 1):
-            logits, state = ctx.model.step(said[-1], state)
-            said.append(logits.argmax(-1))
-    keys = torch.stack(said, 1).numpy()  # (rows, longest)
+            logits, state = ctx.model.step(decoded[-1], state)
+            decoded.append(logits.argmax(-1))
+    keys = torch.stack(decoded, 1).numpy()  # (rows, longest)
     assert all(len(set(key)) > 2 for key in keys)
     right = np.arange(rows) % (longest + 1)
     for row, count in enumerate(right):
@@ -125,32 +122,16 @@ def test_it_is_what_greedy_decoding_gives(ctx: EvaluationContext, monkeypatch: p
 
 
 @pytest.mark.parametrize("forward_tokens", [1, 11, 300])
-def test_segments_change_nothing(forward_tokens: int, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_segments_does_not_change_results(
+    forward_tokens: int, ctx: EvaluationContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
     monkeypatch.setitem(stream.ROWS, "cpu", 4)
     spec = Passkey(lengths=(260,), depths=(0.0, 1.0), trials=3)
     assert passkey(spec, replace(ctx, model=Rigged(copying(SUFFIX))))["correct"].all()
 
 
-def test_every_process_reads_its_prompts(ctx: EvaluationContext) -> None:
-    summed: list[Tensor] = []
-
-    class Apart(ProcessGroup):
-        """One of two processes, which believes the other."""
-
-        def total(self, values: Tensor) -> Tensor:
-            summed.append(values)
-            return torch.ones_like(values)
-
-    for rank in range(2):
-        table = rigged(replace(ctx, group=Apart(rank, 2)), Rigged(copying(SUFFIX)))
-        assert table["correct"].all()
-    for one, other in zip(summed[:2], summed[2:], strict=True):  # both lengths
-        assert (one + other == 1).all()
-        assert one.sum() == other.sum()
-
-
-def test_a_length_without_room_is_refused_before_anything_is_read(ctx: EvaluationContext) -> None:
+def test_a_length_that_is_too_short_is_refused_before_reading(ctx: EvaluationContext) -> None:
     def never(read: Tensor) -> Tensor:
         raise AssertionError
 

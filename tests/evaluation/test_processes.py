@@ -1,4 +1,4 @@
-"""Several processes share the sequences of a measurement and make the table of one."""
+"""Several processes share the sequences of a measurement, and make the same table as one process."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def share(group: ProcessGroup, task: MeasurementTask, out: Path, run: Path, toke
         exhaustive(EffectiveRemembrance(length=32, sequences=5)),
         exhaustive(StateStatistics(length=32, sequences=5)),
         Passkey(lengths=(260, 280), depths=(0.0, 1.0), trials=2),
-        StateStatistics(length=32, sequences=1),  # and one process with nothing to do
+        StateStatistics(length=32, sequences=1),  # one process has nothing to do
     ],
     ids=lambda measurement: f"{measurement.kind}-{getattr(measurement, 'sequences', 4)}",
 )
-def test_two_processes_make_the_table_of_one(
+def test_two_processes_make_the_same_table_as_one(
     measurement: MeasurementSpec, folder: Path, store: TokenStore, tmp_path: Path
 ) -> None:
     task = MeasurementTask(measurement=measurement, run=run_spec(store.spec, budget={"steps": 5}))

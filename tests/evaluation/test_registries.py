@@ -1,4 +1,4 @@
-"""Every kind of measurement: a figure file asks for it, it is reckoned, measured, and has its schema."""
+"""Every kind of measurement can be planned from a figure file, estimated and made, and has its schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from ssm.specs.measurements import ENTRIES, SCHEMAS
 from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import (
     ArmsEntry,
-    Entry,
     OfArm,
     OfMetrics,
     OfModels,
@@ -37,7 +36,7 @@ from ssm.specs.measurements.base import (
 from ssm.specs.measurements.of_images import OfImages
 
 CPU = torch.device("cpu")
-EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
+EXAMPLES: dict[str, dict[str, Any]] = {  # entries of a figure file
     "position_loss": {"length": 256, "sequences": 4},
     "restart_loss": {"length": 256, "sequences": 4, "everywhere": True},
     "context_loss": {"length": 256, "sequences": 4, "shortest": 16},
@@ -64,24 +63,19 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # what a figure file says
     "overflow": {"formats": ["float32"], "arithmetics": ["torch", "loop"], "halvings": [3], "shares": [0, 0.5, 2]},
 }
 
-PASSES = {
-    "influence": 1 + 2 * 3,
-    "smoothness": 3,
-    "attention_map": 2,
-}  # whose tokens go through the layers more often than into them
+PASSES = {"influence": 1 + 2 * 3, "smoothness": 3, "attention_map": 2}  # passes through the layers for each token
 
 
 def test_every_kind_has_an_example() -> None:
     assert set(EXAMPLES) == set(MEASUREMENTS) == set(MEASURES)
 
 
-@pytest.mark.parametrize("kind", MEASUREMENTS)
-def test_its_table_bears_its_name(kind: str) -> None:
-    assert SCHEMAS[kind].name == kind
+def test_every_table_has_the_name_of_its_kind() -> None:
+    assert {kind: schema.name for kind, schema in SCHEMAS.items()} == {kind: kind for kind in MEASUREMENTS}
 
 
 def planned(tmp_path: Path, kind: str, caps: DryRun | None = None) -> MeasurementTask:
-    """As a figure with one arm asks for it, beside what it may be made from."""
+    """The task from a figure with one arm, which also has the measurement that an `OfTable` needs."""
     entries: list[dict[str, Any]] = [{"kind": kind, **EXAMPLES[kind]}]
     spec = MEASUREMENTS[kind]
     if issubclass(spec, OfTable):
@@ -101,7 +95,7 @@ def planned(tmp_path: Path, kind: str, caps: DryRun | None = None) -> Measuremen
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_it_is_planned_reckoned_and_measured(
+def test_it_can_be_planned_estimated_and_made(
     kind: str, ctx: EvaluationContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = planned(tmp_path, kind)
@@ -121,7 +115,7 @@ def test_it_is_planned_reckoned_and_measured(
         return embedded(tokens)
 
     monkeypatch.setattr(model, "embedded", counted)
-    monkeypatch.setattr(stream, "_state_bytes", lambda *_: 1)  # which reads some tokens to find out
+    monkeypatch.setattr(stream, "_state_bytes", lambda *_: 1)  # it reads further tokens
     given: Any = ctx
     if isinstance(measurement, OfModels | OfNothing):
         given = CPU
@@ -139,27 +133,27 @@ def test_it_is_planned_reckoned_and_measured(
     more = [False] if isinstance(measurement, OfMetrics) else [task.run] if isinstance(measurement, OfRecord) else []
     frame = MEASURES[kind](measurement, given, *more)
     assert isinstance(frame, pl.DataFrame)
-    write_table(frame, SCHEMAS[kind], tmp_path / "t.parquet", {})  # refuses what is not in the schema
-    assert set(SCHEMAS[kind].keys) < set(frame.columns), "what a row is about"
+    write_table(frame, SCHEMAS[kind], tmp_path / "t.parquet", {})  # checks the schema
+    assert set(SCHEMAS[kind].keys) < set(frame.columns)
     work = measurement.work(task.run)
     if isinstance(measurement, OfRun):
         assert task.run is not None
-        assert sum(one.tokens for one in work) == pytest.approx(read, rel=0.1)
+        assert sum(part.tokens for part in work) == pytest.approx(read, rel=0.1)
         rows = measurement.rows(ctx.model.spec)  # type: ignore[attr-defined]
         assert rows == pytest.approx(frame.height, rel=0.1) if rows else frame.height < 1000
     else:
         assert read == 0
-    assert all(one.tokens > 0 and one.length > 0 for one in work)
+    assert all(part.tokens > 0 and part.length > 0 for part in work)
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_a_dry_run_makes_it_less(kind: str, tmp_path: Path) -> None:
+def test_a_dry_run_reads_less(kind: str, tmp_path: Path) -> None:
     least = DryRun(max_sequences=4, max_contexts=1)
     whole, capped = planned(tmp_path, kind), planned(tmp_path, kind, least)
-    work = [sum(one.tokens for one in task.measurement.work(task.run)) for task in (whole, capped)]
+    work = [sum(part.tokens for part in task.measurement.work(task.run)) for task in (whole, capped)]
     assert work[1] < work[0] or work == [0, 0]
 
 
-@pytest.mark.parametrize(("kind", "entry"), [*zip(MEASUREMENTS, ENTRIES, strict=True)], ids=str)
-def test_an_entry_names_arms_where_it_is_measured_on_them(kind: str, entry: type[Entry]) -> None:
-    assert issubclass(entry, ArmsEntry) == issubclass(MEASUREMENTS[kind], OfArm)
+def test_only_entries_of_arms_can_name_arms() -> None:
+    for spec, entry in zip(MEASUREMENTS.values(), ENTRIES, strict=True):
+        assert issubclass(entry, ArmsEntry) == issubclass(spec, OfArm), spec

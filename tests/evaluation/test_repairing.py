@@ -1,4 +1,4 @@
-"""The search for the numbers of a repair, and the run that it leaves."""
+"""The search for the numbers of a repair, and the run that it makes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REPAIRS: dict[str, Repair] = {
 
 @pytest.fixture(scope="module")
 def aside(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
-    """A store of which a part is set aside."""
+    """A token store with documents that are set aside."""
     return make_store(tmp_path_factory.mktemp("aside"), choice=0.3)
 
 
@@ -61,8 +61,8 @@ def repair_of(parent: RunSpec, repair: Repair) -> RunSpec:
     return RunSpec(model=parent.model, data=parent.data, training=training, seed=3, parent=parent, repair=repair)
 
 
-def test_one_axis_after_the_other_from_the_best_so_far() -> None:
-    """The best of two layers together is 8; of the first alone 2 is better still, of the second nothing is."""
+def test_each_axis_starts_from_the_best_point_so_far() -> None:
+    """The best value for both layers is 8. Then 2 is better in the first layer, and no value in the second."""
     model, repair = build_model(model_spec(), 256, 1), ScaleA(by="layer", factors=(2.0, 8.0))
     before = [layer.mixer.A_log.detach().clone() for layer in model.layers]  # type: ignore[union-attr, operator]
 
@@ -76,27 +76,27 @@ def test_one_axis_after_the_other_from_the_best_so_far() -> None:
     trials = search(repair, model, 32, loss)
     points = [trial.point for trial in trials]
     assert points == [(None, None), (2.0, 2.0), (8.0, 8.0), (None, 8.0), (2.0, 8.0), (2.0, None)]
-    assert least(trials).point == (2.0, 8.0), "of equals the first"
+    assert least(trials).point == (2.0, 8.0), "the first of equal trials"
     assert all(torch.equal(layer.mixer.A_log, was) for layer, was in zip(model.layers, before, strict=True))  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", REPAIRS)
-def test_no_more_is_read_than_was_planned(kind: str) -> None:
-    """Of numbers that are tried again nothing is."""
+def test_the_search_reads_no_more_than_planned(kind: str) -> None:
+    """A point is not tried twice."""
     model, repair, read = build_model(model_spec(), 256, 1).eval(), REPAIRS[kind], []
     trials = search(repair, model, 16, lambda found: read.append(found) or float(len(read)))  # type: ignore[func-returns-value]
     once = repair.sequences * 64
     assert len(trials) == len({trial.point for trial in trials}) == len(read)
     assert len(trials) >= 2
     assert once * (1 + (len(trials) - 1) * repair.passes) <= repair.tokens_read(model.spec, 16)
-    assert least(trials).point == repair.start(model.spec), "what helps nowhere is left out"
+    assert least(trials).point == repair.start(model.spec), "a repair that does not help is not applied"
 
 
 @pytest.mark.parametrize("kind", REPAIRS)
-def test_the_run_is_its_parent_repaired(
+def test_the_run_is_the_repaired_parent(
     kind: str, aside: TokenStore, parent: tuple[RunSpec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It keeps the best trial, by text that is neither trained on nor measured."""
+    """It has the best point."""
     run, trained = repair_of(parent[0], REPAIRS[kind]), parent[1]
     losses = iter([3.0, 5.0, 2.0, *[math.inf] * 9])
     monkeypatch.setattr(Trials, "__call__", lambda *_: next(losses))
@@ -118,34 +118,25 @@ def test_the_run_is_its_parent_repaired(
             load_model(tmp_path / "run/model.safetensors")
 
 
-def test_what_it_takes_and_gives_is_measured(aside: TokenStore, parent: tuple[RunSpec, Path], tmp_path: Path) -> None:
+def test_a_repaired_run_can_be_measured(aside: TokenStore, parent: tuple[RunSpec, Path], tmp_path: Path) -> None:
     run = repair_of(parent[0], REPAIRS["restarts"])
     record = repair_run(run, aside, tmp_path / "run", CPU, parent[1])
-    assert record["tokens_read"] == (1 + 2 * 3) * 2 * 64, (
-        "two windows: the model as it is, two trials of three states each"
-    )
-    for name, one, folder in (("repair", run, tmp_path / "run"), ("trained", parent[0], parent[1])):
-        measure(MeasurementTask(measurement=Compute(), run=one), tmp_path / f"{name}.parquet", CPU, folder)
-    row = read_table(tmp_path / "repair.parquet").row(0, named=True)
+    assert record["tokens_read"] == (1 + 2 * 3) * 2 * 64, "two windows: unchanged model, two trials of three states"
     assert run.repair is not None
-    kept = tuple(record["chosen"]) == run.repair.start(run.model)
-    assert (row["stage"], row["trained"], row["read"], row["forward"], row["passes"]) == (
-        1,
-        0,
-        896,
-        896,
-        1 if kept else 3,
-    )
-    row = read_table(tmp_path / "trained.parquet").row(0, named=True)
-    assert (row["stage"], row["trained"], row["read"], row["forward"], row["passes"]) == (0, 192, 0, 576, 1)
+    passes = 1 if tuple(record["chosen"]) == run.repair.start(run.model) else 3
+    expected = {"repair": (1, 0, 896, 896, passes), "trained": (0, 192, 0, 576, 1)}
+    for name, measured, folder in (("repair", run, tmp_path / "run"), ("trained", parent[0], parent[1])):
+        measure(MeasurementTask(measurement=Compute(), run=measured), tmp_path / f"{name}.parquet", CPU, folder)
+        row = read_table(tmp_path / f"{name}.parquet").select("stage", "trained", "read", "forward", "passes").row(0)
+        assert row == expected[name]
     task = MeasurementTask(measurement=PositionLoss(length=64, sequences=2), run=run)
     measure(task, tmp_path / "loss.parquet", CPU, tmp_path / "run", aside.folder)
     assert read_table(tmp_path / "loss.parquet")["loss"].is_finite().all()
-    with pytest.raises(CheckpointError, match="is another run's record than the task's"):
+    with pytest.raises(CheckpointError, match="is the record of another run than the task's"):
         measure(MeasurementTask(measurement=Compute(), run=run), tmp_path / "x.parquet", CPU, parent[1])
 
 
-def test_nothing_else_is_read_than_what_is_set_aside(aside: TokenStore, parent: tuple[RunSpec, Path]) -> None:
+def test_trials_read_only_text_that_is_set_aside(aside: TokenStore, parent: tuple[RunSpec, Path]) -> None:
     run = repair_of(parent[0], REPAIRS["scale_a"])
     trials = Trials(run, aside, CPU)
     assert trials.windows.split is aside.choice
@@ -158,27 +149,27 @@ def test_nothing_else_is_read_than_what_is_set_aside(aside: TokenStore, parent: 
     assert loss == pytest.approx(float(wanted), 1e-6)
 
 
-def spoilt(change: Callable[[dict[str, Any]], object], path: Path) -> None:
+def change_header(change: Callable[[dict[str, Any]], object], path: Path) -> None:
     tensors, header = load_tensors(path)
     change(header)
     save_tensors(path, tensors, header)
 
 
 @pytest.mark.parametrize("change", [lambda header: header.pop("chosen"), lambda header: header["chosen"].append(1.0)])
-def test_numbers_that_are_missing_are_refused(
+def test_missing_numbers_are_refused(
     change: Callable[[dict[str, Any]], object], parent: tuple[RunSpec, Path], tmp_path: Path
 ) -> None:
     model, path = load_model(parent[1] / "model.safetensors")[0], tmp_path / "model.safetensors"
     run = repair_of(parent[0], REPAIRS["clip_dt"])
     save_model(path, model, run, 0, "x")
-    spoilt(lambda header: header.update(chosen=[0.1, None]), path)
+    change_header(lambda header: header.update(chosen=[0.1, None]), path)
     load_model(path)
-    spoilt(change, path)
+    change_header(change, path)
     with pytest.raises(CheckpointError, match="its header holds no numbers of the repair 'clip_dt'"):
         load_model(path)
 
 
-def test_what_is_wrong_is_said_in_a_line(
+def test_wrong_parents_and_settings_are_refused(
     aside: TokenStore, store: TokenStore, parent: tuple[RunSpec, Path], tmp_path: Path
 ) -> None:
     run = repair_of(parent[0], REPAIRS["scale_a"])
@@ -189,14 +180,14 @@ def test_what_is_wrong_is_said_in_a_line(
     with pytest.raises(DataError, match=r"needs 40001; .*or set more aside with 'choice'"):
         repair_run(long, aside, tmp_path / "b", CPU, parent[1])
     plain = run_spec(store.spec)
-    for wrong, said in (
+    for wrong, message in (
         ({"data": store.spec, "parent": plain}, "has none: give it 'choice'"),
-        ({"parent": None}, "takes a parent, all of its weights, and training.budget.steps 0"),
-        ({"training": parent[0].training}, "takes a parent, all of its weights, and training.budget.steps 0"),
-        ({"training": TrainingSpec.of_zero_steps(32, "tests")}, "a repair keeps its parent's context of 16"),
-        ({"parent": run}, r"starts from a model that was repaired \(scale_a\); name a trained one"),
+        ({"parent": None}, "needs a parent, all of its weights, and training.budget.steps 0"),
+        ({"training": parent[0].training}, "needs a parent, all of its weights, and training.budget.steps 0"),
+        ({"training": TrainingSpec.of_zero_steps(32, "tests")}, "a repair has the context of its parent, 16"),
+        ({"parent": run}, r"starts from a repaired model \(scale_a\); name a trained model"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             RunSpec.parse(dict(run) | wrong, "tests")
 
 

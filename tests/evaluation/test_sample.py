@@ -1,7 +1,8 @@
-"""A sample is an example of its task as text; and lg Figure 8's is the paper's, until a word of it is another one."""
+"""A sample is an example of its task as text, and the sample of lg Figure 8 has the words of the paper."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,11 @@ from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator, passkey
 from ssm.evaluation.measure import measure
 from ssm.evaluation.sample import sample
-from ssm.plan import load_config, make_plan
+from ssm.plan import Plan, load_config, make_plan
 from ssm.specs.measurements.sample import Sample
 
 CONFIG = Path(__file__).parents[2] / "config"
-PAPER = {  # words that stand in the prompt
+PAPER = {  # words of the prompt, and other words of the same length
     "INSTRUCTION": ("important", "vital"),
     "TEXT": ("blue", "grey"),
     "NEEDLE": ("Remember", "remember"),
@@ -31,9 +32,14 @@ PAPER = {  # words that stand in the prompt
 }
 
 
+@cache
+def figure_8() -> Plan:
+    return make_plan(load_config(CONFIG, "smoke", ["lg_fig8"]))
+
+
 def judged(folder: Path) -> dict[str, str]:
-    """Claim -> verdict of the figure, from its config file on."""
-    plan = make_plan(load_config(CONFIG, "smoke", ["lg_fig8"]))
+    """Claim -> verdict of the figure."""
+    plan = figure_8()
     ((name, task),), (data,) = plan.measurements.items(), plan.data.values()
     build_store(data, folder / "tokens", workers=1)
     measure(task, folder / f"{name}.parquet", torch.device("cpu"), tokens=folder / "tokens")
@@ -44,21 +50,20 @@ def judged(folder: Path) -> dict[str, str]:
     return dict(zip(frame["claim"], frame["verdict"], strict=True))
 
 
-def test_figure_8_is_the_paper_s(tmp_path: Path) -> None:
+def test_figure_8_has_the_words_of_the_paper(tmp_path: Path) -> None:
     assert judged(tmp_path) == {"pieces": CONFIRMED, "depth": CONFIRMED}
 
 
 @pytest.mark.parametrize("where", PAPER)
-def test_a_changed_word_is_not_the_paper_s(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the generator says it, and even if it is as long."""
+def test_a_changed_word_is_refuted(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known, (old, new) = getattr(passkey, where), PAPER[where]
-    changed = known.replace(old, new) if isinstance(known, str) else tuple(one.replace(old, new) for one in known)
+    changed = known.replace(old, new) if isinstance(known, str) else tuple(part.replace(old, new) for part in known)
     assert changed != known
     monkeypatch.setattr(passkey, where, changed)
     assert judged(tmp_path)["pieces"] == REFUTED
 
 
-def test_a_key_elsewhere_is_not_the_paper_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_at_another_depth_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passkey.PasskeyPrompts, "_before", lambda prompts, row: int(prompts.text[row]) // 3)
     assert judged(tmp_path) == {"pieces": CONFIRMED, "depth": REFUTED}
 
@@ -70,7 +75,7 @@ def test_a_sample_is_a_test_example(name: str, tmp_path: Path, monkeypatch: pyte
     spec = Sample(task=store.spec, length=500, depth=0.0)
     table, (again, other) = sample(spec, store), (spec.model_copy(update={"seed": seed}) for seed in (12, 5))
     pieces = ["instruction", "needle", "text behind", "question", "key"]
-    assert table["piece"].to_list() == pieces  # no text stands before it
+    assert table["piece"].to_list() == pieces  # no text before the needle
     assert table["place"].to_list() == [0, 1, 2, 3, 4]
     generator = build_generator(spec.example(), "test", derived_seed(12, "sample"), store)
     tokens = np.concatenate([part for _, part in generator.pieces(0)])
@@ -81,7 +86,7 @@ def test_a_sample_is_a_test_example(name: str, tmp_path: Path, monkeypatch: pyte
     assert sample(other, store)["text"][4] != texts["key"]
 
 
-def test_of_any_task_what_is_given_and_what_is_asked(tmp_path: Path) -> None:
+def test_other_tasks_have_a_prompt_and_an_answer(tmp_path: Path) -> None:
     store = make_task(tmp_path / "tokens", task="facts", mix=[{"length": 400, "questions": ["qa1"], "facts": [2, 3]}])
     table = sample(Sample(task=store.spec, length=300), store)
     assert table["piece"].to_list() == ["prompt", "answer"]

@@ -1,4 +1,4 @@
-"""State statistics against states reached token by token."""
+"""State statistics, compared with states that are computed token by token."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_statistics_are_those_of_the_states_at_their_positions(ctx: EvaluationCo
 
 
 class Remembering(Rigged):
-    """Its memories are functions of the tokens that it read: of one layer flat, of the others with more axes."""
+    """A model whose states are functions of the tokens, with different numbers of axes in its layers."""
 
     def __init__(self) -> None:
         super().__init__(torch.zeros_like)
@@ -59,7 +59,7 @@ class Remembering(Rigged):
         return hidden, Carries(carried.tokens, [x + total.view(-1, *[1] * x.dim()) for x in numbers])
 
 
-def test_any_shape_of_memory_will_do(ctx: EvaluationContext) -> None:
+def test_states_can_have_any_shape(ctx: EvaluationContext) -> None:
     model = Remembering()
     table = state_statistics(StateStatistics(length=6, sequences=3), replace(ctx, model=model))
     inputs, _ = ctx.windows(3, 6, 7).read(np.arange(3), 0, 6)
@@ -76,13 +76,13 @@ def test_any_shape_of_memory_will_do(ctx: EvaluationContext) -> None:
 
 
 def attention_model(**changes: Any) -> LanguageModel:
-    """Two layers of attention; `changes` to the first one's mixer, or another mixer in the second."""
+    """Two layers of attention, with `changes` of the model."""
     mixer = {"kind": "attention", "n_heads": 2}
     spec = {"name": "tiny", "d_model": 16, "n_layers": 2, "mixer": mixer, "peak_lr": 1e-2} | changes
     return build_model(ModelSpec.parse(spec, "tests"), 256, seed=1).double().eval()
 
 
-def test_what_keeps_every_token_and_nothing_else_is_refused(ctx: EvaluationContext) -> None:
+def test_models_with_only_caches_are_refused(ctx: EvaluationContext) -> None:
     for stateless in (attention_model(), Resetting(attention_model(), 16, 0.0), Rigged(torch.zeros_like)):
         with pytest.raises(CheckpointError, match=r"^the model has no recurrent state of fixed size: "):
             state_statistics(StateStatistics(length=8, sequences=2), replace(ctx, model=stateless))
@@ -99,7 +99,7 @@ def test_what_keeps_every_token_and_nothing_else_is_refused(ctx: EvaluationConte
 def test_layers_with_a_state_of_fixed_size_are_measured(
     changes: dict[str, Any], measured: list[int], ctx: EvaluationContext
 ) -> None:
-    """Under their own numbers, of which the cache of attention without a window leaves its own free."""
+    """The layers keep their numbers, also if other layers are left out."""
     model = attention_model(**changes)
     spec = StateStatistics(length=8, sequences=2)
     table = state_statistics(spec, replace(ctx, model=model))

@@ -1,4 +1,4 @@
-"""The taxonomy: what modules do, whatever their specs declare."""
+"""The taxonomy: the measured properties are those of the papers, and do not come from the specs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ssm.specs.measurements.model_size import ModelSize
 from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.model import ModelSpec
 
-# kind of mixer -> (the decay depends on the input, the recurrence is linear in its state), as the papers define them
+# kind of mixer -> (the decay depends on the input, the recurrence is linear in its state), by the papers' definitions
 PAPERS = {
     "s4d": (False, True),
     "dss": (False, True),
@@ -50,15 +50,15 @@ def row(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", PAPERS)
-def test_modules_do_what_their_papers_say(kind: str) -> None:
+def test_modules_have_the_properties_of_their_papers(kind: str) -> None:
     found = row(kind)
     assert (found["selective"], found["linear"]) == PAPERS[kind]
     assert found["identity"] == (kind == "linear_attention")  # A_t = I
     assert found["state_numbers"] == found["state_numbers_late"]
 
 
-def test_of_a_hybrid_the_mixer_that_most_layers_have() -> None:
-    """Which may be one that stands in layers of its own, not the mixer of the rest."""
+def test_a_hybrid_is_represented_by_the_mixer_of_most_layers() -> None:
+    """Also if this mixer is set by `mixer_at`."""
     mamba = {"kind": "mamba2", "d_state": 8, "head_dim": 8}
     hybrid = ModelSpec.parse(
         {
@@ -73,7 +73,7 @@ def test_of_a_hybrid_the_mixer_that_most_layers_have() -> None:
     assert (sizes["mixer"], sizes["state_shape"]) == ("s4d+mamba2", "4 x 8 x 8")
 
 
-def test_a_cache_grows_and_keeps_everything() -> None:
+def test_a_cache_grows_and_has_no_measured_properties() -> None:
     found = row("attention")
     assert found["state_numbers_late"] == 12 * found["state_numbers"]
     assert found["selective"] is None
@@ -81,8 +81,7 @@ def test_a_cache_grows_and_keeps_everything() -> None:
     assert found["identity"] is None
 
 
-def test_the_module_is_measured_not_the_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Mamba-2 whose step size is the same at every input is not selective."""
+def test_a_mamba2_with_a_constant_step_size_is_not_selective(monkeypatch: pytest.MonkeyPatch) -> None:
     right = module.build_mixer
 
     def constant(*args: Any) -> torch.nn.Module:
@@ -98,8 +97,8 @@ def test_the_module_is_measured_not_the_declaration(monkeypatch: pytest.MonkeyPa
     assert not taxonomy(Taxonomy(models=(model_spec(),))).row(0, named=True)["selective"]
 
 
-def test_identity_is_read_off_the_state_not_off_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linear attention that forgets a little does not depend on its input, and A_t is not I."""
+def test_linear_attention_that_forgets_is_not_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its decay does not depend on the input, but A_t is not I."""
     right = module.build_mixer
 
     def forgetting(*args: Any) -> torch.nn.Module:

@@ -82,7 +82,7 @@ def test_a_checkpoint_is_a_run_of_zero_steps() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"checkpoint": REFERENCE}, "a checkpoint takes training.budget.steps 0"),
+        ({"checkpoint": REFERENCE}, "a checkpoint needs training.budget.steps 0"),
         ({"training": NOT_TRAINED, "checkpoint": REFERENCE, "parent": run()}, "a run of zero steps has no parent"),
         ({"training": NOT_TRAINED, "parent": run()}, "a run of zero steps has no parent"),
     ],

@@ -73,8 +73,8 @@ def test_a_limit_of_dt_is_written_for_transformers(world: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"policy": "reset_state"}, "is a way of reading a model, which no format of a checkpoint can hold"),
-        ({"policy": "restarts"}, "is a way of reading a model, which no format of a checkpoint can hold"),
+        ({"policy": "reset_state"}, "changes how a model is read, and no checkpoint format can store that"),
+        ({"policy": "restarts"}, "changes how a model is read, and no checkpoint format can store that"),
         ({"policy": "clip_dt", "by": "layer"}, "config.json has one limit of dt for all layers"),
         ({"policy": "scale_a"}, "policy scale_a has no option --steps: it trains nothing"),
         ({"policy": "scale_a", "control": True}, "policy scale_a has no option --control: it trains nothing"),

@@ -194,7 +194,7 @@ FIGURES = [
     ({"measurements": [CURVE | {"kind": "restart_loss", "length": -1}]}, "measurements",
      "0.length: expected a number above 0, got -1"),
     ({"measurements": [{"kind": "length_class"}]}, "measurements",
-     "length_class (arm 'base'): is made from a position_loss"),
+     "length_class (arm 'base'): needs a position_loss"),
     ({"measurements": [CURVE, {"kind": "length_class", "size": 8}]}, "measurements",
      "1: unknown key 'size'; valid names: arms, kind"),
     ({"measurements": [CURVE, {"kind": "length_class", "of": "far"}]}, "measurements",

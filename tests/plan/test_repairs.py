@@ -93,7 +93,7 @@ def test_a_repair_has_the_model_of_its_parent(folder: Path) -> None:
         ),
         (
             {"scaled": SCALED, "more": {**BASE, "from": "scaled"}},
-            r"starts from a model that was repaired \(scale_a\); name a trained one",
+            r"starts from a repaired model \(scale_a\); name a trained model",
         ),
         (
             {"scaled": SCALED, "early": {"label": "E", "snapshot_of": "scaled", "at": 0.5}},
@@ -117,6 +117,6 @@ def test_a_measurement_inside_the_model_refuses_a_way_of_reading(folder: Path) -
     planned(folder, reset=RESET)
     planned(folder, "compute", reset=RESET)
     with pytest.raises(
-        ConfigError, match=r"state_statistics \(arm 'reset'\): looks into the model, and 'reset_state' is"
+        ConfigError, match=r"state_statistics \(arm 'reset'\): reads inside the model, which is not possible"
     ):
         planned(folder, "state_statistics", reset=RESET)

@@ -1,4 +1,4 @@
-"""Grids: every combination is an arm, named after its values, and goes on from the one with the same."""
+"""Grids: each combination of values is an arm, which starts from the parent with the same values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def claim(**quantity: str) -> dict[str, Any]:
 
 
 def axes_of(spec: FigureSpec) -> dict[str, dict[str, Any]]:
-    """Arm -> value on each axis; of an arm that is no member none."""
+    """Arm -> value on each axis; empty for arms without a grid."""
     return {name: arm.member.axes if arm and arm.member else {} for name, arm in spec.arms.items()}
 
 
@@ -53,13 +53,13 @@ values = st.lists(word, min_size=1, max_size=4, unique_by=lambda value: (str(val
 grids = st.dictionaries(axis, values, max_size=3)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(grids, grids, st.sampled_from(["figure", "base", "after", "both"]), st.data())
-def test_members_are_the_product_and_go_on_from_the_one_with_their_values(
+def test_members_are_the_product_and_start_from_the_parent_with_their_values(
     first: dict[str, list[Any]], second: dict[str, list[Any]], place: str, data: st.DataObject
 ) -> None:
-    """Against the product, written down anew here."""
-    for name in second.keys() & first.keys():  # an axis of both has values that the first one has
+    """Compared with an independent implementation of the product."""
+    for name in second.keys() & first.keys():  # on a shared axis, the child can only have values of the parent
         second[name] = data.draw(st.lists(st.sampled_from(first[name]), min_size=1, unique_by=repr))
     given = {"figure": {"grid": first}}.get(place, {})
     base = BASE | ({"grid": first} if place in ("base", "both") else {})
@@ -93,11 +93,11 @@ def test_members_are_the_product_and_go_on_from_the_one_with_their_values(
 
 
 def _clash(grid: dict[str, list[Any]]) -> bool:
-    """Whether two values of an axis are written alike: 16 and "16", 1 and 1.0."""
+    """Whether two values of an axis have the same text, such as 16 and "16", or 1 and 1.0."""
     from ssm.claims.families import value_text
 
-    written = ([value_text("none" if value is None else value) for value in held] for held in grid.values())
-    return any(len(set(texts)) < len(texts) for texts in written)
+    by_axis = ([value_text("none" if value is None else value) for value in values] for values in grid.values())
+    return any(len(set(texts)) < len(texts) for texts in by_axis)
 
 
 def test_members_have_readable_names_and_labels() -> None:
@@ -112,7 +112,7 @@ def test_members_have_readable_names_and_labels() -> None:
     assert arm.member.label_without("d_state", "initial_state") == "Base, lr scale = 0.001, conv on"
     assert arm.member.label_without("d_state", "initial_state", family=False) == "lr scale = 0.001, conv on"
     assert arm.member.label_without(*arm.member.axes, family=False) == "Base"
-    assert arm.initial_state == "state_passing"  # what an arm names itself is its own
+    assert arm.initial_state == "state_passing"  # a key of arms sets the arm
     assert arm.member.sets == {"d_state": 64, "lr_scale": 0.001, "conv": True}
 
 
@@ -130,20 +130,20 @@ def test_values_may_have_names_and_set_several_keys() -> None:
     assert large.member.sets == {"size": {"n_layers": 4}, "mimetic": {}}
 
 
-def test_a_snapshots_axis_is_when_it_is_taken() -> None:
+def test_a_grid_of_snapshots_sets_their_time() -> None:
     early = {"label": "Early", "snapshot_of": "base", "grid": {"at": [0.25, 0.5]}}
     spec = figure(grid={"d_state": [16, 32]}, arms={"base": BASE, "early": early})
     taken = {name: (arm.snapshot_of, arm.at) for name, arm in spec.arms.items() if arm and arm.snapshot_of}
     assert taken == {f"early[d_state={n},at={at}]": (f"base[d_state={n}]", at) for n in (16, 32) for at in (0.25, 0.5)}
 
 
-def test_an_arms_own_grid_takes_the_place_of_the_figures() -> None:
+def test_the_grid_of_an_arm_replaces_that_of_the_figure() -> None:
     arms = {"base": BASE, "reference": BASE | {"grid": {}}, "other": BASE | {"grid": {"conv": [True]}}, "gone": None}
     spec = figure(grid={"d_state": [16, 32]}, arms=arms)
     assert list(spec.arms) == ["base[d_state=16]", "base[d_state=32]", "reference", "other[conv=on]", "gone"]
 
 
-def test_measurements_and_claims_may_name_a_family_or_a_member() -> None:
+def test_measurements_and_claims_can_name_a_family_or_a_member() -> None:
     both = {"base": BASE, "after": AFTER, "alone": BASE | {"grid": {}}}
     measured = [{"kind": "position_loss", "length": 8, "arms": ["after", "alone"]}]
     claims = [claim(arm="after", against="base"), claim(arm="after[d_state=32]", against="alone") | {"id": "one"}]
@@ -152,7 +152,7 @@ def test_measurements_and_claims_may_name_a_family_or_a_member() -> None:
     assert set(spec.families) == {"base", "after"}
 
 
-def test_what_had_no_grid_has_the_content_that_it_had() -> None:
+def test_without_a_grid_the_content_is_unchanged() -> None:
     content = figure(arms={"base": BASE}).content()
     assert "grid" not in content
     assert set(content["arms"]["base"]) == {
@@ -199,7 +199,7 @@ VALUES = "expected a list of values, or a mapping of their names to values, got 
         ),
     ],
 )
-def test_what_is_no_grid_is_told_in_one_line(arms: dict[str, Any], says: str) -> None:
+def test_errors_of_grids_are_one_line(arms: dict[str, Any], says: str) -> None:
     started = time.process_time()
     with pytest.raises(ConfigError) as error:
         figure(arms=arms)
@@ -208,7 +208,7 @@ def test_what_is_no_grid_is_told_in_one_line(arms: dict[str, Any], says: str) ->
     assert time.process_time() - started < 1
 
 
-def test_a_grid_needs_arms_and_claims_need_members_that_are_there() -> None:
+def test_a_grid_needs_arms_and_claims_need_existing_members() -> None:
     with pytest.raises(ConfigError, match="grid: spans arms, and this figure has none"):
         figure(grid={"d_state": [1]})
     with pytest.raises(ConfigError, match=r"claims.it: unknown arm 'base\[n=3\]'; did you mean 'base\[n=[12]\]'"):

@@ -224,7 +224,7 @@ def test_runs_on_tasks_and_texts_can_continue_each_other(store: TokenStore, tmp_
 def test_what_does_not_fit_is_refused(store: TokenStore, copies: TokenStore) -> None:
     with pytest.raises(ConfigError, match=r"the vocabulary of 'small' \(10\) differs from the parent's \(256\)"):
         RunSpec.parse(task_run(copies).content() | {"parent": run_spec(store.spec).content()}, "test")
-    with pytest.raises(ConfigError, match="examples of 'small' take a context of 28, the recipe's is 16"):
+    with pytest.raises(ConfigError, match="examples of 'small' need a context of 28, the recipe has 16"):
         RunSpec.parse(
             task_run(copies).content() | {"training": {"context": 16, "batch_tokens": 64, "budget": {"steps": 1}}},
             "test",

@@ -1,4 +1,4 @@
-"""What the specs of all corpora share: what they are called, and whether they may change under the same spec."""
+"""The base class for specs of text sources."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from ssm.base.discovery import Registry
-from ssm.specs.base import Spec
+from ssm.specs.base import PluginSpec
 
-SPECS: Registry[type[Corpus]] = Registry("ssm.specs.corpora")  # those that stand in this folder
+SPECS: Registry[type[Corpus]] = Registry("ssm.specs.corpora")
 
 
-class Corpus(Spec, ABC):
-    """Where the documents of a text come from."""
+class Corpus(PluginSpec, ABC):
+    """The source of the documents of a text."""
 
-    own_files: ClassVar[bool] = False  # whether it is files of the user's
-    library: ClassVar[bool] = False  # whether it is files of the running Python
+    registry: ClassVar[Registry[Any]] = SPECS
+    own_files: ClassVar[bool] = False  # whether the user's files are read
+    library: ClassVar[bool] = False  # whether files of the running Python are read
     kind: str
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        SPECS.add_spec(cls)
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What it is, for the start of a message."""
+        """A name for messages."""

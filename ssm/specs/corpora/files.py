@@ -1,4 +1,4 @@
-"""The spec of files as a corpus."""
+"""The spec of your own files as a corpus."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
 class FilesCorpus(Corpus):
-    """Files, folders (searched recursively) or globs. A text file is a document; so is a JSONL or Parquet row."""
+    """Your own files. Each text file is a document; in JSONL and Parquet files, each row is one."""
 
     own_files: ClassVar[bool] = True
     kind: Literal["files"] = "files"
-    paths: Words
-    format: Literal["auto", "text", "jsonl", "parquet"] = "auto"  # auto: by the file's ending; .zst and .gz are opened
-    text_key: str = "text"  # the JSONL key or the Parquet column that holds the text
+    paths: Words  # files, folders (searched recursively) or globs
+    format: Literal["auto", "text", "jsonl", "parquet"] = "auto"  # `auto`: by the file name; .zst and .gz also work
+    text_key: str = "text"  # JSONL key or Parquet column with the text
 
     @property
     def words(self) -> str:

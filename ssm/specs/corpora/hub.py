@@ -1,4 +1,4 @@
-"""The spec of a data set of the Hugging Face hub as a corpus."""
+"""The spec of a data set on the Hugging Face hub as a corpus."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ssm.specs.corpora.base import Corpus
 
 
 class HubCorpus(Corpus):
-    """A data set of the Hugging Face hub by name, streamed through the optional package `datasets`."""
+    """A data set on the Hugging Face hub, which is streamed. Needs the optional package `datasets`."""
 
     kind: Literal["hub"] = "hub"
     name: str
-    config: str | None = None
-    split: str = "train"
-    revision: str | None = None
-    text_key: str = "text"
+    config: str | None = None  # configuration of the data set, if it has several
+    split: str = "train"  # split of the data set
+    revision: str | None = None  # branch, tag or commit; without it, the newest
+    text_key: str = "text"  # column with the text
 
     @property
     def words(self) -> str:

@@ -1,4 +1,4 @@
-"""The spec of the standard library as a corpus."""
+"""The spec of Python's standard library as a corpus."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ssm.specs.corpora.base import Corpus
 
 
 class StdlibCorpus(Corpus):
-    """The source text of the running Python's standard library: real, on every machine, no download."""
+    """The source code of Python's standard library. Every machine has it, and nothing is downloaded."""
 
     library: ClassVar[bool] = True
     kind: Literal["stdlib"] = "stdlib"
-    min_file_bytes: PositiveInt = 64
-    max_file_bytes: PositiveInt = 400_000
+    min_file_bytes: PositiveInt = 64  # leave out smaller files
+    max_file_bytes: PositiveInt = 400_000  # leave out larger files
 
     @property
     def words(self) -> str:

@@ -1,19 +1,20 @@
-"""What the specs of all ffns share."""
+"""The base class for specs of feed-forward layers."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ssm.base.discovery import Registry
+from ssm.specs.base import PluginSpec
 from ssm.specs.sublayer import SublayerSpec
 
-SPECS: Registry[type[FfnSpecBase]] = Registry("ssm.specs.ffn")  # those that stand in this folder
+SPECS: Registry[type[FfnSpecBase]] = Registry("ssm.specs.ffn")
 
 
-class FfnSpecBase(SublayerSpec):
-    """The second half of a block: it works on every position by itself, or looks a token back."""
+class FfnSpecBase(SublayerSpec, PluginSpec):
+    """The second half of a block. It reads one position at a time, or that and the token before."""
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        SPECS.add_spec(cls)
+    registry: ClassVar[Registry[Any]] = SPECS
+
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return 0

@@ -11,24 +11,25 @@ from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class Experts(FfnSpecBase):
-    """k of E gated perceptrons for every token, chosen by a router (Shazeer et al. 2017), and one that all tokens pass.
+    """A mixture of E gated perceptrons. A router chooses k of them for each token (Shazeer et al. 2017).
 
-    The one for all is weighed by a gate in Qwen (Qwen Team 2024, "Qwen2 Technical Report", Section 2.2.2). With scores
-    by a sigmoid it is DeepSeek-V3's (DeepSeek-AI 2024, eq. 12-16): a bias that is not trained enters the choice alone.
+    Every token also passes a shared expert. Qwen multiplies its output by a gate (Qwen Team 2024, "Qwen2 Technical
+    Report", Section 2.2.2). `scores: sigmoid` is the router of DeepSeek-V3 (DeepSeek-AI 2024, eq. 12-16). There, a bias
+    that is not trained changes which experts are chosen, but not their weights.
     """
 
     kind: Literal["experts"] = "experts"
-    n_experts: PositiveInt  # E
-    top_k: PositiveInt  # k
-    d_hidden: PositiveInt  # of each of the E
-    d_shared: PositiveInt  # of the one for all
-    scores: Literal["softmax", "sigmoid"] = "softmax"  # of the router's numbers: the weights of the k, their largest
-    normalize: bool = True  # the weights of the k are divided by their sum
-    scale: PositiveFloat = 1.0  # of these weights
-    shared_gate: bool = True  # sigmoid(w x) weighs the one for all
+    n_experts: PositiveInt  # E, number of experts
+    top_k: PositiveInt  # k, experts for each token
+    d_hidden: PositiveInt  # hidden width of an expert
+    d_shared: PositiveInt  # hidden width of the shared expert
+    scores: Literal["softmax", "sigmoid"] = "softmax"  # function from router outputs to expert weights
+    normalize: bool = True  # divide the weights of the chosen experts by their sum
+    scale: PositiveFloat = 1.0  # factor on these weights
+    shared_gate: bool = True  # sigmoid(w x) multiplies the output of the shared expert
 
     @model_validator(mode="after")
-    def _sane(self) -> Experts:
+    def _enough_experts(self) -> Experts:
         if self.top_k > self.n_experts:
             raise ValueError(f"top_k: {self.top_k} of {self.n_experts} experts cannot be chosen")
         return self
@@ -43,9 +44,6 @@ class Experts(FfnSpecBase):
     def _expert(self, d_model: int) -> int:
         return 3 * linear(d_model, self.d_hidden)  # gate, up, down
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return 0
-
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        routed = 2 * d_model + 4 * self.d_hidden  # what an expert reads and gives; gate, up, act of the gate, product
+        routed = 2 * d_model + 4 * self.d_hidden  # input and output of an expert; gate, up, activated gate, product
         return ActivationMemory(self.top_k * routed + 2 * self.n_experts + d_model + 4 * self.d_shared, bfloat16=0.6)

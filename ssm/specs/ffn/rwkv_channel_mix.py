@@ -1,4 +1,4 @@
-"""The spec of RWKV's channel mixing."""
+"""The spec of the channel mixing of RWKV."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class RwkvChannelMix(FfnSpecBase):
-    """RWKV's channel mixing (Peng et al. 2023, eq. 18-20; 2024, 2025, Section 4).
+    """The channel mixing of RWKV (Peng et al. 2023, eq. 18-20; 2024 and 2025, Section 4).
 
-    4 D hidden in RWKV-4, 3.5 D in RWKV-6; 4 D in RWKV-7, which has no receptance.
+    The papers use `d_hidden` 4 D in RWKV-4, 3.5 D in RWKV-6, and 4 D without receptance in RWKV-7.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"receptance"})
     kind: Literal["rwkv_channel_mix"] = "rwkv_channel_mix"
-    d_hidden: PositiveInt
-    mix: Literal["before", "present"] = "before"  # which token the learned mixes weigh: RWKV-6's, or RWKV-4's
-    receptance: bool = True  # sigmoid(W_r x_r) weighs the output; RWKV-7's has none
+    d_hidden: PositiveInt  # hidden width
+    # The token that the learned weights of the token shift multiply: `before` in RWKV-6, `present` in RWKV-4.
+    mix: Literal["before", "present"] = "before"
+    receptance: bool = True  # sigmoid(W_r x_r) multiplies the output; RWKV-7 has none
 
     def parameters(self, d_model: int) -> int:
         D, hidden = d_model, self.d_hidden

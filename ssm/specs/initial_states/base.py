@@ -1,7 +1,8 @@
-"""What the specs of all initial-state policies share: the order of reading, and what a policy takes and leaves.
+"""The base class for specs of initial-state policies.
 
-Whoever asks (ssm/plan, ssm/extension) knows no policy by name. What a checkpoint holds and what a process holds at its
-peak is counted in states of a sequence, all layers together: tests train every policy and compare.
+Each spec computes its own memory, so ssm/plan and ssm/extension need no table of policies. Memory of checkpoints and
+peak memory of a process are counted in states: one for each sequence, with all layers. Tests train every policy and
+compare.
 """
 
 from __future__ import annotations
@@ -13,76 +14,74 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ssm.base.discovery import Registry
-from ssm.specs.base import Spec
+from ssm.specs.base import PluginSpec
 
-KEY = "policy"  # by which config files name one
-SPECS: Registry[type[InitialState]] = Registry("ssm.specs.initial_states")  # those that stand in this folder
+KEY = "policy"  # key of the policy's name in config files
+SPECS: Registry[type[InitialState]] = Registry("ssm.specs.initial_states")
 
-Order = Literal["shuffled", "stream"]  # windows shuffled; row b of a batch begins where row b of the last one ended
+Order = Literal["shuffled", "stream"]  # stream: row b of a batch continues the text of row b of the batch before
 Probability = Annotated[float, Field(ge=0, le=1)]
 Needs = Literal["nothing", "a state of fixed size", "a recurrence in every layer"]
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """How many sequences a policy deals with."""
+    """Numbers of sequences in a training step."""
 
-    batch: int  # of an optimizer step, in all processes
-    mine: int  # of these, in one process
-    micro: int  # of these, in one forward pass
-    layers: int  # of the model
+    batch: int  # in an optimizer step, over all processes
+    mine: int  # in one process
+    micro: int  # in one forward pass
+    layers: int  # layers of the model
 
 
 @dataclass(frozen=True)
 class Held:
-    """Of how many sequences one process holds states at a time, each of all layers."""
+    """Number of states in the memory of one process, in three phases of a step."""
 
-    before: float  # while the policy makes what the batch starts from
-    within: float  # while a micro-batch is under way: with those that it starts from and ends in
-    behind: float  # while the policy learns from the states that the batch ended in
+    before: float  # while the policy makes the initial states of the batch
+    within: float  # during a micro-batch, with its initial and final states
+    behind: float  # while the policy reads the final states of the batch
 
 
-class InitialState(Spec, ABC):
-    """What the sequences of a batch start from, and the order in which text is read for that."""
+class InitialState(PluginSpec, ABC):
+    """The initial states of the sequences in a batch, and the order in which text is read."""
 
-    needs: ClassVar[Needs]  # of the model's layers
-    from_zero: ClassVar[bool] = False  # whether a forward pass is given no states at all
+    registry: ClassVar[Registry[Any]] = SPECS
+    registry_key: ClassVar[str] = KEY
+    needs: ClassVar[Needs]  # of the layers of the model
+    from_zero: ClassVar[bool] = False  # whether forward passes get no initial states
     later: ClassVar[frozenset[str]] = frozenset({"order"})
+    # `shuffled`: windows in random order. `stream`: each sequence of a batch continues the text of the batch before.
     order: Order = "shuffled"
     policy: str
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        SPECS.add_spec(cls, KEY)
-
     @property
     def resets(self) -> bool:
-        """Whether a state is forgotten where a new document starts, inside a sequence too."""
+        """Whether the state is reset at the start of each document, also inside a sequence."""
         return False
 
     @abstractmethod
     def remembered(self, batch: int) -> float:
-        """Of how many sequences a checkpoint holds states, where a step reads `batch` of them in all processes."""
+        """Number of states in a checkpoint, if a step reads `batch` sequences over all processes."""
 
     @abstractmethod
     def held(self, sequences: Sequences) -> Held:
-        """What one process holds."""
+        """Number of states in the memory of one process."""
 
     @abstractmethod
     def unlike_the_paper(self) -> tuple[str, ...]:
-        """What differs from the policies of lg Section 4 and Appendix B.2, in words."""
+        """Differences from the policies of lg Section 4 and Appendix B.2, in words."""
 
 
 def held_for_noise(sequences: Sequences) -> Held:
-    """What a policy holds that draws states anew for every batch: zeros, noise, and both put together."""
+    """States of a policy that draws new states for every batch: zeros, noise, and their combination."""
     mine, micro = sequences.mine, sequences.micro
     return Held(before=3 * mine, within=mine + 2 * micro, behind=mine)
 
 
 def held_for_passing(sequences: Sequences, zeroes: bool) -> Held:
-    """What a policy holds that hands on the state of every sequence; where it zeroes some of them, in a copy."""
+    """States of a policy that passes final states on; `zeroes`: a copy in which some are set to zero."""
     mine, micro = sequences.mine, sequences.micro
-    gathered = int(micro < mine)  # from micro-batches, one by one, and then all of them
+    gathered = int(micro < mine)  # states of micro-batches are concatenated
     start = (1 + zeroes) * mine
     return Held(before=start, within=start + gathered * mine + 2 * micro, behind=(1 + 2 * gathered) * mine)

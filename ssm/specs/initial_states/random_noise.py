@@ -1,4 +1,4 @@
-"""Random noise's spec (lg Section 4.2)."""
+"""The spec of random noise (lg Section 4.2)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ssm.specs.initial_states.base import Held, InitialState, Needs, Probability
 
 
 class RandomNoise(InitialState):
-    """lg Section 4.2: every value of the state is drawn from N(0, sigma^2)."""
+    """Every value of the initial state is drawn from N(0, sigma^2) (lg Section 4.2)."""
 
     needs: ClassVar[Needs] = "a recurrence in every layer"
-    order: Literal["shuffled"] = "shuffled"
+    order: Literal["shuffled"] = "shuffled"  # windows are read in random order
     policy: Literal["random_noise"] = "random_noise"
-    sigma: NonNegativeFloat
-    p_zero: Probability = 0.0  # the fraction of sequences that start from zero all the same
+    sigma: NonNegativeFloat  # standard deviation
+    p_zero: Probability = 0.0  # fraction of sequences that start from the zero state
 
     def remembered(self, batch: int) -> float:
-        return 1  # a row of zeros, for the shapes
+        return 1  # a row of zeros for the shapes
 
     def held(self, sequences: Sequences) -> Held:
         return held_for_noise(sequences)

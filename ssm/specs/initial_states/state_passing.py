@@ -1,4 +1,4 @@
-"""State Passing's spec (lg Section 4.4)."""
+"""The spec of State Passing (lg Section 4.4)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ PAPERS_P_ZERO = 0.1
 
 
 class StatePassing(InitialState):
-    """lg Section 4.4: the final states of the previous batch, detached, zeroed with probability p."""
+    """Sequences start from the final states of the previous batch, without gradients through them (lg Section 4.4)."""
 
     needs: ClassVar[Needs] = "a state of fixed size"
-    order: Literal["shuffled"] = "shuffled"
+    order: Literal["shuffled"] = "shuffled"  # windows are read in random order
     policy: Literal["state_passing"] = "state_passing"
-    p_zero: Probability = PAPERS_P_ZERO
+    p_zero: Probability = PAPERS_P_ZERO  # fraction of sequences that start from the zero state
 
     def remembered(self, batch: int) -> float:
         return batch

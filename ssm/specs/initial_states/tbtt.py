@@ -8,13 +8,16 @@ from ssm.specs.initial_states.base import Held, InitialState, Needs, Probability
 
 
 class Tbtt(InitialState):
-    """lg Section 4.5: consecutive chunks of one stream per batch element; each starts where the last one ended."""
+    """Truncated backpropagation through time (lg Section 4.5).
+
+    Each row of the batch reads a stream of text in chunks. Each chunk starts from the final state of the chunk before.
+    """
 
     needs: ClassVar[Needs] = "a state of fixed size"
-    order: Literal["stream"] = "stream"
+    order: Literal["stream"] = "stream"  # each row of a batch continues the text of the batch before
     policy: Literal["tbtt"] = "tbtt"
-    p_zero: Probability = 0.0
-    reset_at_documents: bool = False  # True: the state is reset wherever a new document starts, inside a chunk too
+    p_zero: Probability = 0.0  # fraction of chunks that start from the zero state
+    reset_at_documents: bool = False  # reset the state at the start of each document, also inside a chunk
 
     @property
     def resets(self) -> bool:

@@ -1,4 +1,4 @@
-"""The zero state's spec."""
+"""The spec of the zero state."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ssm.specs.initial_states.base import Held, InitialState, Needs, Sequences
 
 
 class ZeroState(InitialState):
-    """Every sequence starts from the zero state: the base model, and the control arm of post-training.
+    """Every sequence starts from the zero state. This is the base model, and the control of post-training.
 
-    In stream order it is the control of TBTT: the same batches of consecutive chunks, and nothing carried over.
+    With `order: stream` it is the control of TBTT: the same batches, but no state is carried over.
     """
 
     needs: ClassVar[Needs] = "nothing"

@@ -1,7 +1,4 @@
-"""Measurements, one file each: every one gives one table.
-
-A new one: its spec here, with the table's schema, and its function in ssm/evaluation/.
-"""
+"""Specs of the measurements, one file for each, with the schema of its table. The function is in ssm/evaluation/."""
 
 from __future__ import annotations
 
@@ -9,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ssm.base.plugin_modules import check_files
+from ssm.specs.base import plugin_union
 from ssm.specs.measurements.base import SPECS, Entry, Measurement, entry_of
 
-SPECS.discover()
-check_files(SPECS, "ssm.evaluation")
+if TYPE_CHECKING:
+    MeasurementSpec = Measurement
+else:
+    MeasurementSpec = plugin_union(SPECS, "ssm.evaluation")
 
 SCHEMAS = {kind: spec.table for kind, spec in SPECS.items()}
 ENTRIES = tuple(entry_of(kind, spec) for kind, spec in SPECS.items())
 
 if TYPE_CHECKING:
-    MeasurementSpec = Measurement
     MeasurementEntry = Entry
-else:  # unions over what the folder holds
-    MeasurementSpec = Annotated[Union[tuple(SPECS.values())], Field(discriminator="kind")]  # noqa: UP007
+else:
     MeasurementEntry = Annotated[Union[ENTRIES], Field(discriminator="kind")]  # noqa: UP007

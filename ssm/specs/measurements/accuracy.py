@@ -1,4 +1,4 @@
-"""How much of its answers a model has right."""
+"""The spec of the accuracy of answers."""
 
 from __future__ import annotations
 
@@ -16,42 +16,43 @@ from ssm.specs.measurements.of_examples import OfExamples
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
 
-SIDE_BY_SIDE = 32  # examples that are read at once, at least
+SIDE_BY_SIDE = 32  # minimum number of examples in a batch
 
 
 class Accuracy(OfExamples):
-    """Tokens of the answers that are right under teacher forcing, and when the model writes the answer itself."""
+    """How many tokens of the answers are right, under teacher forcing and in greedy decoding."""
 
     table: ClassVar[Schema] = Schema(
         "accuracy",
-        "one answer of one test example, read behind the right tokens (forced) and written by the model (generated)",
+        "one answer of one test example, under teacher forcing (forced) and in greedy decoding (generated)",
         {
-            "length": int,  # of the example, as its task counts it
-            "group": str,  # of questions, as its task names it
+            "length": int,  # of the example, in the unit of the task
+            "group": str,  # of answers, as the task names it
             "example": int,  # 0, 1, ...
-            "answer": int,  # 0, 1, ... of those in the example
-            "difficulty": float,  # the depth of a key, the sentences of a story; null: the task has no such number
-            "tokens": int,  # of the answer, those that are scored
-            "forced_share": float,  # of them, those that are the most probable ones after the right ones before
+            "answer": int,  # 0, 1, ... within the example
+            "difficulty": float,  # depth of a key, sentences of a story; null: the task does not define it
+            "tokens": int,  # of the answer that are scored
+            "forced_share": float,  # fraction of these tokens that are the most probable after the right tokens before
             "forced_all": bool,
-            "generated_share": float,  # of them, those that greedy decoding puts in their places
+            "generated_share": float,  # fraction of these tokens that greedy decoding writes
             "generated_all": bool,
-            # Log-likelihood of the answer less that of the likeliest wrong one that the task holds it against, nats
+            # Log-likelihood of the answer minus that of the most likely wrong alternative, nats
             "margin": float,
-            "preferred": bool,  # it is above zero
+            "preferred": bool,  # whether the margin is positive
         },
         keys=("length", "group", "example", "answer", "difficulty"),
         sample="example",
-        optional=frozenset({"margin", "preferred"}),  # of tasks that have such alternatives
+        optional=frozenset({"margin", "preferred"}),  # for tasks with alternatives
     )
     kind: Literal["accuracy"] = "accuracy"
-    # As the task counts lengths, ascending: a test set each. None: one test set, as the task mixes its parts.
+    # Lengths of the test sets, in the unit of the task, in ascending order. Without it, there is one test set, with the
+    # task's own mix.
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
-    examples: ReadCount = 128  # of each test set
+    examples: ReadCount = 128  # number of examples in each test set
     seed: int = 11
 
     @model_validator(mode="after")
-    def _every_set_can_be_made(self) -> Self:
+    def _test_sets_exist(self) -> Self:
         if self.lengths is not None and list(self.lengths) != sorted(self.lengths):
             raise ValueError(f"lengths must ascend, got {list(self.lengths)}")
         try:
@@ -71,7 +72,7 @@ class Accuracy(OfExamples):
         return self.examples * sum(task.least_context for task in sets), max(task.least_context for task in sets)
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        """Reading, then writing a token at a time, and reading the answers that are compared."""
+        """Reading, decoding token by token, and reading the alternatives."""
         assert run is not None
         at_once = ceil(self.examples / SIDE_BY_SIDE)
         reading = super().work(run)
@@ -88,7 +89,7 @@ class Accuracy(OfExamples):
         )
 
     def capped(self, caps: DryRun, context: int) -> Self:
-        """The lengths within the cap, and the shortest in any case: a prompt has a least length."""
+        """Keep the lengths within the cap, and always the shortest, because prompts have a minimum length."""
         lengths = self.lengths and tuple(length for length in self.lengths if length <= caps.max_contexts * context)
         changed = {"lengths": self.lengths and (lengths or self.lengths[:1])}
         return self.model_copy(update=changed | {"examples": min(self.examples, caps.max_sequences)})

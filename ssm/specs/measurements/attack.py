@@ -1,4 +1,4 @@
-"""Whether the pixels of another class in a part of an image make that class win."""
+"""The spec of the target attack on images."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from ssm.specs.training import RunSpec
 
 
 class Attack(OfImages):
-    """The target attack (bn Section 3.3, Figures 3 and 10): a region is that of an image of the target class.
+    """The target attack: a region of an image is replaced by that of another class (bn Section 3.3, Figures 3 and 10).
 
-    Every other class is the target once, its image drawn at random among the test images. An attack succeeds when the
-    target class wins. Without any pixel replaced, it is how often the target class wins anyway.
+    Each other class is the target once, with an image drawn at random from the test images. An attack succeeds if the
+    model predicts the target class. The rows without replaced pixels show how often it predicts this class anyway.
     """
 
     table: ClassVar[Schema] = Schema(
         "attack",
-        "one test image, one region of its pixels, one target class, of an image of which these pixels are",
+        "one test image, one region of its pixels, one target class, whose image has these pixels",
         {
             "pixels": int,  # that are replaced; 0: none
-            "position": float,  # of the region: 0 it is what is read first, 1 what is read last; null: there is none
-            "start": int,  # its first pixel, as pixels are read
-            "target": int,  # the number of the target class
+            "position": float,  # of the region: 0 is read first, 1 is read last; null: no region
+            "start": int,  # first pixel of the region, in the order of reading
+            "target": int,  # number of the target class
             "example": int,  # 0, 1, ...
-            "success": bool,  # the target class wins
+            "success": bool,  # whether the target class is predicted
         },
         keys=("pixels", "position", "start", "target", "example"),
         sample="example",
     )
     kind: Literal["attack"] = "attack"
-    seed: int = 14  # which images of the target class, together with the run's own seed
+    seed: int = 14  # chooses the images of the target class, together with the seed of the run
 
     def variants(self, run: RunSpec) -> int:
         return run.data.vocab_size - 1

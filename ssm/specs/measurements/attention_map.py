@@ -1,4 +1,4 @@
-"""Attention maps."""
+"""The spec of attention maps."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from ssm.specs.model import ModelSpec
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
 
-PASSES = 2  # through every layer: for its map, and for its output
+PASSES = 2  # through every layer: for its map and for its output
 
 
 class AttentionMap(OfExamples):
-    """The map of every layer (mi eq. 8) on test examples of one length: of each token the weights of those before it.
+    """The attention map of each layer on test examples of one length (mi eq. 8).
 
-    A map is the mean over heads, as in mi: of softmax attention its weights, of a recurrence what the value of a token
-    counts in a later output.
+    A map has a weight for each token and each token before it, and is the mean over heads as in mi. For softmax
+    attention these are the attention weights. For a recurrence they say how much a value counts in a later output.
     """
 
     table: ClassVar[Schema] = Schema(
         "attention_map",
-        "one weight of one layer's map on one example: how much a token counts at a later one, or at itself",
+        "one weight of one layer's map on one example: how much a token counts at a later token, or at itself",
         {
             "example": int,  # 0, 1, ...
             "layer": int,  # 1, 2, ...
             "query": int,  # place of the token that reads
-            "key": int,  # place of the token that is read, up to the query's
-            # The key's place less that of the token that has to be said behind the query: at 0 a layer looks behind (mi
-            # Section 3). Null: behind the query nothing is scored, or the task does not say where its answers stand.
+            "key": int,  # place of the token that is read, at most the query's
+            # The key's place minus the place from which the next token has to be copied. At 0 the layer attends to this
+            # place (mi Section 3). Null: the next token is not scored, or the task does not know the place.
             "offset": int,
-            # Whether what is read there holds that token: at offset 0, and up to K - 1 where the layer has a
-            # convolution of K taps, which hands it on, or a token shift (K = 2). Null as the offset.
+            # Whether the key contains the token to copy. It does at offset 0. A convolution of width K passes tokens
+            # on, so it also does up to offset K - 1 (a token shift has K = 2). Null like the offset.
             "behind": bool,
-            "weight": float,  # of the map, mean over heads; of a recurrence it may be negative
-            "share": float,  # its size among those of the query's row, which sum to 1
+            "weight": float,  # mean over heads; may be negative for a recurrence
+            "share": float,  # absolute weight, divided by the sum over the query's row
         },
         keys=("example", "layer", "query", "key", "offset", "behind"),
         sample="example",
     )
     kind: Literal["attention_map"] = "attention_map"
-    length: PositiveInt  # of the examples, as the task counts it
-    # 1, 2, ...; None: all
+    length: PositiveInt  # length of the examples, in the unit of the task
+    # Layers to measure, counted from 1. Without it, all.
     layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
     examples: ReadCount = 4
     seed: int = 14
@@ -71,7 +71,7 @@ class AttentionMap(OfExamples):
 
     @property
     def test(self) -> Task:
-        """The task at this length alone."""
+        """The task with this length."""
         return self.task.at(self.length)
 
     def read(self, run: RunSpec) -> tuple[float, int]:

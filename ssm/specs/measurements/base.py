@@ -1,12 +1,18 @@
-"""What the specs of all measurements share: what one is made on, what it reads, and how a figure file asks for it.
+"""Base classes for specs of measurements: their input, their cost, and their entry in a figure file.
 
-A measurement is made of a run's weights (`OfRun`; `OfWindows` where these read held-out windows of one length), of
-another measurement's table of the same weights (`OfTable`), of what was logged when these were trained (`OfMetrics`)
-or noted of it (`OfRecord`), or of what the figure names (`OfFigure`): its models as they are built (`OfModels`),
-examples of its task (`OfTask`), or nothing but the numbers of the measurement itself (`OfNothing`).
-Whoever asks (ssm/plan, ssm/evaluation) knows none by name. A figure file's entry has the fields of its kind but those
-that the plan gives (`from_plan`), and beside them `name`, `arms`, and `times_context` where lengths may be given in
-training contexts of the arm.
+| class | input |
+|---|---|
+| `OfRun` | the weights of a run |
+| `OfWindows` | the same, which read held-out windows of one length |
+| `OfTable` | the table of another measurement of the same weights |
+| `OfMetrics` | the metrics that training logged |
+| `OfRecord` | the record of a run (run.json) |
+| `OfModels` | models of the figure, as they are initialized |
+| `OfTask` | examples of the figure's task |
+| `OfNothing` | the numbers in the spec |
+
+An entry of a figure file has the fields of its kind, without those that the plan sets (`from_plan`). It also has
+`name` and `arms`, and `times_context` if lengths can be given in training contexts.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, create_model
 from ssm.base.discovery import Registry
 from ssm.base.errors import ConfigError, nearest
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct, Name, ReadCount, Spec
+from ssm.specs.base import Distinct, Name, PluginSpec, ReadCount, Spec
 from ssm.specs.config import DryRun
 from ssm.specs.data import Data
 from ssm.specs.model import ModelSpec
@@ -29,20 +35,20 @@ from ssm.specs.tasks import TaskSpec
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
 
-SPECS: Registry[type[Measurement]] = Registry("ssm.specs.measurements")  # those that stand in this folder
+SPECS: Registry[type[Measurement]] = Registry("ssm.specs.measurements")
 
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one model has to do for a measurement.
+    """The computation that a measurement takes on one model.
 
     Attributes:
-        tokens: that go forward through it; a token that is trained on counts three times.
-        length: of the longest sequence, in tokens.
-        passes: forward passes that follow each other; None: as few as tokens fit into.
-        channels: numbers of an input that is no token.
+        tokens: tokens in forward passes; a token with a backward pass counts three times.
+        length: tokens of the longest sequence.
+        passes: number of forward passes, one after the other; None: as few as possible.
+        channels: numbers in an input that is not a token.
     """
 
     model: ModelSpec
@@ -55,12 +61,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Arm:
-    """What an arm of a figure gives its measurements.
+    """An arm of a figure, for planning its measurements.
 
     Attributes:
-        run: whose weights are measured.
-        measured: by name, what was planned of these weights before.
-        data: the text or task of a name in config/data.yaml; raises ConfigError where there is none.
+        run: the run with the weights to measure.
+        measured: measurements of these weights that are already planned, by name.
+        data: gives the text or task of a name in config/data.yaml; raises ConfigError for an unknown name.
     """
 
     run: RunSpec
@@ -69,51 +75,47 @@ class Arm:
 
 
 class Entry(Spec):
-    """A measurement as a figure file asks for it."""
+    """A measurement in a figure file."""
 
-    kind: str
+    kind: str  # the measurement, one of those below
 
     @property
     def called(self) -> str:
-        """What errors call it."""
+        """The name in error messages."""
         return self.kind
 
     def given(self) -> dict[str, Any]:
-        """The kind's own fields that have a value."""
+        """The fields of the kind that have a value."""
         own = type(self).model_fields.keys() - ArmsEntry.model_fields.keys()
         return {name: value for name in sorted(own) if (value := getattr(self, name)) is not None}
 
 
 class ArmsEntry(Entry):
-    """One that is made of all arms of the figure, or of some."""
+    """A measurement of all arms of the figure, or of some."""
 
-    name: Name | None = None  # of its tables in the figure; None: its kind
-    arms: Names | None = None  # these alone; None: all
+    name: Name | None = None  # name of the measurement in the figure; default: its kind
+    arms: Names | None = None  # arms to measure; without it, all
 
     @property
     def called(self) -> str:
         return self.name or self.kind
 
 
-class Measurement(Spec, ABC):
-    """What is measured, and how."""
+class Measurement(PluginSpec, ABC):
+    """A measurement and its settings."""
 
-    table: ClassVar[Schema]  # bears the name of the kind
-    from_plan: ClassVar[frozenset[str]] = frozenset()  # fields that no figure file gives
+    registry: ClassVar[Registry[Any]] = SPECS
+    table: ClassVar[Schema]  # the name is the kind
+    from_plan: ClassVar[frozenset[str]] = frozenset()  # fields that the plan sets
     kind: str
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        SPECS.add_spec(cls)
-
-    @abstractmethod
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        """What goes through models and takes time; `run` is the one that is measured."""
+        """Computation on models, for estimates of time and memory. `run` is the run that is measured."""
+        return ()
 
     @classmethod
     def entry_fields(cls) -> dict[str, Any]:
-        """Name -> (type, default) of what a figure file may say, `name` and `arms` not counted."""
+        """Name -> (type, default) of the keys in a figure file, without `name` and `arms`."""
         types = get_type_hints(cls, include_extras=True)
         fields = {name: field for name, field in cls.model_fields.items() if name not in {"kind", *cls.from_plan}}
         return {
@@ -123,27 +125,27 @@ class Measurement(Spec, ABC):
 
 
 class OfArm(Measurement):
-    """Made of the weights of an arm's run, final ones or a snapshot."""
+    """A measurement of the run of an arm: its final weights, or a snapshot."""
 
     @classmethod
-    @abstractmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        """The measurement that an entry asks for, of one arm.
+        """The measurement of one arm, from an entry in a figure file.
 
         Raises:
-            ConfigError: values that are missing, given twice, or impossible for this arm.
+            ConfigError: values are missing, given twice, or impossible for this arm.
         """
+        return cls.parse(entry.given(), where)
 
-    @abstractmethod
     def capped(self, caps: DryRun, context: int) -> Self:
-        """As in a dry run: at most `max_contexts` training contexts, and `max_sequences` sequences."""
+        """The measurement in a dry run: at most `max_contexts` training contexts and `max_sequences` sequences."""
+        return self  # it reads the result of another job, which is capped
 
 
 class OfRun(OfArm):
-    """Made by the model itself."""
+    """A measurement that the model itself makes."""
 
-    in_contexts: ClassVar[str | None] = None  # the field that a figure file may give in training contexts
-    from_outside: ClassVar[bool] = False  # whether predictions are all that it asks for, as of a way of reading
+    in_contexts: ClassVar[str | None] = None  # field that a figure file can give in training contexts instead
+    from_outside: ClassVar[bool] = False  # whether it needs only predictions, so that any way of reading has it
 
     @classmethod
     def entry_fields(cls) -> dict[str, Any]:
@@ -159,14 +161,17 @@ class OfRun(OfArm):
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
         given, context, repair = entry.given(), arm.run.training.context, arm.run.repair
         if repair is not None and repair.in_reading and not cls.from_outside:
-            raise ConfigError(f"{where}: looks into the model, and '{repair.kind}' is a way of reading; name 'arms'")
+            raise ConfigError(
+                f"{where}: reads inside the model, which is not possible with the repair '{repair.kind}'; choose "
+                "other arms with the key 'arms'"
+            )
         times = given.pop("times_context", None)
         if cls.in_contexts is not None:
             if (times is None) == (cls.in_contexts not in given):
                 both = f"'{cls.in_contexts}' (tokens) or 'times_context' (training contexts)"
                 raise ConfigError(f"{where}: give either {both}")
             if isinstance(times, tuple):
-                given[cls.in_contexts] = tuple(max(1, round(one * context)) for one in times)
+                given[cls.in_contexts] = tuple(max(1, round(number * context)) for number in times)
             elif times is not None:
                 given[cls.in_contexts] = max(1, round(times * context))
         if "context" in cls.from_plan:
@@ -179,40 +184,43 @@ class OfRun(OfArm):
         return (Work(run.own_model, run.data.vocab_size, tokens, length, channels=run.data.channels),)
 
     def data(self, run: RunSpec) -> Data:
-        """The text or task whose token store is read."""
+        """The text or task with the token store to read."""
         return run.data
 
     @abstractmethod
     def read(self, run: RunSpec) -> tuple[float, int]:
-        """Tokens that go through the model, and of these the longest sequence's."""
+        """Tokens in forward passes, and tokens of the longest sequence."""
+
+    @abstractmethod
+    def capped(self, caps: DryRun, context: int) -> Self: ...
 
     def rows(self, model: ModelSpec) -> float:
-        """Rows of its table, where they are so many that a disk feels them."""
+        """Rows of the table; 0 if they are few, so that they do not count in the estimate of disk space."""
         return 0
 
 
 class OfWindows(OfRun):
-    """Made by reading held-out windows of one length."""
+    """A measurement on held-out windows of one length."""
 
-    # Tokens that are read at once, by kinds that hold what happens at each of them.
+    # tokens in a forward pass, for kinds that keep the signals of each token
     at_once: ClassVar[Mapping[str, int]] = {"cpu": 2048, "cuda": 4096}
-    backward: ClassVar[bool] = False  # whether these are held for a backward pass
+    backward: ClassVar[bool] = False  # whether a backward pass needs these signals
     in_contexts: ClassVar[str | None] = "length"
-    length: PositiveInt  # tokens a window
-    sequences: ReadCount  # windows
-    seed: int  # which windows, together with the run's own seed: all arms of a seed read the same
+    length: PositiveInt  # tokens of a window
+    sequences: ReadCount  # number of windows
+    seed: int  # chooses the windows, together with the seed of the run; arms of one seed read the same windows
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
         if arm.run.data.answers:
-            raise ConfigError(f"{where}: reads a held-out text, and '{arm.run.data.name}' is a task")
+            raise ConfigError(f"{where}: reads held-out text, and '{arm.run.data.name}' is a task")
         return super().planned(entry, arm, where)
 
     def read(self, run: RunSpec) -> tuple[float, int]:
         return self.sequences * self.length, self.length
 
     def together(self, device: str) -> int:
-        """Windows that are read at once, on "cpu" or "cuda", where what happens at each token is held."""
+        """Windows in a forward pass on "cpu" or "cuda", for kinds that keep the signals of each token."""
         return max(1, self.at_once[device] // self.length)
 
     def capped(self, caps: DryRun, context: int) -> Self:
@@ -221,7 +229,7 @@ class OfWindows(OfRun):
 
 
 class OfTable(OfArm):
-    """Made from the table of another measurement, the field `of`: an entry calls that by its name in the figure."""
+    """A measurement from the table of another measurement, `of`. A figure file gives its name."""
 
     of: OfRun
 
@@ -229,72 +237,60 @@ class OfTable(OfArm):
     def entry_fields(cls) -> dict[str, Any]:
         return super().entry_fields() | {"of": (Name | None, None)}
 
-    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        return ()
-
-    def capped(self, caps: DryRun, context: int) -> Self:
-        return self  # what it is made from is capped
-
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
         given = entry.given()
         source: Any = cls.model_fields["of"].annotation
         kind = source.model_fields["kind"].default
-        found = {name: one for name, one in arm.measured.items() if isinstance(one, source)}
-        if not found:
-            raise ConfigError(f"{where}: is made from a {kind} of the same arm, and this figure has none")
-        name = given.get("of", next(iter(found)) if len(found) == 1 else kind)
-        if name not in found:
-            raise ConfigError(f"{where}: of: no {kind} of this arm is called '{name}'; {nearest(name, found)}")
-        given["of"] = found[name]
+        sources = {name: measured for name, measured in arm.measured.items() if isinstance(measured, source)}
+        if not sources:
+            raise ConfigError(f"{where}: needs a {kind} of the same arm, and this figure has none")
+        name = given.get("of", next(iter(sources)) if len(sources) == 1 else kind)
+        if name not in sources:
+            raise ConfigError(f"{where}: of: no {kind} of this arm is called '{name}'; {nearest(name, sources)}")
+        given["of"] = sources[name]
         if "context" in cls.from_plan:
             given["context"] = arm.run.training.context
         return cls.parse(given, where)
 
 
 class OfMetrics(OfArm):
-    """Made from the metrics that the run's training has logged; of a snapshot, from those up to it."""
+    """A measurement from the metrics that training logged, up to the snapshot if one is measured."""
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
         if arm.run.training.budget.steps == 0:
             raise ConfigError(f"{where}: '{arm.run.model.name}' was not trained here")
-        return cls.parse(entry.given(), where)
-
-    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        return ()
-
-    def capped(self, caps: DryRun, context: int) -> Self:
-        return self  # the training is capped
+        return super().planned(entry, arm, where)
 
 
 class OfRecord(OfArm):
-    """Made from run.json, what a run's record says of how its weights were made."""
+    """A measurement from the record of a run, run.json."""
 
 
 class OfFigure(Measurement):
-    """Made of what the figure names, without an arm and its run."""
+    """A measurement without arms, of models or data that the figure names."""
 
     @classmethod
-    @abstractmethod
     def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], data: Data | None, where: str) -> Self:
-        """The measurement that an entry asks for.
+        """The measurement, from an entry in a figure file.
 
         Args:
-            models: the figure's named models.
-            data: its text or task; None: it names none.
+            models: the models that the figure names.
+            data: the text or task of the figure; None: it names none.
 
         Raises:
-            ConfigError: the figure does not name what is measured, or impossible values.
+            ConfigError: the figure does not name the models or the data, or values are impossible.
         """
+        return cls.parse(entry.given(), where)
 
-    @abstractmethod
     def capped(self, caps: DryRun) -> Self:
-        """As in a dry run."""
+        """The measurement in a dry run."""
+        return self
 
 
 class OfModels(OfFigure):
-    """Made on named models as they are built: without a run, and of a data set with the vocabulary alone."""
+    """A measurement of named models as they are initialized. It reads only the vocabulary size of a data set."""
 
     from_plan: ClassVar[frozenset[str]] = frozenset({"models", "vocab_size"})
     models: Annotated[tuple[ModelSpec, ...], Field(strict=False, min_length=1)]
@@ -305,13 +301,13 @@ class OfModels(OfFigure):
         if not models or (needed and data is None):
             raise ConfigError(f"{where}: needs 'models', and 'data' for its vocabulary")
         if needed and data is not None and data.channels is not None:
-            raise ConfigError(f"{where}: is of models over tokens, and '{data.name}' has none")
+            raise ConfigError(f"{where}: measures models of tokens, and the inputs of '{data.name}' are not tokens")
         vocabulary = None if data is None else data.vocab_size
         return cls.parse(entry.given() | {"models": models} | dict.fromkeys(needed, vocabulary), where)
 
 
 class OfTask(OfFigure):
-    """Made of examples of a task, from the task's own token store."""
+    """A measurement of examples of a task, from the token store of the task."""
 
     from_plan: ClassVar[frozenset[str]] = frozenset({"task"})
     task: TaskSpec
@@ -319,26 +315,16 @@ class OfTask(OfFigure):
     @classmethod
     def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], data: Data | None, where: str) -> Self:
         if not isinstance(data, Task):
-            raise ConfigError(f"{where}: needs 'data', and that a task")
+            raise ConfigError(f"{where}: needs a task as 'data'")
         return cls.parse(entry.given() | {"task": data}, where)
-
-    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        return ()
-
-    def capped(self, caps: DryRun) -> Self:
-        return self
 
 
 class OfNothing(OfFigure):
-    """Made of numbers alone: without a model, a text and a run."""
-
-    @classmethod
-    def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], data: Data | None, where: str) -> Self:
-        return cls.parse(entry.given(), where)
+    """A measurement without a model, a text or a run."""
 
 
 def entry_of(kind: str, spec: type[Measurement]) -> type[Entry]:
-    """What a figure file may say of a kind."""
+    """The class of the entries of a kind in figure files."""
     base = Entry if issubclass(spec, OfFigure) else ArmsEntry
     fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | spec.entry_fields()
     return cast(type[Entry], create_model(f"{spec.__name__}Entry", __base__=base, __doc__=spec.__doc__, **fields))

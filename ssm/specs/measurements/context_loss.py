@@ -1,4 +1,4 @@
-"""The loss by how much was read before."""
+"""The spec of the loss by the number of tokens read before."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ssm.specs.training import RunSpec
 
 
 class ContextLoss(OfWindows):
-    """The loss on the same targets when the model starts anew n to 2n tokens before each, n = shortest, ... L/2.
+    """The loss on the same targets when the model restarts n to 2n tokens before them.
 
-    n doubles from one to the next, and the last is L/2 to 3/4 L. The targets are the last quarter of the first L tokens
-    of a window: L is the largest power of two within `length`. To read n tokens before every single target would take n
-    times as long.
+    n is `shortest` and doubles up to L/2. The model then restarts L/2 to 3/4 L tokens before. L is the largest power of
+    two up to `length`. The targets are the last quarter of the first L tokens of a window. Exactly n tokens before each
+    target would take n times as long.
     """
 
     table: ClassVar[Schema] = Schema(
         "context_loss",
-        "one sequence, one context: the mean loss on the SAME targets when the model starts anew so far before each",
+        "one sequence, one context: the mean loss on the same targets when the model restarts this far before them",
         {
             "sequence": int,
-            "context": int,  # n: more than n tokens, and 2n at most, have been read where a target is predicted
+            "context": int,  # n: more than n and at most 2n tokens are read before a prediction
             "loss": float,
         },
         keys=("sequence", "context"),
@@ -34,11 +34,11 @@ class ContextLoss(OfWindows):
     )
     kind: Literal["context_loss"] = "context_loss"
     sequences: ReadCount = 16
-    seed: int = 5  # as of position_loss: the same windows
-    shortest: PositiveInt = 1  # the least n, a power of two
+    seed: int = 5  # chooses the windows, as for position_loss
+    shortest: PositiveInt = 1  # the smallest n, a power of two
 
     @model_validator(mode="after")
-    def _something_to_compare(self) -> ContextLoss:
+    def _contexts_fit(self) -> ContextLoss:
         if self.shortest & (self.shortest - 1):
             raise ValueError(f"shortest: expected a power of two, got {self.shortest}")
         if self.end < 4 * self.shortest:
@@ -56,14 +56,14 @@ class ContextLoss(OfWindows):
         return [1 << power for power in range(self.shortest.bit_length() - 1, self.end.bit_length() - 1)]
 
     def block(self, context: int) -> int:
-        """Targets behind each start: as many as the context, or all of them."""
+        """Number of targets after each restart: as many as the context, or all."""
         return min(context, self.end // 4)
 
     @property
     def tokens(self) -> int:
-        """That are read of a window."""
+        """Tokens that are read for a window."""
         quarter = self.end // 4
-        return sum(quarter // self.block(one) * (one + self.block(one)) for one in self.contexts)
+        return sum(quarter // self.block(n) * (n + self.block(n)) for n in self.contexts)
 
     def read(self, run: RunSpec) -> tuple[float, int]:
         return self.sequences * self.tokens, self.end // 2 + self.end // 4

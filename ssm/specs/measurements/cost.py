@@ -1,4 +1,4 @@
-"""Time and memory of a step."""
+"""The spec of time and memory of a step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfModels, Work
 from ssm.specs.training import RunSpec
 
-STEP = 3  # forward passes that a training step takes as long as
+STEP = 3  # duration of a training step, in forward passes
 
 
 class Cost(OfModels):
-    """Time and memory of a training step and of a decoding step against length (ls Table 1)."""
+    """Time and memory of a training step and of a decoding step by length (ls Table 1)."""
 
     table: ClassVar[Schema] = Schema(
         "cost",
-        "what one step of a model costs at one length",
+        "the cost of one step of a model at one length",
         {
             "model": str,
             "mixer": str,
@@ -33,9 +33,9 @@ class Cost(OfModels):
     )
     kind: Literal["cost"] = "cost"
     vocab_size: PositiveInt
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=2)]  # T, ascending
-    repeats: PositiveInt = 5
-    seed: int = 9
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=2)]  # T, in ascending order
+    repeats: PositiveInt = 5  # number of timings
+    seed: int = 9  # of initialization and tokens
 
     @model_validator(mode="after")
     def _ascending(self) -> Cost:
@@ -44,7 +44,7 @@ class Cost(OfModels):
         return self
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        """A training step, and a prefix before the decoding steps, which take as long as another training step."""
+        """A training step, and the tokens before the decoding steps, which take as long as another training step."""
         return tuple(
             Work(model, self.vocab_size, self.repeats * (STEP + 1) * length, length, passes=self.repeats * 2 * STEP)
             for model in self.models

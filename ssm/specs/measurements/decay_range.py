@@ -1,4 +1,4 @@
-"""How far the decays of a channel range."""
+"""The spec of the range of decays."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 
-THRESHOLDS = 50  # of the cumulative histogram, behind 0
+THRESHOLDS = 50  # of the cumulative histogram, after 0
 
 
 class DecayRange(OfWindows):
-    """A_max - A_min of every state's and every channel's decay over a text, as cumulative histograms (bn figure 6)."""
+    """Cumulative histograms of A_max - A_min of the decays over a text, by state and by channel (bn figure 6)."""
 
     table: ClassVar[Schema] = Schema(
         "decay_range",
@@ -22,8 +22,8 @@ class DecayRange(OfWindows):
             "sequence": int,
             "layer": int,
             "threshold": float,
-            "share": float,  # of the layer's states, each over the tokens alone
-            "channel_share": float,  # of its channels (or heads), over the tokens and over a channel's states
+            "share": float,  # of states, with the range over tokens
+            "channel_share": float,  # of channels (or heads), with the range over tokens and states
         },
         keys=("sequence", "layer", "threshold"),
         sample="sequence",

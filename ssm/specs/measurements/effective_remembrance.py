@@ -1,4 +1,4 @@
-"""Effective Remembrance."""
+"""The spec of Effective Remembrance."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ssm.specs.base import ReadCount
 from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
-BIN_ENDS = 6.5  # bins of positions end four times an octave: their ends together are 6.5 times the length
+BIN_ENDS = 6.5  # sum of the ends of all position bins (four in each octave), over the length
 
 
 class EffectiveRemembrance(OfWindows):
-    """d(q(.|x_0:T), q(.|x_t:T)) against t under three distances (lg Def. 3.3 and Appendix G). T is the length."""
+    """d(q(.|x_0:T), q(.|x_t:T)) by t with three distances (lg Def. 3.3 and Appendix G). T is the length."""
 
     table: ClassVar[Schema] = Schema(
         "effective_remembrance",

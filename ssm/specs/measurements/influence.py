@@ -1,4 +1,4 @@
-"""The influence of every token on the last output."""
+"""The spec of the influence of tokens on the last output."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 
-BACKWARD = 2  # forward passes that a backward pass takes as long as
+BACKWARD = 2  # duration of a backward pass, in forward passes
 
 
 class Influence(OfWindows):
-    """log |dy_t/dx_s| (bn Section 3.1) of the last token's output y_t against the distance t - s.
+    """log |dy_t/dx_s|, where y_t is the output of the last token, by the distance t - s (bn Section 3.1).
 
-    y_t is the last hidden activation behind the last norm, x_s what enters the first layer; the norm is Frobenius'.
-    With `directions` it is not taken over all D coordinates of y_t but over so many random orthonormal directions,
-    whose squares, times D over their number, have the same mean.
+    y_t is the hidden activation after the final norm, and x_s is the input of the first layer. The norm is the
+    Frobenius norm. `directions` replaces the D coordinates of y_t by random orthonormal directions. The squared norm is
+    scaled so that its mean stays the same.
     """
 
     table: ClassVar[Schema] = Schema(
@@ -28,8 +28,8 @@ class Influence(OfWindows):
         "one sequence, one token: how much the output at the last token depends on it (bn Section 3.1)",
         {
             "sequence": int,
-            "distance": int,  # t - s, of the token from the last one
-            "log_influence": float,  # natural logarithm of the Frobenius norm of dy_t/dx_s; -inf where it is 0
+            "distance": int,  # t - s, from the token to the last token
+            "log_influence": float,  # natural logarithm of the Frobenius norm of dy_t/dx_s; -inf if it is 0
         },
         keys=("sequence", "distance"),
         sample="sequence",
@@ -38,10 +38,10 @@ class Influence(OfWindows):
     kind: Literal["influence"] = "influence"
     sequences: ReadCount = 16
     seed: int = 11
-    directions: PositiveInt | None = None  # a backward pass each; None: all D, exact
+    directions: PositiveInt | None = None  # number of directions, one backward pass each; without it, exact
 
     def passes(self, model: ModelSpec) -> int:
-        """Backward passes over every sequence."""
+        """Number of backward passes over every sequence."""
         return min(self.directions or model.d_model, model.d_model)
 
     def read(self, run: RunSpec) -> tuple[float, int]:

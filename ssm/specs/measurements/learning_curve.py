@@ -1,4 +1,4 @@
-"""Learning curves."""
+"""The spec of learning curves."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ssm.specs.measurements.base import OfMetrics
 
 
 class LearningCurve(OfMetrics):
-    """Loss, and where there is something to be right accuracy, of the batches of training, by step."""
+    """Training loss by step, and for tasks the accuracy."""
 
     table: ClassVar[Schema] = Schema(
         "learning_curve",
-        "some steps of training that follow each other: means over their batches, each seen before it is learned from",
+        "consecutive training steps: means over their batches, each measured before the model learns from it",
         {
-            "step": int,  # the last of them; 1 is the first of the run
-            "tokens": int,  # seen in this run up to and including that step
-            "loss": float,  # nats per token; NaN: the run has diverged here, and there is no row behind this one
-            "accuracy": float,  # of a task: share of the answers' tokens that are the most probable ones; null: of text
+            "step": int,  # the last of them; the first step of a run is 1
+            "tokens": int,  # training tokens of this run up to and including this step
+            "loss": float,  # nats per token; NaN: the run diverged here, and this is the last row
+            "accuracy": float,  # of tasks: share of answer tokens that are the most probable tokens; null for text
         },
         keys=("step", "tokens"),
     )
     kind: Literal["learning_curve"] = "learning_curve"
-    every: PositiveInt = 10  # steps of which a row is the mean
+    every: PositiveInt = 10  # average over this number of steps

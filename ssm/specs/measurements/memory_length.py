@@ -1,4 +1,4 @@
-"""How long states remember."""
+"""The spec of the memory length of states."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ OCTAVES = 20  # of the cumulative histogram, from 1 token on
 
 
 class MemoryLength(OfWindows):
-    """After how many tokens a state has 1/e left of what it held, -1 / (mean of log A_t), as a cumulative histogram."""
+    """Cumulative histogram of the time constants of states: tokens until 1/e is left, -1 / (mean of log A_t)."""
 
     table: ClassVar[Schema] = Schema(
         "memory_length",
-        "one sequence, one layer (0: all), so many tokens: the share of its states with 1/e or less left after these",
+        "one sequence, one layer (0: all), one number of tokens: share of states with at most 1/e left after them",
         {"sequence": int, "layer": int, "tokens": int, "share": float},
         keys=("sequence", "layer", "tokens"),
         sample="sequence",

@@ -1,15 +1,13 @@
-"""Sizes of named models."""
+"""The spec of the sizes of models."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
 from ssm.base.schema import Schema
-from ssm.specs.config import DryRun
-from ssm.specs.measurements.base import OfModels, Work
-from ssm.specs.training import RunSpec
+from ssm.specs.measurements.base import OfModels
 
 
 class ModelSize(OfModels):
@@ -20,12 +18,12 @@ class ModelSize(OfModels):
         "one named model: its configuration as built here, and its parameter count",
         {
             "model": str,
-            "mixer": str,  # of a hybrid all of them, joined by +
+            "mixer": str,  # for a hybrid all mixers, joined by +
             "n_layers": int,
             "d_model": int,
-            "state_shape": str,  # of one sequence in one layer (of most layers), the heads first
+            "state_shape": str,  # of one sequence in one of most layers, heads first
             "peak_lr": float,
-            "parameters": int,  # tied embeddings counted once, at the tokenizer's vocabulary
+            "parameters": int,  # with the vocabulary of the tokenizer; tied embeddings count once
             "embedding_parameters": int,
             "published_parameters": int,
         },
@@ -33,9 +31,3 @@ class ModelSize(OfModels):
     )
     kind: Literal["model_size"] = "model_size"
     vocab_size: PositiveInt
-
-    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        return ()
-
-    def capped(self, caps: DryRun) -> Self:
-        return self

@@ -1,4 +1,4 @@
-"""What the specs of measurements on test examples of a task share: which task, and which examples."""
+"""The base class for measurements on test examples of a task."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HELPER = True
 
 
 class OfExamples(OfRun):
-    """Made on test examples: a figure file names the task where it is not the one that the arm was trained on."""
+    """A measurement on test examples of the arm's task, or of a task that the figure file names."""
 
-    task: TaskSpec  # in a figure file its name in data.yaml; None: the task that the arm was trained on
-    examples: ReadCount  # of the test set
-    seed: int  # which examples, together with the run's own seed
+    task: TaskSpec  # name of the task in data.yaml; default: the task of the arm's training
+    examples: ReadCount  # number of test examples
+    seed: int  # chooses the examples, together with the seed of the run
 
     @classmethod
     def entry_fields(cls) -> dict[str, Any]:
@@ -32,10 +32,10 @@ class OfExamples(OfRun):
         name = given.pop("task", None)
         task, own = arm.run.data if name is None else arm.data(name), arm.run.data
         if not isinstance(task, Task):
-            raise ConfigError(f"{where}: task: '{task.name}' is a text, which asks nothing; name a task of data.yaml")
-        alike = (task.vocab_size, task.channels) == (own.vocab_size, own.channels)
-        if not alike or (own.spelled_by and task.spelled_by not in (None, own.spelled_by)):
-            raise ConfigError(f"{where}: task: '{task.name}' is in other tokens than the run's '{own.name}'")
+            raise ConfigError(f"{where}: task: '{task.name}' is a text; name a task of data.yaml")
+        same_size = (task.vocab_size, task.channels) == (own.vocab_size, own.channels)
+        if not same_size or (own.spelled_by and task.spelled_by not in (None, own.spelled_by)):
+            raise ConfigError(f"{where}: task: '{task.name}' has other tokens than '{own.name}', which the run reads")
         return cls.parse(given | {"task": task}, where)
 
     def data(self, run: RunSpec) -> Data:

@@ -1,4 +1,4 @@
-"""What the specs of measurements on altered images share: which pixels are replaced, and of how many images."""
+"""The base class for measurements on altered images."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ Region = Annotated[tuple[NonNegativeInt, PositiveInt], Field(strict=False)]
 
 
 class OfImages(OfRun):
-    """Made on test images of which a region of pixels is replaced, for classifiers of pixel sequences (bn App. E.3)."""
+    """A measurement on test images in which pixels are replaced, for classifiers of pixel sequences (bn App. E.3)."""
 
-    # Pixels [start, stop), counted as they are read: the paper's [992:1024] is the end of an image of 1,024.
+    # Regions to replace, as [start, stop) of the pixels in their order of reading. The paper's [992:1024] is the end of
+    # an image with 1,024 pixels.
     regions: Annotated[tuple[Region, ...], Field(strict=False, min_length=1), Distinct]
-    examples: ReadCount = 256  # test images, the first so many
+    examples: ReadCount = 256  # number of test images, the first of the data set
     seed: int
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
         for start, stop in self.regions:
             if start >= stop:
-                raise ValueError(f"regions: [{start}, {stop}] holds no pixel")
+                raise ValueError(f"regions: [{start}, {stop}] has no pixels")
         return self
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
         task = arm.run.data
         if not isinstance(task, PixelsTask):
-            raise ConfigError(f"{where}: replaces pixels, and '{task.name}' has none; it is for the task 'pixels'")
+            raise ConfigError(f"{where}: replaces pixels, and '{task.name}' has none; use it with the task 'pixels'")
         planned, pixels = super().planned(entry, arm, where), task.images.pixels
         for start, stop in planned.regions:
             if stop > pixels or stop - start == pixels:
-                raise ConfigError(f"{where}.regions: [{start}, {stop}] is no part of an image of {pixels} pixels")
+                raise ConfigError(f"{where}.regions: [{start}, {stop}] is not a part of an image of {pixels} pixels")
         return planned
 
     def read(self, run: RunSpec) -> tuple[float, int]:
@@ -51,7 +52,7 @@ class OfImages(OfRun):
 
     @abstractmethod
     def variants(self, run: RunSpec) -> int:
-        """How often each region of an image is replaced."""
+        """Number of replacements for each region of an image."""
 
     def capped(self, caps: DryRun, context: int) -> Self:
         return self.model_copy(update={"examples": min(self.examples, caps.max_sequences)})

@@ -1,4 +1,4 @@
-"""When the state of a linear recurrence leaves the range of its number format."""
+"""The spec of the overflow of linear recurrences."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from pydantic import Field, PositiveInt, model_validator
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct
 from ssm.specs.config import DryRun
-from ssm.specs.measurements.base import OfNothing, Work
-from ssm.specs.training import RunSpec
+from ssm.specs.measurements.base import OfNothing
 
-MOST_STEPS = 2**20  # of every weight in every draw
+MOST_STEPS = 2**20  # for each weight and draw
 Format = Literal["float16", "bfloat16", "float32", "float64"]
 Arithmetic = Literal["reference", "torch", "cpp", "loop"]
 
 
 class Overflow(OfNothing):
-    """The step at which h_t = a h_{t-1} + b overflows, by number format, in our scans and in a plain loop (ls eq. 40).
+    """The step at which h_t = a h_{t-1} + b overflows, by number format, in scans and in a plain loop (ls eq. 40).
 
-    With h_0 = 0 and |b| = g M, where M is the format's largest number, the state stays finite for all time if
-    1 - a > g. Weights are given by where they stand to that: a = 1 - share * g.
+    h_0 = 0 and |b| = g M, where M is the largest number of the format. The state stays finite forever if 1 - a > g. The
+    weights are a = 1 - share * g.
     """
 
     table: ClassVar[Schema] = Schema(
@@ -29,32 +28,33 @@ class Overflow(OfNothing):
         "one channel h_t = a h_{t-1} + b_t with |b_t| = g M, M the largest number of a format, in one arithmetic",
         {
             "format": str,
-            # A backend of diagonal_scan; loop: every step rounded to the format; bound: ls eq. 39 in place of a state
+            # A backend of diagonal_scan. loop: each step is rounded to the format. bound: the bound of ls eq. 39.
             "arithmetic": str,
-            "state": str,  # carried: as the arithmetic carries it; stored: rounded to the format
-            "inputs": str,  # constant: all of one sign; random: signs drawn anew at every step
+            "state": str,  # carried: in the precision of the arithmetic; stored: rounded to the format
+            "inputs": str,  # constant: same sign; random: a random sign at every step
             "halvings": int,  # g = 2^-halvings
-            "share": float,  # (1 - a) / g that was asked for; above 1 ls eq. 40 holds
-            "draw": int,  # of the signs; of constant inputs 1
-            "weight": float,  # a, as the format holds it
-            "above": bool,  # whether a > 1 - g, so that ls eq. 40 promises nothing
+            "share": float,  # (1 - a) / g before rounding; above 1, ls eq. 40 holds
+            "draw": int,  # of the signs; 1 for constant inputs
+            "weight": float,  # a, rounded to the format
+            "above": bool,  # whether a > 1 - g, so that ls eq. 40 does not apply
             "predicted": int,  # the first t at which the bound on |h_t| (ls eq. 39) is above M; null: never
-            "steps": int,  # that were read
-            "position": int,  # the first t at which the state is no finite number; null: at none
+            "steps": int,  # number of steps
+            "position": int,  # the first t at which the state is not finite; null: never
             "overflows": bool,
             "scaled": float,  # position times g
-            "within": bool,  # whether it overflows between half and twice the predicted step; null: none is
+            "within": bool,  # whether it overflows between half and twice the predicted step; null: no prediction
         },
         keys=("format", "arithmetic", "state", "inputs", "halvings", "share", "draw"),
         sample="draw",
     )
     kind: Literal["overflow"] = "overflow"
-    formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1), Distinct]
+    formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1), Distinct]  # number formats
+    # backends of the scan, or `loop`, which rounds each step to the format
     arithmetics: Annotated[tuple[Arithmetic, ...], Field(strict=False, min_length=1), Distinct]
-    halvings: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]  # g = 2^-halvings
-    shares: Annotated[tuple[float, ...], Field(strict=False, min_length=1), Distinct]
-    draws: PositiveInt = 8  # of inputs with random signs
-    lengths: PositiveInt = 8  # steps that are read, in 1 / g of the smallest g
+    halvings: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]  # k in g = 2^-k
+    shares: Annotated[tuple[float, ...], Field(strict=False, min_length=1), Distinct]  # weights, as (1 - a) / g
+    draws: PositiveInt = 8  # number of draws of inputs with random signs
+    lengths: PositiveInt = 8  # number of steps, as a multiple of 1 / g for the smallest g
     seed: int = 42  # of the signs
 
     @model_validator(mode="after")
@@ -68,9 +68,6 @@ class Overflow(OfNothing):
                 "give fewer lengths or halvings"
             )
         return self
-
-    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        return ()
 
     def capped(self, caps: DryRun) -> Self:
         return self.model_copy(update={"draws": min(self.draws, caps.max_sequences), "lengths": 1})

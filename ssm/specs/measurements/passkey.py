@@ -1,4 +1,4 @@
-"""Keys hidden in a text."""
+"""The spec of passkey retrieval."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from pydantic import Field, PositiveInt, model_validator
 from ssm.base.schema import Schema
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfRun
+from ssm.specs.tasks.passkey import Depth
 from ssm.specs.training import RunSpec
-
-Depth = Annotated[float, Field(ge=0, le=1)]  # of a key in a text: 0 its start, 1 its end
 
 
 class Passkey(OfRun):
-    """A key hidden in a text of repeated sentences, asked for at its end (lg Section 5.2, Figure 8)."""
+    """Retrieval of a key that is hidden in a text of repeated sentences (lg Section 5.2, Figure 8)."""
 
     table: ClassVar[Schema] = Schema(
         "passkey",
-        "one length, one depth, one trial: a key read in a long text and asked for at its end",
+        "one length, one depth, one trial: a key in a long text, with a question at its end",
         {
-            "length": int,  # tokens of the prompt and the key that is asked for
-            "depth": float,  # of the key in the text: 0 its start, 1 its end
+            "length": int,  # tokens of the prompt and the key after it
+            "depth": float,  # of the key in the text: 0 is its start, 1 its end
             "trial": int,  # 0, 1, ...: other digits, and a text that begins elsewhere
-            "correct": bool,  # every token of the key is the most probable one after those before it
-            "digits_right": int,  # digits that are spelled before the first token that is not
+            "correct": bool,  # whether greedy decoding writes the key
+            "digits_right": int,  # digits before the first wrong token
         },
         keys=("length", "depth", "trial"),
         sample="trial",
     )
     in_contexts: ClassVar[str | None] = "lengths"
     kind: Literal["passkey"] = "passkey"
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]  # tokens, ascending: prompt and key
-    depths: Annotated[tuple[Depth, ...], Field(strict=False, min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)  # ascending
-    trials: PositiveInt = 8  # keys at each length and depth
-    digits: Annotated[int, Field(ge=1, le=18)] = 5  # of a key
-    seed: int = 10  # which keys, together with the run's own seed
+    # tokens of prompt and key, in ascending order
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]
+    # places of the key in the text, from 0 (start) to 1 (end), in ascending order
+    depths: Annotated[tuple[Depth, ...], Field(strict=False, min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    trials: PositiveInt = 8  # number of keys for each length and depth
+    digits: Annotated[int, Field(ge=1, le=18)] = 5  # digits of a key
+    seed: int = 10  # chooses the keys, together with the seed of the run
 
     @model_validator(mode="after")
     def _ascending(self) -> Passkey:
@@ -49,7 +50,7 @@ class Passkey(OfRun):
         return len(self.depths) * self.trials * sum(self.lengths), self.lengths[-1]
 
     def capped(self, caps: DryRun, context: int) -> Self:
-        """The lengths within the cap, and the shortest in any case: a prompt has a least length."""
+        """Keep the lengths within the cap, and always the shortest, because prompts have a minimum length."""
         fewer = tuple(length for length in self.lengths if length <= caps.max_contexts * context)
         trials = min(self.trials, caps.max_sequences)
         return self.model_copy(update={"lengths": fewer or self.lengths[:1], "trials": trials})

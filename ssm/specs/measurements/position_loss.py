@@ -1,4 +1,4 @@
-"""The loss by position."""
+"""The spec of the loss by position."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ssm.specs.measurements.base import OfWindows
 
 
 class PositionLoss(OfWindows):
-    """The loss at every position of long held-out windows, from the zero state (lg Def. 3.1), in bins.
+    """The loss by position of long held-out windows, read from the zero state (lg Def. 3.1). Positions are binned.
 
-    `shuffled` (ls figure 4): read so that no chunk of so many tokens follows the one that it follows in the text. The
-    targets of a sequence stay where they are, with as much read before them; what was read before their own chunk is
-    other windows' text. So the two ways of reading compare target by target, and differ in the context alone.
+    With `shuffled`, windows exchange chunks of this size (ls figure 4). Each target keeps its chunk and its position,
+    but the text before its chunk comes from other windows. So the losses with and without `shuffled` can be compared
+    target by target, and only the context differs.
     """
 
     table: ClassVar[Schema] = binned(
@@ -28,9 +28,9 @@ class PositionLoss(OfWindows):
     from_outside: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"shuffled"})
     kind: Literal["position_loss"] = "position_loss"
-    sequences: ReadCount = 64  # as of restart_loss: they are compared window by window
+    sequences: ReadCount = 64  # number of windows; as for restart_loss, which is compared window by window
     seed: int = 5
-    shuffled: PositiveInt | None = None  # tokens a chunk; None: every window as it stands in the text
+    shuffled: PositiveInt | None = None  # tokens of a chunk; without it, windows are read as in the text
 
     @model_validator(mode="after")
     def _chunks_to_exchange(self) -> Self:
@@ -40,7 +40,7 @@ class PositionLoss(OfWindows):
         return self
 
     def capped(self, caps: DryRun, context: int) -> Self:
-        found = super().capped(caps, context)
-        if found.shuffled is None:
-            return found
-        return found.model_copy(update={"shuffled": min(found.shuffled, max(1, found.length // 2))})
+        capped = super().capped(caps, context)
+        if capped.shuffled is None:
+            return capped
+        return capped.model_copy(update={"shuffled": min(capped.shuffled, max(1, capped.length // 2))})

@@ -1,4 +1,4 @@
-"""The loss of the model that starts anew."""
+"""The spec of the loss after a restart."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ssm.specs.training import RunSpec
 
 
 class RestartLoss(OfWindows):
-    """The loss on the same targets when the model starts anew T/2 to T tokens before each of them.
+    """The loss on the targets of position_loss when the model restarts T/2 to T tokens before each of them.
 
-    Measured where the paired ratio is read: the last quarter [3/4 kT, kT) for k = 1, 2, 4 ... up to `length`. Or
-    `everywhere`: in every bin of positions from T/2 on, so that each bin of the position_loss has its pair.
+    The targets are those of the paired ratio: the last quarter [3/4 kT, kT) for k = 1, 2, 4 ... up to `length`. With
+    `everywhere`, they are all targets from T/2 on, in the bins of position_loss.
     """
 
     table: ClassVar[Schema] = binned(
         "restart_loss",
-        "one sequence, one bin: the loss on the SAME targets when the model restarts T/2 to T tokens before each",
+        "one sequence, one bin: the loss on the same targets when the model restarts T/2 to T tokens before each",
         "loss",
     )
     from_plan: ClassVar[frozenset[str]] = frozenset({"context"})
     from_outside: ClassVar[bool] = True
     kind: Literal["restart_loss"] = "restart_loss"
-    sequences: ReadCount = 64  # as of position_loss: they are compared window by window
+    sequences: ReadCount = 64  # number of windows; as for position_loss, which is compared window by window
     seed: int = 5
     context: PositiveInt  # T
-    everywhere: bool = False
+    everywhere: bool = False  # measure all targets from T/2 on
 
     @model_validator(mode="after")
     def _power_of_two(self) -> RestartLoss:
         if self.context < 4 or self.context & (self.context - 1):
-            raise ValueError(f"the paired ratio needs a context that is a power of two from 4 on, got {self.context}")
+            raise ValueError(f"the paired ratio needs a context that is a power of two, at least 4, got {self.context}")
         return self
 
     def read(self, run: RunSpec) -> tuple[float, int]:

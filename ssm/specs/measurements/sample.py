@@ -1,4 +1,4 @@
-"""An example of a task as text."""
+"""The spec of an example of a task as text."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from ssm.specs.tasks.passkey import Depth
 
 
 class Sample(OfTask):
-    """A test example of the figure's task, piece by piece, as the tokenizer spells its tokens (lg Figure 8)."""
+    """A test example of the figure's task as text, in pieces (lg Figure 8)."""
 
     table: ClassVar[Schema] = Schema(
         "sample",
-        "one piece of one example; the texts of all of them, one behind the other, are the example",
+        "one piece of one example; the texts of all pieces, one after the other, are the example",
         {
             "place": int,  # 0, 1, ...
-            "piece": str,  # what its task calls it, such as needle
-            "tokens": int,  # in it
-            "text": str,  # spaces in front of it and all
+            "piece": str,  # name of the piece in the task, such as needle
+            "tokens": int,  # number of tokens
+            "text": str,  # with the spaces before it
         },
         keys=("place", "piece"),
     )
     kind: Literal["sample"] = "sample"
-    length: PositiveInt  # as the task counts it
-    depth: Depth | None = None  # of a key; None: as the task draws it, or it hides none
-    seed: int = 12  # which example
+    length: PositiveInt  # length of the example, in the unit of the task
+    depth: Depth | None = None  # depth of the key in the text, from 0 to 1; without it, as the task draws it
+    seed: int = 12  # chooses the example
 
     @model_validator(mode="after")
     def _spelled(self) -> Self:
         if self.task.spelled_by is None:
-            raise ValueError(f"the tokens of '{self.task.name}' stand for no text")
+            raise ValueError(f"the tokens of '{self.task.name}' do not represent text")
         return self
 
     @classmethod
     def planned(cls, entry: Entry, models: tuple[ModelSpec, ...], data: Data | None, where: str) -> Self:
-        found = super().planned(entry, models, data, where)
-        found.example()
-        return found
+        planned = super().planned(entry, models, data, where)
+        planned.example()
+        return planned
 
     def canonical_content(self) -> Any:
-        """The task as it makes this example: what else it mixes decides nothing."""
+        """The content with only the part of the task that makes this example."""
         return super().canonical_content() | {"task": self.example().canonical_content()}
 
     def example(self) -> Task:
-        """The task at this length and depth alone.
+        """The task with this length and depth.
 
         Raises:
-            ConfigError: it has no such examples.
+            ConfigError: no example has this length and depth.
         """
         task = self.task.at(self.length)
         if self.depth is None:

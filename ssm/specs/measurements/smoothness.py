@@ -1,4 +1,4 @@
-"""The smoothness of signals inside the layers."""
+"""The spec of the smoothness of signals inside the layers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from ssm.specs.measurements.base import OfWindows
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 
-PASSES = 3  # through every mixer: for its coefficients, for its output, for the block's
+PASSES = 3  # through every mixer: for its coefficients, its output, and the output of the block
 SIGNALS = 5
 
 
 class Smoothness(OfWindows):
-    """The mean pairwise distance E(x) of tokens (bn Section 4.2), of every layer's b_t, h_t, mixer and block output."""
+    """The mean pairwise distance E(x) between tokens, for signals of each layer (bn Section 4.2).
+
+    The signals are b_t, Delta_t b_t, the state h_t, and the outputs of mixer and block.
+    """
 
     table: ClassVar[Schema] = Schema(
         "smoothness",
@@ -25,8 +28,8 @@ class Smoothness(OfWindows):
             "layer": int,  # 1, 2, ...
             "depth": float,  # layer / layers of the model
             "signal": str,  # b: b_t; input: Delta_t b_t; h: the state h_t; mixer, block: their outputs
-            "pairwise_distance": float,  # E(x): 1 where tokens are uncorrelated, 0 where they are all the same
-            "relative_to_b": float,  # over that of b in this layer; null where the layer is no linear recurrence
+            "pairwise_distance": float,  # E(x): 1 for uncorrelated tokens, 0 if all are equal
+            "relative_to_b": float,  # E(x) over that of b in this layer; null if the layer is not a linear recurrence
         },
         keys=("sequence", "layer", "depth", "signal"),
         sample="sequence",

@@ -1,4 +1,4 @@
-"""The state against position."""
+"""The spec of statistics of the state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssm.specs.model import ModelSpec
 
 
 class StateStatistics(OfWindows):
-    """Norm, mean and standard deviation of the state by layer and head, against position (lg figures 4 and 9)."""
+    """Norm, mean and standard deviation of the state by position, layer and head (lg figures 4 and 9)."""
 
     table: ClassVar[Schema] = Schema(
         "state_statistics",

@@ -1,48 +1,41 @@
-"""What kind of recurrence models are."""
+"""The spec of the taxonomy of recurrences."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from ssm.base.schema import Schema
-from ssm.specs.config import DryRun
-from ssm.specs.measurements.base import OfModels, Work
-from ssm.specs.training import RunSpec
+from ssm.specs.measurements.base import OfModels
 
 
 class Taxonomy(OfModels):
-    """What kind of recurrence every model's mixer is, declared and measured (ls Table 2, bn App. B)."""
+    """Properties of the recurrence of each model, declared and measured (ls Table 2, bn App. B)."""
 
     table: ClassVar[Schema] = Schema(
         "taxonomy",
-        "one named model's recurrence: what its spec declares, and what was measured on the mixer of most layers",
+        "one named model's recurrence: the declaration in its spec, and measurements on the mixer of most layers",
         {
             "model": str,
             "mixer": str,
-            "system": str,  # its published name
+            "system": str,  # published name
             "paper": str,
-            "scan": str,  # the operation that carries it
-            "decay": str,  # what one decay is shared by
+            "scan": str,  # operation for the states
+            "decay": str,  # the parts of the state that have their own decay
             "complex": bool,
             "recurrence": str,  # lines of LaTeX
             "state_shape": str,  # of one sequence in one layer
-            "state_numbers": int,  # in the state of one sequence and layer after one token
+            "state_numbers": int,  # size of the state of one sequence and layer after one token
             "state_numbers_late": int,  # after `length` tokens
             "length": int,
-            "selective": bool,  # measured: what remains of an initial state depends on the input; null: it grows
-            "linear": bool,  # measured: what remains is proportional to the initial state; null: it grows
-            "identity": bool,  # measured: what remains is the initial state, whole (A_t = I); null: it grows
+            # Measured; null: the state grows.
+            "selective": bool,  # whether the remainder of an initial state depends on the input
+            "linear": bool,  # whether the remainder is proportional to the initial state
+            "identity": bool,  # whether the remainder is the whole initial state (A_t = I)
         },
         keys=("model",),
     )
     kind: Literal["taxonomy"] = "taxonomy"
-    length: Annotated[int, Field(ge=2)] = 64  # tokens over which the state is watched
-    seed: int = 8
-
-    def work(self, run: RunSpec | None) -> tuple[Work, ...]:
-        return ()
-
-    def capped(self, caps: DryRun) -> Self:
-        return self
+    length: Annotated[int, Field(ge=2)] = 64  # measure the size of the state after this number of tokens
+    seed: int = 8  # of initialization, inputs and states

@@ -1,4 +1,4 @@
-"""The loss of held-out text as training reads it."""
+"""The spec of the validation loss."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ssm.specs.training import RunSpec
 
 
 class ValidationLoss(OfWindows):
-    """The loss of held-out windows that are cut into blocks of T tokens, each read from the zero state.
+    """The loss on held-out windows in blocks of T tokens, each read from the zero state.
 
-    Arms of different contexts T that have the same `length` and `sequences` are measured on the same targets.
+    Arms with different contexts T, but the same `length` and `sequences`, have the same targets.
     """
 
     table: ClassVar[Schema] = Schema(
@@ -35,7 +35,7 @@ class ValidationLoss(OfWindows):
     @model_validator(mode="after")
     def _whole_blocks(self) -> ValidationLoss:
         if self.length % self.context:
-            raise ValueError(f"a window of {self.length} tokens is not made of whole blocks of {self.context}")
+            raise ValueError(f"length {self.length}: expected a multiple of the context, {self.context}")
         return self
 
     def read(self, run: RunSpec) -> tuple[float, int]:

@@ -1,18 +1,13 @@
-"""The systems, one file each. A new one: its spec here, and its module in ssm/models/mixers/."""
+"""Specs of the mixers, one file for each. The module is in ssm/models/mixers/."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Union
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from ssm.base.plugin_modules import check_files
+from ssm.specs.base import plugin_union
 from ssm.specs.mixers.base import SPECS, MixerSpecBase
-
-SPECS.discover()
-check_files(SPECS, "ssm.models.mixers")
 
 if TYPE_CHECKING:
     MixerSpec = MixerSpecBase
-else:  # a union over what the folder holds
-    MixerSpec = Annotated[Union[tuple(SPECS.values())], Field(discriminator="kind")]  # noqa: UP007
+else:
+    MixerSpec = plugin_union(SPECS, "ssm.models.mixers")

@@ -1,4 +1,4 @@
-"""Softmax attention's spec."""
+"""The spec of softmax attention."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_conv
 
 
 class AttentionMixer(MixerSpecBase):
-    """Causal softmax attention (Vaswani et al. 2017) with rotary positions (Su et al. 2021): its cache is its state.
+    """Causal softmax attention (Vaswani et al. 2017) with rotary positions (Su et al. 2021). Its state is its cache.
 
-    With rotary_pct 0.25 and biases it is GPT-NeoX's (Pythia); with grouped heads and a window, Mistral's; with norms of
-    queries and keys and a gate, Qwen3.5's; with a convolution, that of mamba_ssm's hybrids; with a latent and without
-    positions, Kimi Linear's (DeepSeek-AI 2024, "DeepSeek-V2", Section 2.1: multi-head latent attention).
+    The keys give the attention layers of these models:
+
+    - GPT-NeoX and Pythia: `rotary_pct: 0.25` and biases;
+    - Mistral: grouped heads and a window;
+    - Qwen3.5: norms of queries and keys, and a gate;
+    - hybrids of mamba_ssm: a convolution;
+    - Kimi Linear: a latent, without positions (multi-head latent attention; DeepSeek-AI 2024, "DeepSeek-V2", Section
+      2.1).
     """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
@@ -33,21 +38,23 @@ class AttentionMixer(MixerSpecBase):
         {"qk_norm", "gate", "norm_eps", "d_conv", "latent_dim", "shared_dim", "value_dim"}
     )
     kind: Literal["attention"] = "attention"
-    n_heads: PositiveInt = 4  # H
-    n_kv_heads: PositiveInt | None = None  # G; keys and values are shared by H / G heads; None: H
-    head_dim: PositiveInt | None = None  # K; None: D / H
-    rotary_pct: Annotated[float, Field(ge=0, le=1)] = 1.0  # of every head's dimensions, the first ones
-    rotary_base: PositiveFloat = 10_000.0
-    window: PositiveInt | None = None  # tokens that a token sees, itself included; None: all before it
-    bias: bool = False  # on the projections to q, k and v
-    out_bias: bool | None = None  # on the projection of the output; None: as bias
-    qk_norm: bool = False  # an RMSNorm of every head's queries and keys, scaled by 1 + weight
-    gate: bool = False  # sigmoid(W_g x) weighs the output of every head; W_g stands beside the queries' projection
-    norm_eps: PositiveFloat = 1e-6  # of the norms of queries and keys
-    d_conv: PositiveInt | None = None  # width of a causal convolution with a bias over q, k and v; None: there is none
-    latent_dim: PositiveInt | None = None  # R: the cache keeps R normalized numbers that make k and v; None: k and v
-    shared_dim: NonNegativeInt = 0  # with a latent: of K the last ones, which all heads share and the cache keeps too
-    value_dim: PositiveInt | None = None  # with a latent: V; None: K
+    n_heads: PositiveInt = 4  # H, number of heads
+    n_kv_heads: PositiveInt | None = None  # G, heads of keys and values, each shared by H / G heads; default H
+    head_dim: PositiveInt | None = None  # K, dimensions of a head; default D / H
+    rotary_pct: Annotated[float, Field(ge=0, le=1)] = (
+        1.0  # fraction of a head's dimensions, the first, that are rotated
+    )
+    rotary_base: PositiveFloat = 10_000.0  # base of the rotary frequencies
+    window: PositiveInt | None = None  # tokens that a token attends to, itself included; without it, all before
+    bias: bool = False  # biases on the projections to q, k and v
+    out_bias: bool | None = None  # bias on the output projection; default: as `bias`
+    qk_norm: bool = False  # RMSNorm of queries and keys in each head, scaled by 1 + weight
+    gate: bool = False  # sigmoid(W_g x) multiplies the output of each head
+    norm_eps: PositiveFloat = 1e-6  # epsilon of the norms of queries and keys
+    d_conv: PositiveInt | None = None  # width of a causal convolution (with bias) over q, k and v; without it, none
+    latent_dim: PositiveInt | None = None  # R: the cache stores R normalized numbers from which k and v are computed
+    shared_dim: NonNegativeInt = 0  # with a latent: the last dimensions of k, shared by all heads and also cached
+    value_dim: PositiveInt | None = None  # with a latent: V, dimensions of a value; default K
 
     def check(self, d_model: int) -> None:
         if self.head_dim is None and d_model % self.n_heads:
@@ -58,8 +65,8 @@ class AttentionMixer(MixerSpecBase):
             raise ValueError(f"rotary_pct {self.rotary_pct:g} rotates {self.rotary_dim(d_model)} dimensions, not pairs")
         if self.latent_dim is None and (self.shared_dim or self.value_dim):
             raise ValueError("shared_dim and value_dim go with a latent_dim")
-        apart = (self.n_kv_heads, self.rotary_pct, self.bias, self.qk_norm, self.gate, self.d_conv)
-        if self.latent_dim and any(apart):
+        incompatible = (self.n_kv_heads, self.rotary_pct, self.bias, self.qk_norm, self.gate, self.d_conv)
+        if self.latent_dim and any(incompatible):
             raise ValueError("latent_dim: goes with rotary_pct 0, without n_kv_heads, bias, qk_norm, gate and d_conv")
         if self.shared_dim >= self.key_dim(d_model):
             raise ValueError(f"shared_dim {self.shared_dim} must be less than K = {self.key_dim(d_model)}")
@@ -72,7 +79,7 @@ class AttentionMixer(MixerSpecBase):
         return self.head_dim or d_model // self.n_heads
 
     def read_dim(self, d_model: int) -> int:
-        """V: numbers of a head's values."""
+        """V: dimensions of a head's values."""
         return self.value_dim or self.key_dim(d_model)
 
     @property
@@ -85,7 +92,7 @@ class AttentionMixer(MixerSpecBase):
 
     @property
     def output_bias(self) -> bool:
-        """Whether the projection of the output has a bias."""
+        """Whether the output projection has a bias."""
         return self.bias if self.out_bias is None else self.out_bias
 
     def rotary_dim(self, d_model: int) -> int:
@@ -98,7 +105,7 @@ class AttentionMixer(MixerSpecBase):
         return (self.heads(d_model), 1, 2, self.key_dim(d_model))
 
     def projected(self, d_model: int) -> int:
-        """Numbers of q, its gate, and k and v or the latent of one token."""
+        """Size of q, its gate, and k and v (or the latent) for one token."""
         return (1 + self.gate) * self.n_heads * self.key_dim(d_model) + self.recurrent_state_numbers(d_model)
 
     def parameters(self, d_model: int) -> int:
@@ -110,18 +117,21 @@ class AttentionMixer(MixerSpecBase):
         return linear(D, projected, self.bias) + convolution + norms + latent + output
 
     def state_numbers(self, d_model: int, context: int) -> int:
-        """Keys and values: of all tokens, or of a window with the token that reads it, which is one more than stays."""
+        """Keys and values of all tokens, or of a window with the current token, whose oldest entry is then dropped."""
         last = last_inputs(self.projected(d_model), self.receptive_field)
         return self.recurrent_state_numbers(d_model) * (self.window or context) + last
 
     def state_operations(self, d_model: int, context: int) -> float:
-        """Two a number of a head's keys and values and token seen: (context + 1) / 2 on average, a window at most."""
+        """Two operations for each number of keys and values and for each token that is attended to.
+
+        A token attends to (context + 1) / 2 tokens on average, or to the window if that is shorter.
+        """
         seen = min((context + 1) / 2, self.window or context)
         return 2 * self.n_heads * (self.key_dim(d_model) + self.read_dim(d_model)) * seen
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.n_heads, self.key_dim(d_model), self.read_dim(d_model)
-        if self.latent_dim:  # q, k and its parts, v twice, the output; the latent, its norm and that scaled
+        if self.latent_dim:  # q, k and its parts, v twice, the output; the latent before and after its norm and scale
             return ActivationMemory(
                 H * (4 * K + 3 * V) + 4 * self.recurrent_state_numbers(d_model), workspace=0.3, bfloat16=0.5
             )
@@ -129,5 +139,5 @@ class AttentionMixer(MixerSpecBase):
         queries, keys = 3 * H * K, 3 * G * K  # q, q rotated and the output; k, k rotated and v
         queries += 2 * H * K * self.gate + 2 * H * K * self.qk_norm
         keys += 2 * G * K * self.qk_norm
-        before = self.projected(d_model) if self.d_conv else 0  # what the convolution reads
+        before = self.projected(d_model) if self.d_conv else 0  # inputs of the convolution
         return ActivationMemory(queries + keys + before, workspace=0.5, bfloat16=0.5)

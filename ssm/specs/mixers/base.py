@@ -1,116 +1,128 @@
-"""What the specs of all mixers share: checks against the model's width, and where the system stands among others."""
+"""The base class for specs of mixers: checks, sizes, costs, and the row of the system in the taxonomy."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ssm.base.discovery import Registry
+from ssm.specs.base import PluginSpec
 from ssm.specs.sublayer import ActivationMemory, SublayerSpec
 
-SPECS: Registry[type[MixerSpecBase]] = Registry("ssm.specs.mixers")  # those that stand in this folder
+SPECS: Registry[type[MixerSpecBase]] = Registry("ssm.specs.mixers")
 
 Range = Annotated[tuple[float, float], Field(strict=False)]
 Decay = Literal[
     "none", "constant", "scalar per head", "by channel", "by state", "by channel and state", "by key", "gate", "cache"
 ]
-RECURRENCE = 6  # operations a number of the memory and token
-SEGMENT_TABLES = 5  # tables of a convolution-like scan: numbers of the memory times tokens of a segment
+RECURRENCE = 6  # operations for each state number and token
+SEGMENT_TABLES = 5  # tables of a convolution-like scan, each of (state numbers) x (tokens of a segment)
 
 
 @dataclass(frozen=True)
 class Taxonomy:
-    """One system's row in the tables of ls (Table 2) and bn (Appendix B)."""
+    """One row of the taxonomies of ls (Table 2) and bn (Appendix B)."""
 
-    system: str  # its published name
+    system: str  # published name
     paper: str  # authors and year
-    scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]  # what carries it
-    decay: Decay  # what one decay is shared by
-    complex: bool  # whether the state is
-    recurrence: tuple[str, ...]  # lines of LaTeX: its update and readout in bn's letters A_t, b_t, c_t
+    scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]  # operation for the states
+    decay: Decay  # the parts of the state that have their own decay
+    complex: bool  # whether the state is complex
+    recurrence: tuple[str, ...]  # lines of LaTeX: update and readout, with bn's letters A_t, b_t, c_t
 
     @property
     def diagonal(self) -> bool:
-        """Whether it is linear in its state and A_t a decay of every number of it: the delta rule's is a matrix."""
+        """Whether the recurrence is linear and A_t is diagonal. In the delta rule, A_t is a full matrix."""
         return self.scan not in ("none", "delta_scan")
 
 
-class MixerSpecBase(SublayerSpec):
-    """The description of one system."""
+class MixerSpecBase(SublayerSpec, PluginSpec):
+    """One system, such as Mamba-2."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens per chunk of a scan
+    registry: ClassVar[Registry[Any]] = SPECS
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens in a chunk of a scan
     taxonomy: ClassVar[Taxonomy]
-    has_a: ClassVar[bool] = False  # whether its decay is exp(dt A), with A in a weight A_log
-    has_dt_limit: ClassVar[bool] = False  # whether its dt has limits, in a field dt_limit
+    has_a: ClassVar[bool] = False  # whether the decay is exp(dt A), with a weight A_log
+    has_dt_limit: ClassVar[bool] = False  # whether dt has limits, in a field dt_limit
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        SPECS.add_spec(cls)
+    @model_validator(mode="after")
+    def _ranges_ascend(self) -> Self:
+        for name in type(self).model_fields:
+            pair = getattr(self, name)
+            if name.endswith("_range") and pair is not None:
+                check_range(name, pair)
+        return self
 
     def check(self, d_model: int) -> None:
-        """Whether it fits a model of this width.
+        """Check the fields against the width of the model.
 
         Raises:
-            ValueError: which field does not, and what was expected.
+            ValueError: the field that does not fit, and what was expected.
         """
 
     def at(self, layer: int) -> MixerSpecBase:
-        """What it is as this layer (counted from 0): another one where the first layer differs from the rest."""
+        """The mixer of this layer (from 0), for systems in which the first layer differs from the others."""
         return self
 
     @property
     def follows(self) -> str | None:
-        """The kind of mixer whose values it needs of the first layer; None: it needs none."""
+        """The kind that the first layer must have, because this mixer reads its values. None: any."""
         return None
 
     @abstractmethod
     def heads(self, d_model: int) -> int:
-        """Heads of the recurrent state: its second axis."""
+        """Heads of the recurrent state, which are its second axis."""
 
     @property
     def grows(self) -> bool:
-        """Whether the state becomes longer with every token, without an end."""
+        """Whether the state grows with every token, without a limit."""
         return False
 
     @property
     def receptive_field(self) -> int:
-        """Tokens, the present one and those before it, that enter the recurrent state together: by a convolution or
-        token shift.
-        """
+        """Number of tokens, up to the current one, that enter the recurrent state together by convolution or shift."""
         return 1
 
     def h_heads(self, d_model: int) -> int:
-        """How many of them, from the first, are the h_t of `taxonomy`: all, where nothing else is remembered."""
+        """Number of heads, from the first, that are the h_t of `taxonomy`."""
         return self.heads(d_model)
 
     @abstractmethod
     def state_shape(self, d_model: int) -> tuple[int, ...]:
-        """The recurrent state of one sequence, (heads, ...); a complex one ends in 2, an attention's cache counts one
-        token.
+        """Shape of the recurrent state of one sequence, (heads, ...).
+
+        The last axis of a complex state is 2. For the cache of attention, it is the shape for one token.
         """
 
     def recurrent_state_numbers(self, d_model: int) -> int:
-        """Numbers of the recurrent state."""
+        """Size of the recurrent state."""
         return math.prod(self.state_shape(d_model))
 
-    def state_operations(self, d_model: int, context: int) -> float:
-        """Floating-point operations a token, on average over `context` tokens, beside the two of every parameter.
+    def input_numbers(self, d_model: int) -> int:
+        """Size of the rest of the state: the last inputs of convolutions and token shifts."""
+        return 0
 
-        A recurrence has six a number of the memory: decay, addition of the product, product with the readout.
+    def state_numbers(self, d_model: int, context: int) -> int:
+        return self.recurrent_state_numbers(d_model) + self.input_numbers(d_model)
+
+    def state_operations(self, d_model: int, context: int) -> float:
+        """Floating-point operations for the state in each token, on average over `context` tokens.
+
+        The two operations for each parameter are not included. A recurrence has six for each state number: decay,
+        addition of the product, and product with the readout.
         """
         return RECURRENCE * self.recurrent_state_numbers(d_model)
 
 
 def check_range(name: str, pair: tuple[float, float], below: float = math.inf) -> None:
-    """Whether the pair is 0 < low <= high < below.
+    """Check that 0 < low <= high < below.
 
     Raises:
-        ValueError: what was expected, and the pair.
+        ValueError: with the expected order, and the pair.
     """
     low, high = pair
     if not 0 < low <= high < below:
@@ -119,12 +131,12 @@ def check_range(name: str, pair: tuple[float, float], below: float = math.inf) -
 
 
 def activation_memory_of_segments(a_token: float, states: int, segment: int, workspace: float) -> ActivationMemory:
-    """What a scan keeps that works through segments as convolutions (S4D, DSS, H3), with what is around it.
+    """Activation memory of S4D, DSS and H3, whose scans compute segments as convolutions.
 
     Args:
-        a_token: numbers kept of every token outside the scan.
-        states: numbers of the memory.
-        segment: tokens from one kept state to the next.
+        a_token: numbers saved for every token outside the scan.
+        states: size of the recurrent state.
+        segment: tokens between saved states.
         workspace: as in `ActivationMemory`.
     """
     return ActivationMemory(a_token, SEGMENT_TABLES * states * segment, 3 * states, segment, workspace, bfloat16=1.0)

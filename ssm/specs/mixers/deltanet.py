@@ -1,4 +1,4 @@
-"""DeltaNet's spec."""
+"""The spec of DeltaNet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from ssm.specs.sublayer import ActivationMemory
 
 
 class DeltaNetMixer(DeltaRuleMixer):
-    """DeltaNet (Schlag et al. 2021; in chunks Yang et al. 2024, Section 3): a memory without decay."""
+    """DeltaNet, the delta rule without decay (Schlag et al. 2021; computed in chunks: Yang et al. 2024, Section 3).
+
+    `key_dim` and `value_dim` are D / H by default.
+    """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="DeltaNet",
@@ -24,8 +27,8 @@ class DeltaNetMixer(DeltaRuleMixer):
             r"$y_t = q_t^T S_t$",
         ),
     )
-    kind: Literal["deltanet"] = "deltanet"  # key_dim and value_dim None: D / H
-    gate: bool = False  # the norm by head is followed by a swish gate
+    kind: Literal["deltanet"] = "deltanet"
+    gate: bool = False  # swish gate after the norm of each head
 
     def check(self, d_model: int) -> None:
         if None in (self.key_dim, self.value_dim) and d_model % self.n_heads:
@@ -38,7 +41,7 @@ class DeltaNetMixer(DeltaRuleMixer):
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, _, V = self.state_shape(d_model)
         kept = super().activation_memory(d_model)
-        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # act of the gate, its product
+        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # activated gate, and its product
 
     def extra(self, d_model: int) -> list[int]:
         H, _, V = self.state_shape(d_model)

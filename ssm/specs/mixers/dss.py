@@ -1,20 +1,20 @@
-"""DSS's spec."""
+"""The spec of DSS."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import PositiveInt
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments, check_range
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments
 from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class DssMixer(MixerSpecBase):
     """DSS-exp (Gupta, Gu & Berant 2022, "Diagonal State Spaces are as Effective as Structured State Spaces").
 
-    The paper's other form, DSS-softmax, divides every state's kernel by its sum over the training length: its weights
-    depend on a length, so that it is no recurrence for streams of any length, and is left out.
+    The second variant of the paper, DSS-softmax, is not supported. It divides the kernel of each state by its sum over
+    the training length, so it is not a recurrence for sequences of any length.
     """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
@@ -30,14 +30,9 @@ class DssMixer(MixerSpecBase):
         ),
     )
     kind: Literal["dss"] = "dss"
-    d_state: PositiveInt = 64  # N complex states; their eigenvalues are shared by all channels
-    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform by channel
-    segment: PositiveInt = 32  # L, tokens from one kept state to the next: speed and memory only, never the result
-
-    @model_validator(mode="after")
-    def _sane(self) -> DssMixer:
-        check_range("dt_range", self.dt_range)
-        return self
+    d_state: PositiveInt = 64  # N, complex states of a channel; all channels share the eigenvalues
+    dt_range: Range = (1e-3, 0.1)  # dt of each channel at initialization, log-uniform
+    segment: PositiveInt = 32  # L, tokens between saved states; changes speed and memory, not the result
 
     def heads(self, d_model: int) -> int:
         return d_model
@@ -47,10 +42,7 @@ class DssMixer(MixerSpecBase):
 
     def parameters(self, d_model: int) -> int:
         D, N = d_model, self.d_state
-        return 2 * D + 2 * N + 2 * D * N + linear(D, D, bias=True)  # dt, D; A; W; the projection of the output
-
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model)
+        return 2 * D + 2 * N + 2 * D * N + linear(D, D, bias=True)  # dt, D; A; W; output projection
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         return activation_memory_of_segments(4 * d_model, self.recurrent_state_numbers(d_model), self.segment, 0.2)

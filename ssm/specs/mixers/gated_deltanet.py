@@ -1,4 +1,4 @@
-"""Gated DeltaNet's spec."""
+"""The spec of Gated DeltaNet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from ssm.specs.sublayer import ActivationMemory
 
 
 class GatedDeltaNetMixer(GatedDeltaRuleMixer):
-    """Gated DeltaNet (Yang, Kautz & Hatamizadeh 2024, Section 3): the delta rule with Mamba-2's decay."""
+    """Gated DeltaNet, the delta rule with the decay of Mamba-2 (Yang, Kautz & Hatamizadeh 2024, Section 3).
+
+    By default, `key_dim` is 3 D / (4 G) and `value_dim` is 2 K.
+    """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="Gated DeltaNet",
@@ -24,9 +27,9 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
             r"$y_t = q_t^T S_t$",
         ),
     )
-    kind: Literal["gated_deltanet"] = "gated_deltanet"  # key_dim None: 3 D / (4 G); value_dim None: 2 K
-    gate: bool = True  # the norm by head is followed by a gate
-    gate_activation: Literal["silu", "sigmoid"] = "silu"
+    kind: Literal["gated_deltanet"] = "gated_deltanet"
+    gate: bool = True  # gate after the norm of each head
+    gate_activation: Literal["silu", "sigmoid"] = "silu"  # activation function of the gate
     a_range: Range = (1e-2, 16.0)  # -A at initialization, uniform
 
     def check(self, d_model: int) -> None:
@@ -45,7 +48,7 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, _, V = self.state_shape(d_model)
         kept = super().activation_memory(d_model)
-        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # act of the gate, its product
+        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # activated gate, and its product
 
     def parameters(self, d_model: int) -> int:
-        return super().parameters(d_model) + 2 * self.n_heads  # A_log and the bias of dt
+        return super().parameters(d_model) + 2 * self.n_heads  # A_log, bias of dt

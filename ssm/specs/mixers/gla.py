@@ -1,4 +1,4 @@
-"""GLA's spec."""
+"""The spec of GLA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class GlaMixer(MixerSpecBase):
-    """Gated linear attention (Yang et al. 2023, Section 4.4): keys of half the width, a low-rank gate on the keys."""
+    """Gated linear attention, with a decay for each key dimension (Yang et al. 2023, Section 4.4)."""
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="GLA",
@@ -25,13 +25,13 @@ class GlaMixer(MixerSpecBase):
         ),
     )
     kind: Literal["gla"] = "gla"
-    n_heads: PositiveInt = 4  # H
-    key_dim: PositiveInt | None = None  # K, by head; None: D / (2 H)
-    value_dim: PositiveInt | None = None  # V, by head; None: D / H
-    gate_rank: PositiveInt = 16  # of the projection that makes the decay
-    gate_divisor: PositiveFloat = 16.0  # tau: alpha = sigmoid(.)^(1 / tau)
-    norm_eps: PositiveFloat = 1e-5  # of the RMSNorm by head
-    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+    n_heads: PositiveInt = 4  # H, number of heads
+    key_dim: PositiveInt | None = None  # K, dimensions of a key; default D / (2 H)
+    value_dim: PositiveInt | None = None  # V, dimensions of a value; default D / H
+    gate_rank: PositiveInt = 16  # rank of the projection to the decay
+    gate_divisor: PositiveFloat = 16.0  # tau in the decay alpha = sigmoid(.)^(1 / tau)
+    norm_eps: PositiveFloat = 1e-5  # epsilon of the RMSNorm of each head
+    chunk: PositiveInt = 32  # tokens in a chunk of the scan; changes the speed, not the result
 
     def check(self, d_model: int) -> None:
         if self.key_dim is None and d_model % (2 * self.n_heads):
@@ -51,12 +51,9 @@ class GlaMixer(MixerSpecBase):
         in_proj = linear(D, 2 * H * K + 2 * H * V + R)  # q, k, v, gate, W_1
         return in_proj + linear(R, H * K, bias=True) + V + linear(H * V, D)  # W_2 and b, norm, output
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model)
-
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
-        keys, values = 4 * H * K, 7 * H * V  # q, k, the decay and its logarithm; v and the gate, y and its norm
+        keys, values = 4 * H * K, 7 * H * V  # q, k, decay and its logarithm; v, gate, y, norm of y
         return ActivationMemory(
             keys + values + self.gate_rank, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False
         )

@@ -1,4 +1,4 @@
-"""The GRU's spec."""
+"""The spec of the GRU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class GruMixer(MixerSpecBase):
-    """The gated recurrent unit (Cho et al. 2014), in torch.nn.GRU's form: nonlinear, so no scan carries it."""
+    """The gated recurrent unit (Cho et al. 2014), as in torch.nn.GRU. It is nonlinear, so it has no scan."""
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="GRU",
@@ -33,10 +33,7 @@ class GruMixer(MixerSpecBase):
         return (1, d_model)
 
     def parameters(self, d_model: int) -> int:
-        return 2 * linear(d_model, 3 * d_model, bias=True)  # r, z, n from x_t, and from h_{t-1}
-
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model)
+        return 2 * linear(d_model, 3 * d_model, bias=True)  # r, z, n from x_t and from h_{t-1}
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        return ActivationMemory(7 * d_model)  # torch's own: five by step, x and y
+        return ActivationMemory(7 * d_model)  # five in torch's own kernel, x and y

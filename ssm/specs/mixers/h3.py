@@ -1,4 +1,4 @@
-"""H3's spec."""
+"""The spec of H3."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments, check_range
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments
 from ssm.specs.sublayer import ActivationMemory, last_inputs, linear
 
 
@@ -26,16 +26,15 @@ class H3Mixer(MixerSpecBase):
         ),
     )
     kind: Literal["h3"] = "h3"
-    d_state: PositiveInt = 64  # N of the diagonal SSM; N / 2 complex states, each for itself and its conjugate
-    d_shift: PositiveInt = 64  # state of the shift SSM on the keys: the tokens that it reaches back to
-    head_dim: PositiveInt = 1  # of keys and values: a head's state holds head_dim^2 products
-    discretization: Literal["zoh", "bilinear"] = "zoh"
-    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform by head
-    segment: PositiveInt = 32  # L, tokens from one kept state to the next: speed and memory only, never the result
+    d_state: PositiveInt = 64  # N, states of the diagonal SSM: N / 2 complex numbers and their conjugates
+    d_shift: PositiveInt = 64  # number of tokens that the shift SSM on the keys covers
+    head_dim: PositiveInt = 1  # dimensions of keys and values; the state of a head has head_dim^2 products
+    discretization: Literal["zoh", "bilinear"] = "zoh"  # how A and B are discretized; `zoh`: zero-order hold
+    dt_range: Range = (1e-3, 0.1)  # dt of each head at initialization, log-uniform
+    segment: PositiveInt = 32  # L, tokens between saved states; changes speed and memory, not the result
 
     @model_validator(mode="after")
-    def _sane(self) -> H3Mixer:
-        check_range("dt_range", self.dt_range)
+    def _conjugate_pairs(self) -> H3Mixer:
         if self.d_state % 2:
             raise ValueError(f"d_state must be even (conjugate pairs), got {self.d_state}")
         return self
@@ -60,8 +59,8 @@ class H3Mixer(MixerSpecBase):
         system = H * (3 * N + 2)  # A, B and C, each N / 2 complex numbers; dt and D
         return 4 * linear(D, D, bias=True) + shift + system  # q, k, v, output
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model) + last_inputs(d_model, self.d_shift)
+    def input_numbers(self, d_model: int) -> int:
+        return last_inputs(d_model, self.d_shift)
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         return activation_memory_of_segments(9 * d_model, self.recurrent_state_numbers(d_model), self.segment, 0.2)

@@ -13,7 +13,10 @@ from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class KdaMixer(GatedDeltaRuleMixer):
-    """Kimi Delta Attention (Kimi Team 2025, Section 3): Gated DeltaNet with a decay for every dimension of a key."""
+    """Kimi Delta Attention: Gated DeltaNet with a decay for each key dimension (Kimi Team 2025, Section 3).
+
+    By default, `key_dim` is D / G and `value_dim` is K.
+    """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="KDA",
@@ -27,9 +30,9 @@ class KdaMixer(GatedDeltaRuleMixer):
         ),
     )
     later: ClassVar[frozenset[str]] = frozenset({"gate_bias"})
-    kind: Literal["kda"] = "kda"  # key_dim None: D / G; value_dim None: K
-    gate_rank: PositiveInt | None = None  # R, of the two projections that make the decay and the gate; None: V
-    gate_bias: bool = True  # on the gate's; Kimi Linear has none
+    kind: Literal["kda"] = "kda"
+    gate_rank: PositiveInt | None = None  # R, rank of the projections to the decay and to the gate; default V
+    gate_bias: bool = True  # bias of the projection to the gate; Kimi Linear has none
 
     def check(self, d_model: int) -> None:
         super().check(d_model)
@@ -55,5 +58,5 @@ class KdaMixer(GatedDeltaRuleMixer):
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
         kept = super().activation_memory(d_model)
-        decay, gate = 3 * H * K, 2 * H * V  # dt before and behind softplus, log alpha; act of the gate, its product
+        decay, gate = 3 * H * K, 2 * H * V  # dt before and after softplus, log alpha; activated gate, its product
         return replace(kept, a_token=kept.a_token + decay + gate)

@@ -1,4 +1,4 @@
-"""Linear attention's spec."""
+"""The spec of linear attention."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ FeatureMap = Literal["elu_plus_one", "identity", "relu", "favor", "hedgehog"]
 
 
 class LinearAttentionMixer(MixerSpecBase):
-    """Linear attention (Katharopoulos et al. 2020, eq. 9-12), with the feature maps that bn Appendix B names.
+    """Linear attention (Katharopoulos et al. 2020, eq. 9-12), with the feature maps of bn Appendix B.
 
-    elu_plus_one is Katharopoulos's; identity without a normalizer is mi's simple linear attention (eq. 12, figure 5);
-    favor are Performer's positive orthogonal random features (Choromanski et al. 2020, hyperbolic cosine); hedgehog is
-    a learned map with an exponential (Zhang et al. 2024).
+    - `elu_plus_one`: the map of Katharopoulos et al.
+    - `identity`: with `normalizer: false`, the simple linear attention of mi (eq. 12, figure 5)
+    - `favor`: positive orthogonal random features of Performer (Choromanski et al. 2020, hyperbolic cosine)
+    - `hedgehog`: a learned map with an exponential (Zhang et al. 2024)
     """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
@@ -32,17 +33,17 @@ class LinearAttentionMixer(MixerSpecBase):
         ),
     )
     kind: Literal["linear_attention"] = "linear_attention"
-    n_heads: PositiveInt = 1  # H
-    key_dim: PositiveInt | None = None  # by head, before the feature map; None: D / H
-    value_dim: PositiveInt | None = None  # V, by head; None: D / H
-    feature_map: FeatureMap = "elu_plus_one"
-    n_features: PositiveInt | None = None  # favor alone: random directions, two features each; None: key_dim
-    normalizer: bool = True  # divide by phi(q)^T z_t, z_t = sum of phi(k)
-    normalizer_eps: PositiveFloat = 1e-6  # added to the denominator, in favor times 1e-24: its sums have any size
-    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+    n_heads: PositiveInt = 1  # H, number of heads
+    key_dim: PositiveInt | None = None  # dimensions of a key before the feature map; default D / H
+    value_dim: PositiveInt | None = None  # V, dimensions of a value; default D / H
+    feature_map: FeatureMap = "elu_plus_one"  # phi, which is applied to queries and keys
+    n_features: PositiveInt | None = None  # for `favor`: random directions, with two features each; default key_dim
+    normalizer: bool = True  # divide by phi(q)^T z_t, where z_t is the sum of phi(k)
+    normalizer_eps: PositiveFloat = 1e-6  # added to the denominator; `favor`, whose sums vary much, adds 1e-24 of it
+    chunk: PositiveInt = 32  # tokens in a chunk of the scan; changes the speed, not the result
 
     @model_validator(mode="after")
-    def _sane(self) -> LinearAttentionMixer:
+    def _feature_map_fits(self) -> LinearAttentionMixer:
         if self.normalizer and self.feature_map == "identity":
             raise ValueError("the identity feature map has no positive denominator: set normalizer to false")
         if self.n_features is not None and self.feature_map != "favor":
@@ -57,7 +58,7 @@ class LinearAttentionMixer(MixerSpecBase):
         return self.n_heads
 
     def features(self, d_model: int) -> int:
-        """K: features of one head's keys, behind the feature map."""
+        """K: dimensions of a head's keys after the feature map."""
         key_dim = self.key_dim or d_model // self.n_heads
         if self.feature_map == "favor":
             return 2 * (self.n_features or key_dim)
@@ -74,9 +75,9 @@ class LinearAttentionMixer(MixerSpecBase):
 
     def state_numbers(self, d_model: int, context: int) -> int:
         H, K, _ = self.state_shape(d_model)
-        return self.recurrent_state_numbers(d_model) + self.normalizer * H * K  # and z_t, the sum of phi(k)
+        return self.recurrent_state_numbers(d_model) + self.normalizer * H * K  # z_t, the sum of phi(k)
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
-        a_token = 4 * H * K + 3 * H * V  # q and k, and behind the feature map; v, y, and y before it is divided
+        a_token = 4 * H * K + 3 * H * V  # q and k before and after the feature map; v, y, undivided y
         return ActivationMemory(a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False)

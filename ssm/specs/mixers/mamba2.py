@@ -1,4 +1,4 @@
-"""Mamba-2's spec."""
+"""The spec of Mamba-2."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_conv
 
 
 class SlowHeads(Spec):
-    """Some heads of every layer that are initialized to forget slowly, among others that are not."""
+    """Heads of each layer that are initialized to decay slowly."""
 
-    share: Annotated[float, Field(gt=0, le=1)]  # of the heads, from the first; at least one
-    a_range: Range = (1.0, 1.0)
-    dt_range: Range = (1e-4, 1e-3)  # with A = 1 a memory of 1,000 to 10,000 tokens
+    share: Annotated[float, Field(gt=0, le=1)]  # fraction of the heads, from the first; at least one head
+    a_range: Range = (1.0, 1.0)  # -A of these heads at initialization, uniform
+    dt_range: Range = (1e-4, 1e-3)  # dt of these heads; with A = -1 they remember 1,000 to 10,000 tokens
 
     @model_validator(mode="after")
     def _sane(self) -> SlowHeads:
@@ -28,7 +28,10 @@ class SlowHeads(Spec):
 
 
 class Mamba2Mixer(MixerSpecBase):
-    """Mamba-2 (Dao & Gu 2024, "Transformers are SSMs", Section 7; figure 6, sequential block without norm on B, C)."""
+    """Mamba-2 (Dao & Gu 2024, "Transformers are SSMs", Section 7).
+
+    It is the sequential block of their figure 6, without a norm on B and C.
+    """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="Mamba-2",
@@ -45,23 +48,22 @@ class Mamba2Mixer(MixerSpecBase):
     has_dt_limit: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"slow_heads", "conv_bias"})
     kind: Literal["mamba2"] = "mamba2"
-    d_state: PositiveInt = 128  # N
-    head_dim: PositiveInt = 64  # P
-    expand: PositiveInt = 2  # E; d_inner = E * d_model, and H = d_inner / P heads
-    n_groups: PositiveInt = 1  # G; B and C are shared by H / G heads
+    d_state: PositiveInt = 128  # N, states of a channel
+    head_dim: PositiveInt = 64  # P, channels of a head
+    expand: PositiveInt = 2  # E; the mixer has E * D channels, in H = E * D / P heads
+    n_groups: PositiveInt = 1  # G, groups of heads that share B and C
     d_conv: PositiveInt = 4  # K, width of the causal convolution
-    chunk: PositiveInt = 32  # Q, tokens per chunk of the scan: speed only, never the result
-    a_range: Range = (1.0, 16.0)  # -A at initialization, uniform; (1, 1) with a tiny dt is the slow decay
+    chunk: PositiveInt = 32  # Q, tokens in a chunk of the scan; changes the speed, not the result
+    a_range: Range = (1.0, 16.0)  # -A at initialization, uniform; with (1, 1) and a small dt, decay is slow
     dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform
-    slow_heads: SlowHeads | None = None  # whose a_range and dt_range are others
-    conv_bias: Literal["uniform", "zero"] = "uniform"  # at initialization: the authors', or that of transformers
-    dt_limit: Annotated[tuple[float, float | None], Field(strict=False)] = (0.0, None)  # dt is clamped; None: no limit
-    mimetic: Mimetic = Field(default_factory=Mimetic)
+    slow_heads: SlowHeads | None = None  # heads with another a_range and dt_range
+    conv_bias: Literal["uniform", "zero"] = "uniform"  # bias at initialization: as the authors, or as transformers
+    # Lower and upper limit of dt. An upper limit of null is no limit.
+    dt_limit: Annotated[tuple[float, float | None], Field(strict=False)] = (0.0, None)
+    mimetic: Mimetic = Field(default_factory=Mimetic)  # mimetic initialization: `true`, `false` or single parts
 
     @model_validator(mode="after")
-    def _sane(self) -> Mamba2Mixer:
-        check_range("a_range", self.a_range)
-        check_range("dt_range", self.dt_range)
+    def _limits_ascend(self) -> Mamba2Mixer:
         if not 0 <= self.dt_limit[0] < (self.dt_limit[1] or math.inf):
             raise ValueError(f"dt_limit must be 0 <= low < high, got {self.dt_limit}")
         return self
@@ -84,7 +86,7 @@ class Mamba2Mixer(MixerSpecBase):
         return (self.heads(d_model), self.d_state, self.head_dim)
 
     def convolved(self, d_model: int) -> int:
-        """Channels of the convolution: E D + 2 G N, those of x, B and C."""
+        """Channels of the convolution, E D + 2 G N: x, B and C."""
         return self.expand * d_model + 2 * self.n_groups * self.d_state
 
     def parameters(self, d_model: int) -> int:
@@ -93,12 +95,12 @@ class Mamba2Mixer(MixerSpecBase):
         by_head = 3 * H  # A_log, D and the bias of dt
         return in_proj + short_convolution(xBC, self.d_conv) + by_head + E + out_proj  # E: the norm
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model) + last_inputs(self.convolved(d_model), self.d_conv)
+    def input_numbers(self, d_model: int) -> int:
+        return last_inputs(self.convolved(d_model), self.d_conv)
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, E, xBC = self.heads(d_model), self.expand * d_model, self.convolved(d_model)
-        a_token = 2 * xBC + 4 * E + 4 * H  # before and behind the convolution; z, dt x, y and its norm; dt and decays
+        a_token = 2 * xBC + 4 * E + 4 * H  # before and after the convolution; z, dt x, y and its norm; dt and decays
         return ActivationMemory(
             a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False, workspace=0.4
         )

@@ -1,4 +1,4 @@
-"""Which parts of mimetic initialization a mixer takes."""
+"""The parts of mimetic initialization."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ HELPER = True
 
 
 class Mimetic(Spec):
-    """Mimetic initialization (Trockman et al. 2024, Section 3), its four parts each on its own switch.
+    """Mimetic initialization (Trockman et al. 2024, Section 3), with a key for each of its four parts.
 
-    A model gives it to chosen layers through `mixer_at`. On is all four, with the c that the paper fixes where it
-    compares them (Figure 3); off is none.
+    `true` stands for all four parts, with the c of the paper's comparison (Figure 3), and `false` for none. To choose
+    layers, use `mixer_at` of the model.
     """
 
-    a: Literal[2, 4, 8] | None = None  # c: A = -exp(-c A_log), almost 0, so that nothing decays (but where A_log is 0:
-    # the first state of Mamba-1); None: A = -exp(A_log)
-    dt: bool = False  # dt is 1 whatever the input: its weight 0, its bias the inverse softplus of 1
-    bc: bool = False  # W_C becomes (W_C + W_B) / 2, so that W_C^T W_B resembles the identity
-    conv: bool = False  # the convolution passes the present input on, unchanged
+    # c in A = -exp(-c A_log). A is then almost 0, so states do not decay. The exception is A_log = 0, as in the first
+    # state of Mamba-1. Without this key, A = -exp(A_log).
+    a: Literal[2, 4, 8] | None = None
+    dt: bool = False  # dt is 1 for every input: its weight is 0, its bias the inverse softplus of 1
+    bc: bool = False  # W_C becomes (W_C + W_B) / 2, so that W_C^T W_B is close to the identity
+    conv: bool = False  # the convolution outputs the current input
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""RetNet's spec."""
+"""The spec of RetNet."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class RetNetMixer(MixerSpecBase):
         ),
     )
     kind: Literal["retnet"] = "retnet"
-    n_heads: PositiveInt = 4  # H; head h decays by gamma_h = 1 - 2^(-5-h)
-    key_dim: PositiveInt | None = None  # K, by head; None: D / H
-    value_dim: PositiveInt | None = None  # V, by head; None: 2 D / H
-    rotary_base: PositiveFloat = 10_000.0  # theta_i = base^(-2i / K)
-    norm: Literal["layer", "rms"] = "layer"  # of every head: the paper's without weights, or fla's, with them
-    norm_eps: PositiveFloat = 1e-5  # of that norm
-    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+    n_heads: PositiveInt = 4  # H, number of heads; head h decays by gamma_h = 1 - 2^(-5-h)
+    key_dim: PositiveInt | None = None  # K, dimensions of a key; default D / H
+    value_dim: PositiveInt | None = None  # V, dimensions of a value; default 2 D / H
+    rotary_base: PositiveFloat = 10_000.0  # base of the angles theta_i = base^(-2i / K)
+    norm: Literal["layer", "rms"] = "layer"  # norm of each head: without weights as in the paper, or fla's with weights
+    norm_eps: PositiveFloat = 1e-5  # epsilon of this norm
+    chunk: PositiveInt = 32  # tokens in a chunk of the scan; changes the speed, not the result
 
     @model_validator(mode="after")
-    def _sane(self) -> RetNetMixer:
+    def _pairs_to_rotate(self) -> RetNetMixer:
         if self.key_dim is not None and self.key_dim % 2:
             raise ValueError(f"key_dim must be even, because its dimensions are rotated in pairs, got {self.key_dim}")
         return self
@@ -57,12 +57,9 @@ class RetNetMixer(MixerSpecBase):
         norm = V if self.norm == "rms" else 0
         return linear(D, 2 * H * K + 2 * H * V) + linear(H * V, D) + norm  # q, k, v, gate; output
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model)
-
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.state_shape(d_model)
-        a_token = 4 * H * K + 6 * H * V  # q and k, and both rotated; v and the gate, y and its norm
+        a_token = 4 * H * K + 6 * H * V  # q and k before and after rotation; v, gate, y, norm of y
         return ActivationMemory(
             a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False, bfloat16=0.9
         )

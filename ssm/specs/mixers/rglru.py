@@ -1,4 +1,4 @@
-"""The spec of Griffin's recurrent block."""
+"""The spec of the recurrent block of Griffin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_conv
 
 
 class RglruMixer(MixerSpecBase):
-    """Griffin's recurrent block (De et al. 2024, "Griffin", Section 2.4): a short convolution and the RG-LRU, gated."""
+    """The recurrent block of Griffin (De et al. 2024, "Griffin", Section 2.4): a short convolution and the RG-LRU."""
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="Griffin (RG-LRU)",
@@ -27,15 +27,15 @@ class RglruMixer(MixerSpecBase):
         ),
     )
     kind: Literal["rglru"] = "rglru"
-    width: PositiveInt | None = None  # D_RNN, channels of the recurrence; None: d_model
-    blocks: PositiveInt = 16  # of the block-diagonal matrices of both gates
+    width: PositiveInt | None = None  # D_RNN, channels of the recurrence; default D
+    blocks: PositiveInt = 16  # number of blocks in the block-diagonal matrices of both gates
     d_conv: PositiveInt = 4  # K, width of the causal convolution
-    c: PositiveFloat = 8.0  # how strongly the recurrence gate acts
-    unscaled_start: bool = False  # a sequence's first input is not scaled by sqrt(1 - a^2), as in the released code
-    a_range: Range = (0.9, 0.999)  # a^c at initialization, uniform: the decay where the recurrence gate is open
+    c: PositiveFloat = 8.0  # factor on the recurrence gate r_t in a_t = a^(c r_t)
+    unscaled_start: bool = False  # do not scale the first input by sqrt(1 - a^2), as in the released code
+    a_range: Range = (0.9, 0.999)  # a^c at initialization, uniform: the decay with an open recurrence gate
 
     @model_validator(mode="after")
-    def _sane(self) -> RglruMixer:
+    def _decays(self) -> RglruMixer:
         check_range("a_range", self.a_range, below=1.0)
         return self
 
@@ -63,10 +63,9 @@ class RglruMixer(MixerSpecBase):
         gates = 2 * self.blocks * linear(W // self.blocks, W // self.blocks, bias=True)  # W_a and W_x, block-diagonal
         return in_proj + short_convolution(W, self.d_conv) + gates + W + out_proj  # W: Lambda
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model) + last_inputs(self.channels(d_model), self.d_conv)
+    def input_numbers(self, d_model: int) -> int:
+        return last_inputs(self.channels(d_model), self.d_conv)
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        return ActivationMemory(
-            15 * self.channels(d_model), bfloat16=0.9
-        )  # x, both gates, the decay and what they go through
+        # x, both gates, the decay, and their intermediate results.
+        return ActivationMemory(15 * self.channels(d_model), bfloat16=0.9)

@@ -1,4 +1,4 @@
-"""RWKV-4's spec."""
+"""The spec of RWKV-4."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class Rwkv4Mixer(MixerSpecBase):
-    """RWKV-4's time mixing (Peng et al. 2023, "RWKV: Reinventing RNNs for the Transformer Era", Section 3)."""
+    """The time mixing of RWKV-4 (Peng et al. 2023, "RWKV: Reinventing RNNs for the Transformer Era", Section 3)."""
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="RWKV-4",
@@ -31,7 +31,7 @@ class Rwkv4Mixer(MixerSpecBase):
         return 2  # a token is mixed with the one before it
 
     def heads(self, d_model: int) -> int:
-        return 2 * d_model  # the channels' averages h_t, and their weights d_t
+        return 2 * d_model  # averages h_t and weights d_t of the channels
 
     def h_heads(self, d_model: int) -> int:
         return d_model
@@ -43,10 +43,8 @@ class Rwkv4Mixer(MixerSpecBase):
         D = d_model
         return 4 * linear(D, D) + 5 * D  # r, k, v, output; the mixes of r, k, v, w and u
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model) + d_model  # and the last token's input
+    def input_numbers(self, d_model: int) -> int:
+        return d_model
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        return ActivationMemory(
-            19 * d_model
-        )  # r, k, v and what they are mixed of; both scans; the average and its parts
+        return ActivationMemory(19 * d_model)  # r, k, v and their mixed inputs; both scans; the average and its parts

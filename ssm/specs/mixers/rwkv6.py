@@ -1,17 +1,17 @@
-"""RWKV-6's spec."""
+"""The spec of RWKV-6."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import PositiveFloat, PositiveInt
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy
 from ssm.specs.sublayer import ActivationMemory, linear, low_rank
 
 
 class Rwkv6Mixer(MixerSpecBase):
-    """RWKV-6, "Finch" (Peng et al. 2024, Section 4): its time mixing; its channel mixing is an ffn."""
+    """The time mixing of RWKV-6, "Finch" (Peng et al. 2024, Section 4). Its channel mixing is a feed-forward layer."""
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
         system="RWKV-6",
@@ -26,20 +26,12 @@ class Rwkv6Mixer(MixerSpecBase):
     )
     later: ClassVar[frozenset[str]] = frozenset({"decay_range"})
     kind: Literal["rwkv6"] = "rwkv6"
-    head_dim: PositiveInt = 64  # K = V
-    shift_rank: PositiveInt = 32  # of the five low-rank maps that mix a token with the one before it
-    decay_rank: PositiveInt = 64  # of the low-rank map that makes the decay
-    norm_eps: PositiveFloat = 64e-5  # of the group norm
-    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
-    decay_range: Range | None = (
-        None  # -log w of first and last channel at initialization; None: e^-6 to e^-1, the authors'
-    )
-
-    @model_validator(mode="after")
-    def _sane(self) -> Rwkv6Mixer:
-        if self.decay_range is not None:
-            check_range("decay_range", self.decay_range)
-        return self
+    head_dim: PositiveInt = 64  # K = V, dimensions of a head's keys and values
+    shift_rank: PositiveInt = 32  # rank of the five maps that mix a token with the token before
+    decay_rank: PositiveInt = 64  # rank of the map to the decay
+    norm_eps: PositiveFloat = 64e-5  # epsilon of the group norm
+    chunk: PositiveInt = 32  # tokens in a chunk of the scan; changes the speed, not the result
+    decay_range: Range | None = None  # -log w of first and last channel at initialization; default e^-6 to e^-1
 
     def check(self, d_model: int) -> None:
         if d_model % self.head_dim:
@@ -47,7 +39,7 @@ class Rwkv6Mixer(MixerSpecBase):
 
     @property
     def receptive_field(self) -> int:
-        return 2  # a token is mixed with the one before it
+        return 2  # the current token is mixed with the one before
 
     def heads(self, d_model: int) -> int:
         return d_model // self.head_dim
@@ -61,10 +53,10 @@ class Rwkv6Mixer(MixerSpecBase):
         decay = D + low_rank(D, self.decay_rank, D)  # lambda_w, A_w and B_w
         return shift + decay + 3 * D + 5 * linear(D, D)  # u and the norm; r, k, v, g, output
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model) + d_model  # and the last token's input
+    def input_numbers(self, d_model: int) -> int:
+        return d_model
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        mixed = 10 * d_model + 5 * self.shift_rank  # how much of the last token, and the mixed inputs; low ranks
+        mixed = 10 * d_model + 5 * self.shift_rank  # weights of the last token, and mixed inputs; low ranks
         a_token = mixed + 12 * d_model + self.decay_rank  # r, k, v, w, g, the output and its norm
         return ActivationMemory(a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False)

@@ -1,4 +1,4 @@
-"""RWKV-7's spec."""
+"""The spec of RWKV-7."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ssm.specs.sublayer import ActivationMemory, linear, low_rank
 
 
 class Rwkv7Mixer(MixerSpecBase):
-    """RWKV-7, "Goose" (Peng et al. 2025, Section 4): its time mixing; its channel mixing is an ffn.
+    """The time mixing of RWKV-7, "Goose" (Peng et al. 2025, Section 4). Its channel mixing is a feed-forward layer.
 
-    Layers mix the first layer's values into their own: that layer has to be of this kind, and has no such map.
+    Each layer mixes the values of the first layer into its own, so the first layer must also be RWKV-7.
     """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(
@@ -29,13 +29,13 @@ class Rwkv7Mixer(MixerSpecBase):
         ),
     )
     kind: Literal["rwkv7"] = "rwkv7"
-    head_dim: PositiveInt = 64  # K = V
-    decay_rank: PositiveInt = 64  # of the low-rank map that makes the decay w
-    rate_rank: PositiveInt = 64  # of that which makes the in-context learning rate a
-    gate_rank: PositiveInt = 128  # of that which makes the gate
-    value_rank: PositiveInt | None = 32  # of that which mixes in the first layer's values; None: they are not
-    norm_eps: PositiveFloat = 64e-5  # of the group norm
-    chunk: PositiveInt = 32  # tokens per chunk of the scan: speed only, never the result
+    head_dim: PositiveInt = 64  # K = V, dimensions of a head's keys and values
+    decay_rank: PositiveInt = 64  # rank of the map to the decay w
+    rate_rank: PositiveInt = 64  # rank of the map to the in-context learning rate a
+    gate_rank: PositiveInt = 128  # rank of the map to the gate
+    value_rank: PositiveInt | None = 32  # rank of the map that mixes in the first layer's values; null: no mixing
+    norm_eps: PositiveFloat = 64e-5  # epsilon of the group norm
+    chunk: PositiveInt = 32  # tokens in a chunk of the scan; changes the speed, not the result
 
     def check(self, d_model: int) -> None:
         if d_model % self.head_dim:
@@ -50,7 +50,7 @@ class Rwkv7Mixer(MixerSpecBase):
 
     @property
     def receptive_field(self) -> int:
-        return 2  # a token is mixed with the one before it
+        return 2  # the current token is mixed with the one before
 
     def heads(self, d_model: int) -> int:
         return d_model // self.head_dim
@@ -65,14 +65,14 @@ class Rwkv7Mixer(MixerSpecBase):
         vectors = 6 * D + 3 * D + 2 * D  # mixes; removal, boost and bonus; the norm
         return vectors + maps + 4 * linear(D, D)  # r, k, v, output
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model) + d_model  # and the last token's input
+    def input_numbers(self, d_model: int) -> int:
+        return d_model
 
     def state_operations(self, d_model: int, context: int) -> float:
         return DELTA_RULE * self.recurrent_state_numbers(d_model)
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         ranks = self.gate_rank + self.decay_rank + self.rate_rank + (self.value_rank or 0)
-        mixed = 10 * d_model + ranks  # the distance to the last token, the mixed inputs, r, k and v; low ranks
-        a_token = mixed + 18 * d_model  # w, a, kappa, the keys and values that come, the output, its norm, the bonus
+        mixed = 10 * d_model + ranks  # difference to the last token, mixed inputs, r, k and v; low ranks
+        a_token = mixed + 18 * d_model  # w, a, kappa, final keys and values, output, its norm, bonus
         return ActivationMemory(a_token, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False)

@@ -1,4 +1,4 @@
-"""S4D's spec."""
+"""The spec of S4D."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments, check_range
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments
 from ssm.specs.sublayer import ActivationMemory, linear
 
 
@@ -26,15 +26,14 @@ class S4dMixer(MixerSpecBase):
         ),
     )
     kind: Literal["s4d"] = "s4d"
-    d_state: PositiveInt = 64  # N; N / 2 complex states, each for itself and its conjugate
-    init: Literal["lin", "inv"] = "lin"  # S4D-Lin or S4D-Inv: the imaginary parts of A at initialization
-    discretization: Literal["zoh", "bilinear"] = "zoh"
-    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform by channel
-    segment: PositiveInt = 32  # L, tokens from one kept state to the next: speed and memory only, never the result
+    d_state: PositiveInt = 64  # N, states of a channel: N / 2 complex numbers and their conjugates
+    init: Literal["lin", "inv"] = "lin"  # imaginary parts of A at initialization: S4D-Lin or S4D-Inv
+    discretization: Literal["zoh", "bilinear"] = "zoh"  # how A and B are discretized; `zoh`: zero-order hold
+    dt_range: Range = (1e-3, 0.1)  # dt of each channel at initialization, log-uniform
+    segment: PositiveInt = 32  # L, tokens between saved states; changes speed and memory, not the result
 
     @model_validator(mode="after")
-    def _sane(self) -> S4dMixer:
-        check_range("dt_range", self.dt_range)
+    def _conjugate_pairs(self) -> S4dMixer:
         if self.d_state % 2:
             raise ValueError(f"d_state must be even (conjugate pairs), got {self.d_state}")
         return self
@@ -49,9 +48,6 @@ class S4dMixer(MixerSpecBase):
         D, N = d_model, self.d_state
         system = D * (3 * N + 2)  # A, B and C, each N / 2 complex numbers; dt and D
         return system + linear(D, 2 * D, bias=True)  # output and its gate
-
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model)
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         return activation_memory_of_segments(6 * d_model, self.recurrent_state_numbers(d_model), self.segment, 0.05)

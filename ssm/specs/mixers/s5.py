@@ -1,4 +1,4 @@
-"""S5's spec."""
+"""The spec of S5."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt, model_validator
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy
 from ssm.specs.sublayer import ActivationMemory, linear
 
 
@@ -27,14 +27,13 @@ class S5Mixer(MixerSpecBase):
         ),
     )
     kind: Literal["s5"] = "s5"
-    d_state: PositiveInt = 256  # P; P / 2 complex states, each for itself and its conjugate, shared by all channels
-    blocks: PositiveInt = 8  # J blocks of HiPPO-N on the diagonal of A at initialization, each of P / J states
-    discretization: Literal["zoh", "bilinear"] = "zoh"
-    dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform by state
+    d_state: PositiveInt = 256  # P, states shared by all channels: P / 2 complex numbers and their conjugates
+    blocks: PositiveInt = 8  # J, blocks of HiPPO-N on the diagonal of A at initialization, with P / J states each
+    discretization: Literal["zoh", "bilinear"] = "zoh"  # how A and B are discretized; `zoh`: zero-order hold
+    dt_range: Range = (1e-3, 0.1)  # dt of each state at initialization, log-uniform
 
     @model_validator(mode="after")
-    def _sane(self) -> S5Mixer:
-        check_range("dt_range", self.dt_range)
+    def _conjugate_pairs_in_blocks(self) -> S5Mixer:
         if self.d_state % (2 * self.blocks):
             raise ValueError(f"d_state must be a multiple of 2 * blocks = {2 * self.blocks}, got {self.d_state}")
         return self
@@ -50,9 +49,6 @@ class S5Mixer(MixerSpecBase):
         system = 3 * P // 2 + 2 * P * D + D  # A and dt; B and C, each P / 2 complex numbers by channel; D
         return system + linear(D, D, bias=True)  # the gate
 
-    def state_numbers(self, d_model: int, context: int) -> int:
-        return self.recurrent_state_numbers(d_model)
-
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        # The inputs of the scan and its states, complex, and the states as they are read out; y, GELU and its gate.
+        # Complex inputs and states of the scan, and the states in the readout; y, GELU and its gate.
         return ActivationMemory(3 * d_model + 4 * self.d_state, bfloat16=1.0)

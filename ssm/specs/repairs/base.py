@@ -1,9 +1,8 @@
-"""What the specs of all repairs share: numbers that are chosen on text which nothing is trained or measured on.
+"""The base class for specs of repairs: changes of a model without training.
 
-A repair changes no weight by training. Its numbers stand in a point, one place each; None leaves the model as it is.
-They are searched along axes, one after the other: of each axis every value is tried while all other places stay, and
-the best is kept (`ssm.evaluation.repairing`). An axis may set several places to one value. What that costs is known
-beforehand, in tokens read.
+A point holds the numbers of a repair; None leaves the model unchanged at this place. `ssm.evaluation.repairing`
+searches the point along axes, one after the other. It tries every value of an axis, keeps the other places, and
+continues from the best. An axis can set several places to one value. The number of tokens to read is known before.
 """
 
 from __future__ import annotations
@@ -16,66 +15,62 @@ from typing import Any, ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.base.discovery import Registry
-from ssm.specs.base import ReadCount, Spec
+from ssm.specs.base import PluginSpec, ReadCount
 from ssm.specs.foreign import AnyModel, ForeignSpec
 
-SPECS: Registry[type[Repair]] = Registry("ssm.specs.repairs")  # those that stand in this folder
+SPECS: Registry[type[Repair]] = Registry("ssm.specs.repairs")
 
-Value = float | None  # None: as the model is
+Value = float | None  # None: unchanged
 Point = tuple[Value, ...]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Numbers that are tried at some places of a point, the same at all of them."""
+    """Values to try. All `places` of a point get the same value."""
 
     name: str
     places: tuple[int, ...]
     values: tuple[Value, ...]
 
     def moved(self, point: Point, value: Value) -> Point:
-        """The point with this value at the axis' places."""
+        """The point with this value at the places of the axis."""
         return tuple(value if place in self.places else kept for place, kept in enumerate(point))
 
 
-class Repair(Spec, ABC):
-    """What is done to a model without training it, and the text that its numbers are chosen on."""
+class Repair(PluginSpec, ABC):
+    """A repair without training, and the text on which its numbers are chosen."""
 
-    in_reading: ClassVar[bool]  # a way of reading the model; else it is in its weights or its configuration
+    registry: ClassVar[Registry[Any]] = SPECS
+    in_reading: ClassVar[bool]  # whether it changes how the model is read, and not its weights or configuration
     kind: str
-    sequences: ReadCount = 16  # windows that a trial reads, of the split `choice`
-    times_context: PositiveFloat = 64.0  # their length, in T
-    seed: int = 15  # which windows, together with the run's own seed
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        SPECS.add_spec(cls)
+    sequences: ReadCount = 16  # windows for each trial, from the documents that `choice` sets aside
+    times_context: PositiveFloat = 64.0  # length of the windows, in training contexts T
+    seed: int = 15  # chooses the windows, together with the seed of the run
 
     @abstractmethod
     def check(self, model: AnyModel) -> None:
-        """Whether the model has what is repaired.
+        """Check that the model has the part to repair.
 
         Raises:
-            ValueError: it has not.
+            ValueError: it does not.
         """
 
     @abstractmethod
     def start(self, model: AnyModel) -> Point:
-        """Where the search begins: the model as it is."""
+        """The first point of the search: the unchanged model."""
 
     @abstractmethod
     def axes(self, model: AnyModel, context: int) -> tuple[Axis, ...]:
-        """What is searched, in order; `context` is T."""
+        """The axes of the search, in order; `context` is T."""
 
     @property
     def passes(self) -> int:
-        """Forward passes that a token takes when the repaired model reads it."""
+        """Forward passes for each token when the repaired model reads."""
         return 1
 
     @property
     def words(self) -> str:
-        """What the run of the repaired model is called after."""
+        """Words for the name of the run of the repaired model."""
         return self.kind
 
     def length(self, context: int) -> int:
@@ -83,18 +78,18 @@ class Repair(Spec, ABC):
         return max(1, round(self.times_context * context))
 
     def tokens_read(self, model: AnyModel, context: int) -> int:
-        """Tokens that the whole search sends forward at most: the model as it is, and every value of every axis."""
+        """Maximum number of tokens in forward passes of the search: the unchanged model, and every value."""
         trials = sum(len(axis.values) for axis in self.axes(model, context))
         return (1 + trials * self.passes) * self.sequences * self.length(context)
 
 
 class OfLayers(Repair):
-    """One number for all layers, or one a layer: then that for all first, and from there layer by layer."""
+    """A repair with one number for the whole model, or one for each layer."""
 
     in_reading: ClassVar[bool] = False
-    needs: ClassVar[str]  # what a mixer's spec says of itself where it can be repaired so (`MixerSpecBase`)
-    number: ClassVar[str]  # what stands before a number, in words
-    by: Literal["model", "layer"] = "model"
+    needs: ClassVar[str]  # class variable of `MixerSpecBase` that is True for mixers with the part to repair
+    number: ClassVar[str]  # words before a number in messages
+    by: Literal["model", "layer"] = "model"  # `layer`: after the best value for all layers, search layer by layer
 
     @property
     @abstractmethod
@@ -102,7 +97,7 @@ class OfLayers(Repair):
         """The values of every axis."""
 
     def layers(self, model: AnyModel) -> tuple[int, ...]:
-        """The layers, from 0, that a point has a place for each."""
+        """The layers (from 0) that can be repaired. A point has a place for each."""
         if isinstance(model, ForeignSpec):
             return model.decays if self.needs == "has_a" else ()
         return tuple(layer for layer, mixer in enumerate(model.mixers()) if getattr(mixer, self.needs))
@@ -114,14 +109,14 @@ class OfLayers(Repair):
     def check(self, model: AnyModel) -> None:
         if not self.layers(model):
             kinds = ", ".join(sorted({mixer.kind for mixer in model.mixers()})) or "of transformers"
-            raise ValueError(f"repair '{self.kind}': no layer of '{model.name}' ({kinds}) can be repaired so")
+            raise ValueError(f"repair '{self.kind}': no layer of '{model.name}' ({kinds}) can be repaired")
 
     def start(self, model: AnyModel) -> Point:
         return (None,) * len(self.layers(model))
 
     def said(self, model: AnyModel, point: Point) -> str:
         """A point in words."""
-        values = [f"{self.number} {value:g}" if value is not None else "as it was" for value in point]
+        values = [f"{self.number} {value:g}" if value is not None else "unchanged" for value in point]
         if self.by == "model":
             return f"{values[0]} in {len(point)} layer{'s' * (len(point) > 1)}"
         layers = zip(values, self.layers(model), strict=True)
@@ -132,6 +127,6 @@ class OfLayers(Repair):
         together = Axis("all layers", tuple(range(len(layers))), values)
         if self.by == "model":
             return (together,)
-        # None again: what is best for all need not be for one
-        alone = [Axis(f"layer {layer}", (place,), (None, *values)) for place, layer in enumerate(layers)]
-        return (together, *alone)
+        # None is tried again, because the best value for all layers may be worse than none in a single layer.
+        single = [Axis(f"layer {layer}", (place,), (None, *values)) for place, layer in enumerate(layers)]
+        return (together, *single)

@@ -14,12 +14,12 @@ Limits = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1),
 
 
 class ClipDt(OfLayers):
-    """An upper limit of Mamba-2's step sizes dt: `dt_limit` of mamba_ssm, `time_step_limit` of transformers."""
+    """An upper limit for the step sizes dt of Mamba-2: `dt_limit` in mamba_ssm, `time_step_limit` in transformers."""
 
     needs: ClassVar[str] = "has_dt_limit"
     number: ClassVar[str] = "dt at most"
     kind: Literal["clip_dt"] = "clip_dt"
-    limits: Limits = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+    limits: Limits = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # upper limits of dt to try
 
     @property
     def tried(self) -> Sequence[float]:

@@ -1,4 +1,4 @@
-"""The spec of resetting the state, or fading it."""
+"""The spec of resetting or fading the state."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ Kept = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ResetState(Repair):
-    """Every n tokens the state starts anew, or the recurrent states are multiplied by a number below 1.
+    """Reset the state every n tokens, or multiply the recurrent states by a factor below 1.
 
-    Starting anew (0) is a restart: convolutions forget too. Any other number multiplies the recurrent states only.
+    A reset (factor 0) also clears the inputs of convolutions. Other factors change only the recurrent states.
     """
 
     in_reading: ClassVar[bool] = True
     kind: Literal["reset_state"] = "reset_state"
+    # values of n to try, in training contexts T
     every: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct] = (0.5, 1.0, 2.0, 4.0, 8.0)
-    # factors of the recurrent states that are tried; 0: a restart
+    # Factors to try. 0: reset the state.
     keeps: Annotated[tuple[Kept, ...], Field(strict=False, min_length=1), Distinct] = (0.0,)
 
     @property

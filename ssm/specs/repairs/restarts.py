@@ -12,17 +12,18 @@ from ssm.specs.repairs.base import Axis, Point, Repair
 
 
 class Restarts(Repair):
-    """Several states read side by side; each token is predicted by the one that did best on the tokens before it.
+    """K states read the text in parallel. The state that was best on the previous tokens predicts the next token.
 
-    The first state is never restarted. The other K - 1 are every n tokens, evenly staggered. At a token that state
-    predicts whose mean loss over the last `window` predictions, all of them made since it began, is least; of the token
-    that is predicted nothing is known to the choice. A token takes K forward passes.
+    The first state is never restarted. Each of the other K - 1 states restarts every n tokens, at evenly staggered
+    places. The state with the lowest mean loss over its last `window` predictions predicts. Predictions before its
+    restart do not count, and neither does the token to predict. Each token takes K forward passes.
     """
 
     in_reading: ClassVar[bool] = True
     kind: Literal["restarts"] = "restarts"
-    states: Annotated[int, Field(ge=2)] = 3  # K
-    window: PositiveInt = 8
+    states: Annotated[int, Field(ge=2)] = 3  # K, number of states
+    window: PositiveInt = 8  # predictions over which losses are compared
+    # values of n to try, in training contexts T
     every: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct] = (1.0, 2.0, 4.0, 8.0)
 
     @property
@@ -30,7 +31,7 @@ class Restarts(Repair):
         return self.states
 
     def check(self, model: AnyModel) -> None:
-        """Any model can start anew."""
+        """Accept any model: all can restart."""
 
     def start(self, model: AnyModel) -> Point:
         return (None,)

@@ -1,4 +1,4 @@
-"""The spec of scaling A's spectrum."""
+"""The spec of scaling A."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1)
 
 
 class ScaleA(OfLayers):
-    """A times a factor in Mamba-1 and Mamba-2 ("Mamba Modulation", arXiv 2509.19633): above 1 it forgets faster."""
+    """A factor on A in Mamba-1 and Mamba-2 ("Mamba Modulation", arXiv 2509.19633). Above 1, states decay faster."""
 
     needs: ClassVar[str] = "has_a"
     number: ClassVar[str] = "A times"
     kind: Literal["scale_a"] = "scale_a"
-    factors: Factors = (0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+    factors: Factors = (0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # factors on A to try
 
     @property
     def tried(self) -> Sequence[float]:

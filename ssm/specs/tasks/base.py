@@ -1,7 +1,7 @@
-"""What the specs of all tasks share: which examples there are, and what is asked of them.
+"""The base class for specs of tasks.
 
-An example is a sequence with one answer or several. It is a function of (spec, seed, split, index): nothing is stored,
-and example ten million is made as fast as the first. Whoever asks (ssm/plan, ssm/training) knows no task by name.
+An example is a sequence with one or more answers. It is a function of (spec, seed, split, index). So nothing is stored,
+and example ten million is made as fast as the first.
 """
 
 from __future__ import annotations
@@ -12,67 +12,64 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from ssm.base.discovery import Registry
-from ssm.specs.base import Spec
+from ssm.specs.base import PluginSpec, Spec
 from ssm.specs.data import Data, DataSpec, TokenizerSpec
 
-KEY = "task"  # by which config files name one
-SPECS: Registry[type[Task]] = Registry("ssm.specs.tasks")  # those that stand in this folder
+KEY = "task"  # key of the task's name in config files
+SPECS: Registry[type[Task]] = Registry("ssm.specs.tasks")
 
 P = TypeVar("P")
 Mix = Annotated[tuple[P, ...], Field(strict=False, min_length=1)]
 
 
 class Part(Spec, ABC):
-    """Examples of one sort: so long, so difficult. A task mixes parts by their shares."""
+    """Examples with the same lengths and difficulty."""
 
-    share: PositiveFloat = 1.0  # of the examples, relative to the other parts' shares
+    share: PositiveFloat = 1.0  # weight of this part in the mix
 
     @abstractmethod
     def at(self, length: int) -> Self:
-        """The same sort at one length alone, in whatever the task's lengths count."""
+        """The same part with examples of one length, in the unit of the task."""
 
 
-class Task(Data):
-    """Sequences in which some targets are answers: the loss is on these alone."""
+class Task(Data, PluginSpec):
+    """Sequences in which some targets are answers. Only these have a loss."""
 
+    registry: ClassVar[Registry[Any]] = SPECS
+    registry_key: ClassVar[str] = KEY
     not_hashed: ClassVar[frozenset[str]] = frozenset({"name"})
     task: str
-    mix: Mix[Part]
-    examples: PositiveInt | None = None  # a finite set of so many, in epochs; None: every training example is new
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        SPECS.add_spec(cls, KEY)
+    mix: Mix[Part]  # parts with different lengths or difficulty, from which examples are drawn
+    examples: PositiveInt | None = None  # size of the training set, read in epochs; without it, each example is new
 
     @property
     @abstractmethod
     def groups(self) -> tuple[str, ...]:
-        """The names of the groups that answers belong to."""
+        """The names of the groups of answers."""
 
     @property
     @abstractmethod
     def longest_answer(self) -> int:
-        """Tokens of the longest answer, about."""
+        """Approximate number of tokens of the longest answer."""
 
     @property
     def candidates(self) -> int:
-        """Answers that are read behind every prompt and compared: the right one and its alternatives; 0: none are."""
+        """Number of answers to compare after each prompt, the right one included; 0: none are compared."""
         return 0
 
     def answering(self, room: int) -> int:
-        """Tokens behind a prompt: an answer of `room` tokens is written, and as long candidates are read."""
+        """Tokens after a prompt: an answer of `room` tokens is written, and candidates of this length are read."""
         return (1 + self.candidates) * room
 
     def tested(self) -> Self:
-        """The task as test sets are made of it: one example a sequence."""
+        """The task of test sets, with one example in each sequence."""
         return self
 
     def at(self, length: int) -> Self:
-        """Its test set at one length alone.
+        """The task of a test set with one length.
 
         Raises:
-            ConfigError: no example is of this length.
+            ConfigError: no example has this length.
         """
         tested = self.tested()
         content = tested.model_dump() | {"mix": [part.at(length).model_dump() for part in self.mix]}

@@ -1,4 +1,4 @@
-"""The spec of copying: a string is read and has to be written again."""
+"""The spec of copying."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from ssm.specs.tasks.strings import StringTask
 
 
 class CopyTask(StringTask):
-    """$ string | string . (mi Section 2, equation 10; Jelassi et al. 2024)."""
+    """Copy a string: `$ string | string .` (mi Section 2, equation 10; Jelassi et al. 2024).
+
+    Lengths are in letters of the string.
+    """
 
     task: Literal["copy"] = "copy"

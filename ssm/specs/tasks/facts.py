@@ -1,4 +1,4 @@
-"""The spec of facts: a question about a story whose sentences are hidden in a long text."""
+"""The spec of facts: questions about a story whose sentences are hidden in a long text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ssm.specs.tasks.base import Mix
 from ssm.specs.tasks.spelled import PromptPart, SpelledTask
 
 Question = Literal["qa1", "qa2", "qa3", "qa4", "qa5", "qa6", "qa7", "qa8", "qa9", "qa10"]
-# Sentences of a story that is made here, as few and as many as BABILong counts in bAbI's (its README).
+# Smallest and largest number of sentences in a generated story. BABILong's README counts these in the stories of bAbI.
 FACTS: dict[str, tuple[int, int]] = {
-    "qa1": (2, 10),  # one supporting fact: where somebody is
-    "qa2": (2, 68),  # two: where a thing is
-    "qa3": (4, 32),  # three: where a thing was before
+    "qa1": (2, 10),  # one supporting fact: where a person is
+    "qa2": (2, 68),  # two facts: where an object is
+    "qa3": (4, 32),  # three facts: where an object was before
     "qa4": (2, 2),  # two arguments: what is north of the kitchen
     "qa5": (2, 126),  # three arguments: who gave what to whom
     "qa6": (2, 26),  # yes or no
@@ -26,14 +26,16 @@ FACTS: dict[str, tuple[int, int]] = {
     "qa9": (2, 10),  # negation
     "qa10": (2, 10),  # indefinite knowledge
 }
-LONGEST = 21  # bytes of the longest answer that is made here, with its full stop
+LONGEST = 21  # bytes of the longest generated answer with its full stop
 
 
 class FactsPart(PromptPart):
-    """Prompts of one length, about some of the questions."""
+    """Prompts of one length about some of the questions."""
 
-    questions: Annotated[tuple[Question, ...], Field(strict=False, min_length=1), Distinct] = ("qa1",)  # evenly
-    facts: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] | None = None  # a story's; None: see FACTS
+    # questions of bAbI to ask, all equally likely
+    questions: Annotated[tuple[Question, ...], Field(strict=False, min_length=1), Distinct] = ("qa1",)
+    # smallest and largest number of sentences in a story; by default as in bAbI
+    facts: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] | None = None
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
@@ -43,22 +45,22 @@ class FactsPart(PromptPart):
 
 
 class FactsTask(SpelledTask):
-    """Stories in the manner of bAbI's first ten tasks (Weston et al. 2015), hidden by BABILong's rule.
+    """Questions about stories like those of bAbI's first ten tasks (Weston et al. 2015), hidden as in BABILong.
 
-    Sentences of `corpus` fill the prompt to its length, and the story's stand between them in their order, each place
-    as likely as any other (Kuratov et al. 2024, whose first ten tasks are those of lg Figure 6). Without a corpus there
-    is the story alone. Asked and scored are the answer and the full stop behind it.
+    Sentences of `corpus` fill the prompt. The sentences of the story are placed between them in their order, all places
+    equally likely (Kuratov et al. 2024; the ten tasks are those of lg Figure 6). Without a corpus, the prompt has only
+    the story. The loss and the score are on the answer and its full stop.
 
-    Stories are made here, or are bAbI's own, where the folder with its files is given; BABILong's published prompts are
-    test sets. Lengths are in tokens of the prompt and the longest answer; the difficulty is the sentences of the story.
+    Stories are generated, or read from the files of bAbI or BABILong. Lengths are in tokens of the prompt and the
+    longest answer. The difficulty is the number of sentences in the story.
     """
 
     task: Literal["facts"] = "facts"
     mix: Mix[FactsPart]
-    shots: NonNegativeInt = 0  # stories with their answers that precede, short ones, not hidden
-    least_sentence: PositiveInt = 10  # tokens of a sentence of the text; BABILong leaves shorter ones out
-    babi: str | None = None  # the folder of bAbI's files, such as tasks_1-20_v1-2/en-10k
-    babilong: str | None = None  # the folder of BABILong's: qa1/0k.json ... of which test sets are made, and no others
+    shots: NonNegativeInt = 0  # number of short example stories with answers before the prompt
+    least_sentence: PositiveInt = 10  # leave out sentences of the text with fewer tokens, as in BABILong
+    babi: str | None = None  # folder with the files of bAbI, such as tasks_1-20_v1-2/en-10k
+    babilong: str | None = None  # folder with the prompts of BABILong (qa1/0k.json ...), which are only test sets
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

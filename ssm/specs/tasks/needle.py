@@ -1,4 +1,4 @@
-"""The spec of needles: a statement that is false in the world, told in a long text and asked for at its end."""
+"""The spec of needles: a false statement in a long text, and a question about it at the end."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from ssm.specs.tasks.spelled import SpelledTask
 
 Relation = Literal["capital", "currency", "colour", "inventor", "author", "young"]
 RELATIONS: tuple[Relation, ...] = ("capital", "currency", "colour", "inventor", "author", "young")
-ALTERNATIVES = 4  # wrong answers that the right one is compared with
-LONGEST = 13  # bytes of the longest answer, with the space before it and the full stop
+ALTERNATIVES = 4  # wrong answers to compare with the right one
+LONGEST = 13  # bytes of the longest answer with the space before it and the full stop
 
 
 class NeedlePart(PasskeyPart):
-    """Prompts of one length, their statements' depths even over a range, about some of the relations."""
+    """Prompts of one length about some of the relations."""
 
-    relations: Annotated[tuple[Relation, ...], Field(strict=False, min_length=1), Distinct] = RELATIONS  # evenly
+    # relations of the statements, all equally likely
+    relations: Annotated[tuple[Relation, ...], Field(strict=False, min_length=1), Distinct] = RELATIONS
 
 
 class NeedleTask(SpelledTask):
-    """A needle in a haystack with an error of fact (bn Section 3.2, Appendix E.2; after Kamradt 2023).
+    """A needle in a haystack with a false fact (bn Section 3.2, Appendix E.2; after Kamradt 2023).
 
-    "The capital of France is Madrid." stands between two sentences of `corpus`, and behind the text the question asks
-    for the capital of France. What is right stands in the text alone: the object is any of its relation's but the true
-    one (of colours: but what is commonly said). Asked and scored are the object and the full stop behind it; the
-    alternatives that it is compared with are others of the same relation, the true one first. Lengths are in tokens of
-    the prompt and the longest answer; the difficulty is the statement's depth in the text.
+    Example: "The capital of France is Madrid." is placed between two sentences of `corpus`. After the text, a question
+    asks for the capital of France. Only the text has the answer, because the object is never the true one (for colors:
+    never the usual one). The loss and the score are on the object and its full stop. The alternatives are other objects
+    of the same relation, the true one first. Lengths are in tokens of the prompt and the longest answer. The difficulty
+    is the depth of the statement in the text.
     """
 
     task: Literal["needle"] = "needle"
-    corpus: CorpusSpec
+    corpus: CorpusSpec  # text around the statement, and for training a BPE tokenizer
     mix: Mix[NeedlePart]
-    instruction: bool = True  # the paper's: the context counts, and not the facts
-    alternatives: Annotated[PositiveInt, Field(le=10)] = ALTERNATIVES  # the fact of the world, and others
+    instruction: bool = True  # begin with the paper's instruction to answer from the context, not from facts
+    alternatives: Annotated[PositiveInt, Field(le=10)] = ALTERNATIVES  # number of wrong answers to compare
 
     @property
     def longest_answer(self) -> int:

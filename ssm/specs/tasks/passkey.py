@@ -1,4 +1,4 @@
-"""The spec of passkey retrieval as a task: for fine-tuning, and for test sets at any length."""
+"""The spec of passkey retrieval as a task, for fine-tuning and for test sets of any length."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pydantic import Field, model_validator
 from ssm.specs.tasks.base import Mix
 from ssm.specs.tasks.spelled import PromptPart, SpelledTask
 
-Depth = Annotated[float, Field(ge=0, le=1)]  # of a key in a text: 0 its start, 1 its end
+Depth = Annotated[float, Field(ge=0, le=1)]  # place in a text: 0 is its start, 1 its end
 
 
 class PasskeyPart(PromptPart):
-    """Prompts of one length, their keys' depths even over a range."""
+    """Prompts of one length, with depths from a range."""
 
+    # Smallest and largest depth in the text, from 0 (start) to 1 (end). Depths between are equally likely.
     depths: Annotated[tuple[Depth, Depth], Field(strict=False)] = (0.0, 1.0)
 
     @model_validator(mode="after")
@@ -25,15 +26,15 @@ class PasskeyPart(PromptPart):
 
 
 class PasskeyTask(SpelledTask):
-    """lg Section 5.2 and Appendix B.4: the loss is on the key alone, at a random depth, and on the full stop behind it.
+    """Repeat a key that is hidden at a random depth in a text (lg Section 5.2 and Appendix B.4).
 
-    The paper puts the full stop there so that a model ends the key; scored is the key. Lengths are in tokens of the
-    prompt and the key; the difficulty is the key's depth in the text.
+    The loss is on the key and on a full stop, with which the model ends the key. The score is on the key. Lengths are
+    in tokens of the prompt and the key. The difficulty is the depth of the key in the text.
     """
 
     task: Literal["passkey"] = "passkey"
     mix: Mix[PasskeyPart]
-    digits: Annotated[int, Field(ge=1, le=18)] = 5  # of a key
+    digits: Annotated[int, Field(ge=1, le=18)] = 5  # digits of a key
 
     @property
     def longest_answer(self) -> int:

@@ -1,4 +1,4 @@
-"""The spec of pixels: an image is read as a sequence and has to be classified."""
+"""The spec of pixels: classify an image that is read as a sequence."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from ssm.specs.tasks.base import Mix, Part, Task
 
 
 class PixelsPart(Part):
-    """Images: all are of one size."""
+    """Images. All have the same size."""
 
     def at(self, length: int) -> Self:
         return self
 
 
 class PixelsTask(Task):
-    """Sequential image classification (Tay et al. 2020), with a class token behind the last pixel (bn App. E.3).
+    """Sequential image classification (Tay et al. 2020), with a class token after the last pixel (bn App. E.3).
 
-    A pixel enters through a linear map of its numbers, which are standardized by the training images' mean and standard
-    deviation; no table of intensities is looked up. Behind the last pixel stands a learned class token, whose output
-    goes through one linear head: the only target that counts. Lengths are in pixels of an image.
+    The numbers of a pixel enter through a linear map, without an embedding table. They are standardized by mean and
+    standard deviation of the training images. After the last pixel comes a learned class token. A linear head on its
+    output predicts the class, which is the only target. Lengths are in pixels.
     """
 
     task: Literal["pixels"] = "pixels"
     mix: Mix[PixelsPart] = (PixelsPart(),)
-    images: ImagesSpec
-    examples: PositiveInt  # the first so many of the training images, in epochs
-    order: Literal["forwards", "backwards"] = "forwards"  # backwards: the last pixel is read first
+    images: ImagesSpec  # data set of images
+    examples: PositiveInt  # number of training images, the first of the data set, read in epochs
+    order: Literal["forwards", "backwards"] = "forwards"  # `backwards`: the last pixel is read first
 
     @model_validator(mode="after")
-    def _so_many(self) -> Self:
+    def _enough_images(self) -> Self:
         if self.examples > self.images.training:
-            there = f"{self.images.kind} has {self.images.training} training images"
-            raise ValueError(f"examples {self.examples}: {there}")
+            raise ValueError(f"examples {self.examples}: {self.images.kind} has {self.images.training} training images")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""The spec of recall: keys and values are read in pairs, and later some keys ask for their values."""
+"""The spec of associative recall."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ssm.specs.tasks.base import Mix, Part, Task
 
 
 class RecallPart(Part):
-    """Sequences of one length, with so many pairs."""
+    """Sequences with one length and one number of pairs."""
 
     length: PositiveInt  # tokens of the sequence
-    pairs: PositiveInt
+    pairs: PositiveInt  # pairs of a key and its value
 
     @model_validator(mode="after")
     def _room(self) -> Self:
@@ -30,16 +30,17 @@ class RecallPart(Part):
 class RecallTask(Task):
     """Multi-query associative recall (MQAR; Arora et al. 2023, "Zoology", Section 3; bn Appendix E.5.2).
 
-    Token 0 fills; of the others the lower half of the vocabulary are keys and the upper half values. A sequence begins
-    with its pairs, a key and its value each, and no key or value twice. Behind them every key is asked once, at random
-    at one of the even places; the rest is filled. The target of an asked key is its value, which the sequence does not
-    show again. Lengths are in tokens of the sequence; the difficulty is the pairs of a key and a value.
+    A sequence begins with pairs of a key and a value. No key and no value occurs twice. After the pairs, each key is
+    repeated once at a random even place, and its value is the target. Values do not appear again. Token 0 fills the
+    rest. The lower half of the vocabulary are keys, the upper half values. Lengths are in tokens of the sequence. The
+    difficulty is the number of pairs.
     """
 
     task: Literal["recall"] = "recall"
     mix: Mix[RecallPart]
-    vocabulary: Annotated[int, Field(ge=4, le=2**20, multiple_of=2)] = 8192
-    # a: a key is asked at the i-th place with a probability as i^(a - 1); 1: at any, near 0: mostly near the pairs.
+    vocabulary: Annotated[int, Field(ge=4, le=2**20, multiple_of=2)] = 8192  # V, number of tokens
+    # a: the probability that a key is repeated at the i-th place is proportional to i^(a - 1). With 1 all places are
+    # equally likely; near 0 most are close to the pairs.
     power: Annotated[PositiveFloat, Field(le=1)] = 0.01
 
     @model_validator(mode="after")
@@ -51,7 +52,7 @@ class RecallTask(Task):
 
     @property
     def keys(self) -> int:
-        """How many keys there are: 1, 2, ..."""
+        """Number of keys, which are the tokens 1, 2, ..."""
         return self.vocabulary // 2 - 1
 
     @property
@@ -64,7 +65,7 @@ class RecallTask(Task):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """By the distance from a key to where it is asked, in quarters of the sequence's length."""
+        """Groups by the distance between the two places of a key, in quarters of the sequence."""
         return ("nearest", "near", "far", "farthest")
 
     @property

@@ -1,4 +1,4 @@
-"""The spec of prompts by RULER's rules: numbers under keys, and variables that are assigned to each other."""
+"""The spec of prompts by the rules of RULER."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from ssm.specs.tasks.spelled import PromptPart, SpelledTask
 
 RulerName = Literal["niah_single_1", "niah_multikey_2", "vt"]
 RULER: tuple[RulerName, ...] = ("niah_single_1", "niah_multikey_2", "vt")
-NUMBER = 7  # digits of a key's number
-CHAIN, LETTERS = 5, 5  # variables of a chain: one is given a value, four take it over; letters of each
+NUMBER = 7  # digits of the number of a key
+CHAIN, LETTERS = 5, 5  # variables in a chain (one gets a value, four copy it), and letters of each
 
 
 class RulerPart(PromptPart):
-    """Prompts of one length at most, of some of the tasks."""
+    """Prompts of some of the tasks, with a maximum length."""
 
-    tasks: Annotated[tuple[RulerName, ...], Field(strict=False, min_length=1), Distinct] = RULER  # evenly
+    # tasks of RULER, all equally likely
+    tasks: Annotated[tuple[RulerName, ...], Field(strict=False, min_length=1), Distinct] = RULER
 
 
 class RulerTask(SpelledTask):
     """Three tasks of RULER (Hsieh et al. 2024, COLM), made by its rules (NVIDIA/RULER, scripts/data/synthetic).
 
-    niah_single_1: a key's number in a text of repeated sentences. niah_multikey_2: the same in a text that is made of
-    such keys and numbers. vt (variable tracking): a chain of assignments in the repeated sentences, behind an example
-    with its answer; asked for are all variables that have the value.
+    - `niah_single_1`: find the number of a key in a text of repeated sentences.
+    - `niah_multikey_2`: the same in a text of other keys and numbers.
+    - `vt` (variable tracking): name all variables with a value. The assignments are hidden in repeated sentences, after
+      an example with its answer.
 
-    As there, a prompt has as many whole lines as fit into the length. The answer is scored as a whole and at once,
-    which is never above RULER's score (scripts/eval/synthetic/constants.py, string_match_all): there a model writes 128
-    tokens (30 of vt), and the share of the references counts that stand anywhere in them, in capitals or not. Keys are
-    of a word list of our own (ssm/data/tasks/words.py), and no line tells another number for the key that is asked for.
-    Lengths are in tokens of the prompt and the answer, at most; the difficulty is the depth in the text of the key's
-    line, or of the line that gives a value.
+    As in RULER, a prompt has as many whole lines as fit. The score here is never above RULER's
+    (scripts/eval/synthetic/constants.py, string_match_all). RULER lets the model write 128 tokens (30 in `vt`) and
+    counts the references that occur anywhere in them, in upper or lower case. Here, the whole answer must follow at
+    once. Keys come from another word list (ssm/data/tasks/words.py), and the key of the question has only one number.
+    Lengths are the maximum tokens of the prompt and the answer. The difficulty is the depth in the text of the line
+    with the key, or with the value.
     """
 
     task: Literal["ruler"] = "ruler"

@@ -1,4 +1,4 @@
-"""The spec of sorting: letters are read in any order and have to be written in that of their numbers."""
+"""The spec of sorting."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from ssm.specs.tasks.strings import StringTask
 
 
 class SortTask(StringTask):
-    """$ letters | letters, ascending . (mi Section 4: drawn without replacement from 512). No letter occurs twice."""
+    """Sort different letters: `$ letters | letters in ascending order .` (mi Section 4: drawn from 512).
+
+    Lengths are in letters of the string.
+    """
 
     task: Literal["sort"] = "sort"
-    alphabet: Annotated[int, Field(ge=1, le=2**20)] = 512
+    alphabet: Annotated[int, Field(ge=1, le=2**20)] = 512  # number of different letters
 
     @model_validator(mode="after")
     def _letters_to_draw(self) -> Self:

@@ -1,4 +1,4 @@
-"""What the specs of tasks in words share: the tokenizer that spells them, and text of their own where they need any."""
+"""The base class for tasks in words: their tokenizer, and their text if they need any."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ HELPER = True
 class PromptPart(Part):
     """Prompts of one length."""
 
-    length: PositiveInt  # tokens of the prompt and the longest answer, the full stop behind it included
+    length: PositiveInt  # tokens of the prompt and the longest answer with its full stop
 
     def at(self, length: int) -> Self:
         return self.model_copy(update={"length": length})
 
 
 class SpelledTask(Task):
-    """A task in the tokens of a tokenizer. To go on from a run on text it takes that text's own tokenizer."""
+    """A task in words. To post-train a run on text, it needs the tokenizer of this text."""
 
     mix: Mix[PromptPart]
-    tokenizer: TokenizerSpec = BytesTokenizer()
-    corpus: CorpusSpec | None = None  # text to train a BPE tokenizer on, and whatever the task does with it
-    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1  # of its documents: test sets read these, training the others
-    held_out_seed: int = 1234
-    max_documents: PositiveInt | None = None
+    tokenizer: TokenizerSpec = BytesTokenizer()  # how text becomes tokens
+    corpus: CorpusSpec | None = None  # text for the prompts, if the task uses any, and for training a BPE tokenizer
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1  # fraction of documents for test sets; training reads the rest
+    held_out_seed: int = 1234  # together with a document's position, this decides whether the document is held out
+    max_documents: PositiveInt | None = None  # read at most this number of documents
 
     @model_validator(mode="after")
-    def _a_tokenizer_to_have(self) -> Self:
+    def _bpe_has_a_corpus(self) -> Self:
         if isinstance(self.tokenizer, BpeTokenizer) and self.corpus is None:
             raise ValueError("a bpe tokenizer is trained on text: name the corpus")
         return self

@@ -1,4 +1,4 @@
-"""The spec of copying in stack order: a string is read and has to be written from its last letter to its first."""
+"""The spec of copying in stack order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from ssm.specs.tasks.strings import StringTask
 
 
 class StackCopyTask(StringTask):
-    """$ string | string backwards . (mi Sections 2 and 4): what was read last comes first, as from a stack."""
+    """Copy a string backward, as from a stack: `$ string | string backward .` (mi Sections 2 and 4).
+
+    Lengths are in letters of the string.
+    """
 
     task: Literal["stack_copy"] = "stack_copy"

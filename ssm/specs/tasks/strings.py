@@ -1,28 +1,23 @@
-"""What the specs of tasks of strings share: letters are read, and have to be written in some order."""
+"""The base class for tasks in which a string of letters is read and then written in some order."""
 
 from __future__ import annotations
 
 from typing import Annotated, ClassVar, Self
 
-from pydantic import (
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ssm.specs.tasks.base import Mix, Part, Task
 
 HELPER = True
 
-SYMBOLS = 4  # behind the letters: $ before a string, | behind it, . behind its answer, * where nothing is any more
+SYMBOLS = 4  # tokens after the letters: $ before a string, | after it, . after its answer, * for padding
 
 
 class StringPart(Part):
-    """Strings whose lengths are even over a range."""
+    """Strings with lengths from a range, all equally likely."""
 
-    shortest: PositiveInt  # letters
-    longest: PositiveInt
+    shortest: PositiveInt  # letters of the shortest string
+    longest: PositiveInt  # letters of the longest string
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
@@ -35,28 +30,28 @@ class StringPart(Part):
 
 
 class StringTask(Task):
-    """$ string | answer . with the letters of the string in the answer (mi Section 2; Jelassi et al. 2024: the tokens).
+    """`$ string | answer .`, with the letters of the string in the answer (mi Section 2; Jelassi et al. 2024: tokens).
 
-    Asked are the letters behind the bar and the full stop; scored are the letters, as there. Lengths are in letters of
+    The loss is on the letters of the answer and the full stop. The score is on the letters. Lengths are in letters of
     the string.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"first"})
     mix: Mix[StringPart]
-    alphabet: Annotated[int, Field(ge=1, le=2**20)] = 26  # letters, each as likely as any other
-    # Tokens of a sequence that is filled with strings and their answers, one behind another; the last, which is cut, is
-    # not asked for. So Jelassi et al. train. None: a sequence has one string.
+    alphabet: Annotated[int, Field(ge=1, le=2**20)] = 26  # number of different letters, all equally likely
+    # Tokens of a training sequence that is filled with strings and answers, as in Jelassi et al. The last string, which
+    # is cut, has no loss. Without this key, each sequence has one string.
     packed: PositiveInt | None = None
-    rows: PositiveInt | None = None  # of the embedding, where a model has more than there are tokens
-    # The token of the first letter, where a model has read text: a in bytes is 97, and { | } ~ stand behind z.
+    rows: PositiveInt | None = None  # V, rows of the embedding, if the model has more than the task needs
+    # Token of the first letter, for models trained on text. In bytes, `a` is 97, and the symbols become { | } ~.
     first: NonNegativeInt = 0
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         needed = self.first + self.alphabet + SYMBOLS
         if self.rows is not None and self.rows < needed:
-            behind = f" from token {self.first} on" if self.first else ""
-            raise ValueError(f"rows {self.rows}: {self.alphabet} letters and {SYMBOLS} symbols{behind} need {needed}")
+            place = f" from token {self.first} on" if self.first else ""
+            raise ValueError(f"rows {self.rows}: {self.alphabet} letters and {SYMBOLS} symbols{place} need {needed}")
         longest = max(part.longest for part in self.mix)
         if self.packed is not None and self.packed < 2 * longest + 3:
             raise ValueError(f"packed {self.packed}: a string of {longest} letters takes {2 * longest + 3} tokens")
@@ -68,7 +63,7 @@ class StringTask(Task):
 
     @property
     def tokens(self) -> int:
-        """Of a sequence, its last target included."""
+        """Tokens of a sequence, its last target included."""
         return self.packed or 2 * max(part.longest for part in self.mix) + 3
 
     @property

@@ -184,5 +184,5 @@ def test_layers_that_are_looked_at_are_those_of_the_model() -> None:
 
 
 def test_the_first_layer_has_to_be_of_the_kind() -> None:
-    with pytest.raises(ConfigError, match="mixer: layer 1 reads the values of layer 0, which has to be rwkv7"):
+    with pytest.raises(ConfigError, match="mixer: layer 1 reads the values of layer 0, which must be rwkv7"):
         spec(mixer_at={0: systems.SYSTEMS["attention"]})
