@@ -62,7 +62,7 @@ def test_two_effects_are_told_apart(tmp_path: Path) -> None:
     series = grid(tmp_path, height)
     found = read(tmp_path, effect("a", against="conv"), series)
     same(found, student([3.5 + seed - 5 for seed in range(3)]))
-    assert found.words.endswith("; difference from that of conv")
+    assert found.words.endswith("; minus the effect of conv")
 
 
 def test_a_verdict_flips_when_the_data_flip(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_only_whole_pairs_count(tmp_path: Path) -> None:
     same(read(tmp_path, effect("a"), series), student(rest))
     fewer = [one for one in series if (one["arm"], one["seed"]) != ("g7", 1)]
     same(read(tmp_path, effect("a"), fewer), student([rest[0], rest[2]]))
-    with pytest.raises(UndecidableError, match="no two arms differ by size 32 and 8 alone at the scale smoke"):
+    with pytest.raises(UndecidableError, match="no two arms differ only in size 32 and 8 at the scale smoke"):
         read(tmp_path, effect("size", on=32, off=8), series)
 
 
@@ -112,10 +112,10 @@ def test_it_is_registered_by_its_places(tmp_path: Path) -> None:
         ({"against": "konv"}, "against: no axis 'konv' in any grid; did you mean 'conv'"),
         ({"where": {"siez": 8}}, "where: no axis 'siez' in any grid; did you mean 'size'"),
         ({"on": 32, "off": 8, "axis": "size"}, "on: 'size' has no value 32"),
-        ({"where": {"a": True}}, "where: 'a' is the axis whose effect is meant"),
+        ({"where": {"a": True}}, "where: 'a' is an axis whose effect is measured"),
         ({"against": "a"}, "against: 'a' cannot be compared with itself"),
         ({"on": False}, "'on' and 'off' are both off"),
-        ({"of": EXCESS | {"arm": "base"}}, "arm: the arms are those of the sweep; leave it out here"),
+        ({"of": EXCESS | {"arm": "base"}}, "arm: leave it out here"),
     ],
 )
 def test_what_no_grid_has_is_refused(changes: dict[str, Any], error: str) -> None:

@@ -143,5 +143,5 @@ def test_the_largest_rise_has_an_interval_over_seeds(tmp_path: Path) -> None:
 
 
 def test_few_rows_have_no_level(tmp_path: Path) -> None:
-    with pytest.raises(UndecidableError, match="has 31 rows, not 32"):
+    with pytest.raises(UndecidableError, match="has 31 rows; 32 are needed"):
         measure(tmp_path, "largest_rise", lambda seed: falling(seed)[:31])

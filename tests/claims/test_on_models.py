@@ -66,7 +66,7 @@ def test_what_was_not_measured_decides_nothing(tmp_path: Path) -> None:
     quantity = {"kind": "system_property", "model": "s5", "property": "selective"}
     with pytest.raises(UndecidableError, match="the state of s5 grows"):
         measured(tmp_path, quantity, [TAXON | {"selective": None}])
-    with pytest.raises(UndecidableError, match="gla is not among the models measured"):
+    with pytest.raises(UndecidableError, match="gla is not among the measured models"):
         measured(tmp_path, quantity | {"model": "gla"})
 
 

@@ -100,7 +100,7 @@ def test_a_table_that_is_older_than_the_registration_counts_in_no_tally(tmp_path
 def test_what_is_missing(tmp_path: Path) -> None:
     made = task(tmp_path, {"kind": "slope", **CURVE})
     quantity = made.figure.claims[0].quantity
-    with pytest.raises(UndecidableError, match="the figure has no overflow of its own at the scale smoke"):
+    with pytest.raises(UndecidableError, match="the figure itself has no overflow at the scale smoke"):
         estimate(made.model_copy(update={"tables": ()}), "", quantity, tmp_path)
     (tmp_path / "overflow-1.parquet").unlink()
     with pytest.raises(TableError, match=r"overflow-1\.parquet: no such table .*`snakemake ls_eq40` makes it"):
@@ -131,9 +131,9 @@ def test_an_arm_may_bear_any_name(tmp_path: Path) -> None:
     ("of", "message"),
     [
         ({"kind": "slope", **CURVE, "arm": "base"}, "leave it out here"),
-        ({"kind": "slope", **CURVE, "against": "base"}, "of one column of one table, without another arm"),
-        ({"kind": "restart_ratio", "times_context": 4}, "of one column of one table"),
-        ({"kind": "system_property"}, "no quantity of an arm"),
+        ({"kind": "slope", **CURVE, "against": "base"}, "must read one column of one table, and name no other arm"),
+        ({"kind": "restart_ratio", "times_context": 4}, "must read one column of one table"),
+        ({"kind": "system_property"}, "not a quantity of an arm"),
     ],
 )
 def test_it_is_of_the_figure_alone(of: dict[str, Any], message: str) -> None:

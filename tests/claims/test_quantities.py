@@ -206,7 +206,7 @@ def test_shapes_are_compared_by_seed(tmp_path: Path) -> None:
 
 
 def test_a_flat_curve_has_no_shape(tmp_path: Path) -> None:
-    with pytest.raises(UndecidableError, match="not a finite number"):
+    with pytest.raises(UndecidableError, match="no finite number"):
         measure(tmp_path, SHAPE, {("base", 1): {"cosine": 0.0}}, (1,))
 
 
@@ -250,11 +250,11 @@ def test_parameter_ratio_is_exact(tmp_path: Path) -> None:
     ("quantity", "readings", "seeds", "reason"),
     [
         ({"kind": "perplexity_at", "arm": "control", "times_context": 4.0}, {}, (1, 2), "does not exist"),
-        ({"kind": "perplexity_at", "arm": "base", "times_context": 8.0}, {}, (1, 2), "to position 32"),
+        ({"kind": "perplexity_at", "arm": "base", "times_context": 8.0}, {}, (1, 2), "up to position 32"),
         ({"kind": "restart_ratio", "arm": "base", "times_context": 8.0}, {}, (1, 2), "position 64"),
         ({"kind": "state_norm_growth", "arm": "base", "times_context": 8.0}, {}, (1, 2), "64 is needed"),
         ({"kind": "remembrance", "arm": "base", "kept_contexts": 5.0}, {}, (1, 2), "t = -8 is needed"),
-        ({"kind": "parameter_ratio", "model": "unpublished"}, {}, (1,), "no published"),
+        ({"kind": "parameter_ratio", "model": "unpublished"}, {}, (1,), "states no number of parameters"),
         ({"kind": "parameter_ratio", "model": "absent"}, {}, (1,), "not among"),
         (
             {"kind": "perplexity_at", "arm": "base", "times_context": 4.0},
@@ -268,13 +268,13 @@ def test_parameter_ratio_is_exact(tmp_path: Path) -> None:
             (1, 2),
             "overflows",
         ),
-        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, OVERFLOWED, (1, 2, 3), "seed 2: a number"),
-        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, HUGE, (1, 2, 3), "seed 2: a number"),
+        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, OVERFLOWED, (1, 2, 3), "seed 2: an overflow"),
+        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, HUGE, (1, 2, 3), "seed 2: an overflow"),
         (
             {"kind": "state_norm_growth", "arm": "passed", "against": "base", "times_context": 4.0},
             OVERFLOWED,
             (1, 2, 3),
-            "seed 2: a number",
+            "seed 2: an overflow",
         ),
         (
             {"kind": "remembrance", "arm": "passed", "against": "base"},
@@ -287,13 +287,13 @@ def test_parameter_ratio_is_exact(tmp_path: Path) -> None:
             {"kind": "perplexity_at", "arm": "base", "times_context": 4.0},
             {},
             (1, 2, 3),
-            "all 3 seeds gave exactly 7.38906: their spread gives no interval",
+            "all 3 seeds gave exactly 7.38906: no spread, no interval",
         ),
         (
             {"kind": "perplexity_at", "arm": "base", "against": "passed", "times_context": 4.0},
             {("base", 1): {"late": [math.inf] * 4}, ("passed", 1): {"late": [math.inf] * 4}},
             (1, 2),
-            "seed 1: a number",
+            "seed 1: an overflow",
         ),
     ],
 )

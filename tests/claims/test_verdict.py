@@ -242,7 +242,7 @@ def test_a_claim_about_some_models_is_judged_on_them_alone(tmp_path: Path) -> No
     frame = judge(task, tmp_path)
     assert frame["claim"].to_list() == ["small_ones/small", "small_ones/middle", "large_ones"]
     assert frame["verdict"].to_list() == [CONFIRMED, CONFIRMED, OPEN]
-    assert frame["reason"][2] == "it is about models that the scale smoke does not have"
+    assert frame["reason"][2] == "this claim is about models that the scale smoke does not have"
     assert [sort == "elsewhere" for sort in frame["sort"]] == [False, False, True]
 
 
@@ -299,7 +299,7 @@ def test_a_verdict_says_whether_its_claim_was_registered_before_its_tables_were_
     for late in ("2025-01-01T00:00:01+00:00", "2024-12-31T23:30:00-01:00"):
         found = registration(task.model_copy(update={"registered": {"it": late}}), tmp_path)
         assert found[0] is False
-        assert found[1].endswith("but measured before, 2025-01-01 00:00 UTC")
+        assert found[1].endswith("but measured earlier, 2025-01-01 00:00 UTC")
     in_time = task.model_copy(update={"registered": {"it": MEASURED}})
     assert registration(in_time, tmp_path)[0] is True
     dry = task.model_copy(update={"dry_run": True})
@@ -335,7 +335,7 @@ def test_of_the_tables_those_count_that_the_claim_reads(tmp_path: Path) -> None:
     assert registered() == [False, False]
     path = tmp_path / "model-size-1.parquet"
     write_table(read_table(path), ModelSize.table, path, {})
-    assert judge(task, tmp_path)["registration"][1].endswith("but its tables do not say when they were made")
+    assert judge(task, tmp_path)["registration"][1].endswith("but its tables do not say when they were measured")
 
 
 @pytest.mark.parametrize("kind", [*FLIPS, "parameter_ratio"])

@@ -57,7 +57,7 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
     assert lines[4:] == [
         "3 claims",
         "  statements of the papers: 1 confirmed, 1 refuted, 1 not decided",
-        "  3 intervals of 95%: about 0.15 will miss the true value by chance; expect up to so many wrong verdicts",
+        "  3 intervals of 95%: about 0.15 will miss the true value by chance; expect up to this number of wrong verdicts",
     ]
     for width in (None, 80):
         assert verdict_lines([], width)[1:] == ["0 claims"]
@@ -67,7 +67,7 @@ def test_what_was_not_registered_is_marked_and_not_counted() -> None:
     lines = verdict_lines([row(registered=False), row(registered=False, verdict="refuted"), row(number="b")])
     assert [line.endswith("confirmed, not registered") for line in lines[1:4]] == [True, False, False]
     assert "  statements of the papers: 1 confirmed, 0 refuted, 0 not decided" in lines
-    assert "  not registered before their seeds were read, and not counted: 2" in lines
+    assert "  not counted, because registered too late or not at all: 2" in lines
 
 
 def test_a_number_counts_once() -> None:

@@ -145,7 +145,7 @@ def test_what_was_not_registered_is_marked_and_counts_nowhere(tmp_path: Path) ->
     assert "Added checks" not in text
     assert text.count("✗ refuted not registered") == 2  # in the overview and in the figure
     assert "✓ confirmed not registered" not in text
-    assert text.count("not registered: with these seeds this is not what was registered") == 2
+    assert text.count("not registered: no registration has this claim with these seeds") == 2
 
 
 def marks(html: str) -> list[str]:
