@@ -60,20 +60,20 @@ class PanelTables:
             UndecidableError: the measurement was not planned, or the run diverged.
             TableError: the table was planned, but it is missing or broken.
         """
-        self._insist(series, name)
+        self._require_measurement(series, name)
         path = self.folder / f"{series.tables[name]}.parquet"
         table = read_table(path, SCHEMAS[kind])
         if read_provenance(path).get("diverged"):  # measured at the last finite weights, not at the end of the run
             raise UndecidableError(f"the run of '{series.arm}', seed {series.seed}, diverged")
         return table
 
-    def _insist(self, series: Series, name: str) -> None:
+    def _require_measurement(self, series: Series, name: str) -> None:
         if name not in series.tables:
             raise UndecidableError(f"{name} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
 
     def any_table(self, series: Series, name: str) -> tuple[pl.DataFrame, Schema]:
         """The table of a series and its schema, given the name of the measurement. Raises as `table`."""
-        self._insist(series, name)
+        self._require_measurement(series, name)
         schema = schema_of(self.folder / f"{series.tables[name]}.parquet", SCHEMAS)
         return self.table(series, name, schema.name), schema
 
@@ -138,7 +138,7 @@ def tokens(series: Series, quantity: Any) -> int:
     return round(quantity.times_context * series.context)
 
 
-def insist_on(measured: int, wanted: int, series: Series) -> None:
+def require_measured_to(measured: int, wanted: int, series: Series) -> None:
     """Raise UndecidableError if a series was not measured up to the position `wanted`."""
     if measured < wanted:
         raise UndecidableError(
@@ -155,14 +155,14 @@ def by_sequence(table: pl.DataFrame, keys: list[str], value: str) -> np.ndarray:
 def position_loss(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
     """The `position_loss` table of a series. It must reach position `stop`."""
     table = panel.table(series, quantity.name_of("position_loss"), "position_loss")
-    insist_on(maximum(table["position_to"]), stop, series)
+    require_measured_to(maximum(table["position_to"]), stop, series)
     return table
 
 
 def state_statistics(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
     """The `state_statistics` table of a series. It must reach position `stop`."""
     table = panel.table(series, quantity.name_of("state_statistics"), "state_statistics")
-    insist_on(maximum(table["position"]), stop, series)
+    require_measured_to(maximum(table["position"]), stop, series)
     return table
 
 

@@ -180,8 +180,8 @@ def test_lines_are_broken_between_words_alone(text: str, room: float, lines: lis
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"by": "format", "split": "format"}, "split: 'format' is what 'by' has a curve for already"),
-        ({"arms": ["base"]}, "arms: 'overflow' is measured of the figure, and of no arm"),
+        ({"by": "format", "split": "format"}, "split: 'by' already draws a curve for each 'format'"),
+        ({"arms": ["base"]}, "arms: leave it out; 'overflow' is measured on the figure"),
     ],
 )
 def test_curves_that_cannot_be_drawn(changed: dict[str, Any], says: str) -> None:
@@ -214,7 +214,7 @@ def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:
     assert base.get_xdata().tolist() == [1, 2, 3, 4]
     np.testing.assert_allclose(base.get_ydata(), [-0.2, -0.4, -0.6, -0.8])
     assert [each.get_label() for each in axes.lines if not str(each.get_label()).startswith("_")] == ["base"]
-    with pytest.raises(ConfigError, match=r"drawings\.curves\.against: 'othr' is no panel of this figure"):
+    with pytest.raises(ConfigError, match=r"drawings\.curves\.against: this figure has no panel 'othr'"):
         synthetic.task([plot | {"against": {"tiny": "othr"}}], found, models=["tiny", "other"], collect=[])
 
 

@@ -241,7 +241,7 @@ def test_systems_of_an_earlier_version_are_one_line_to_type(tmp_path: Path) -> N
         draw_figure(drawn, tmp_path)
     path = tmp_path / "taxonomy-1.parquet"
     assert str(error.value) == (
-        f"{path}: of an earlier version of ssm; type `rm {path} && snakemake bn_appB --config scale={drawn.scale}`"
+        f"{path}: made by an earlier version of ssm; type `rm {path} && snakemake bn_appB --config scale={drawn.scale}`"
     )
 
 

@@ -249,7 +249,7 @@ def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
             SWEEP | {"over": "d_stat"},
             "drawings.sweep.over: no axis 'd_stat' in any grid; did you mean 'd_state'?",
         ),
-        (SWEEP | {"over": "init"}, "drawings.sweep.over: not all values of 'init' are numbers; 'bars' draws"),
+        (SWEEP | {"over": "init"}, "drawings.sweep.over: not all values of 'init' are numbers; use the plot 'bars'"),
         (SWEEP | {"reference": ["tbt"]}, "drawings.sweep.reference: unknown arm 'tbt'; did you mean 'tbtt'?"),
         (
             {"kind": "bars", "of": EXCESS, "arms": ["bse"]},
@@ -275,9 +275,9 @@ def test_what_cannot_be_drawn_is_told_when_the_file_is_read(plot: dict[str, Any]
     ("sweep", "says"),
     [
         ({"over": "d_stat"}, "sweep.over: no axis 'd_stat' in any grid; did you mean 'd_state'?"),
-        ({"over": "d_state", "family": "bse"}, "sweep.family: no arm 'bse' with a grid; did you mean 'base'?"),
+        ({"over": "d_state", "family": "bse"}, "sweep.family: no arm with a grid is called 'bse'; did you mean 'base'?"),
         ({"over": "d_state", "where": {"int": "x"}}, "sweep.where: no axis 'int' in any grid; did you mean 'init'?"),
-        ({"arms": ["base", "tbtt"], "at": [1, 2]}, "sweep: 'base' stands for 6 arms; name one, or sweep over an axis"),
+        ({"arms": ["base", "tbtt"], "at": [1, 2]}, "sweep: 'base' is a family of 6 arms; name one, or sweep over an axis"),
     ],
 )
 def test_a_sweep_over_what_no_grid_has_is_told_when_the_file_is_read(sweep: dict[str, Any], says: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat
 from ssm.base.columns import by_sample, chosen, listed, maximum
 from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, insist_on
+from ssm.claims.panel_tables import PanelTables, require_measured_to
 from ssm.claims.quantity import ANY, ROUNDING, ArmQuantity, Scale
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
@@ -65,7 +65,7 @@ class ValueAt(ColumnReader, ArmQuantity):
             return by_sample(rows, schema, self.column)
         stop = round(self.times_context * series.context)
         if self.along not in schema.columns and f"{self.along}_to" in schema.columns:
-            insist_on(maximum(rows[f"{self.along}_to"]), stop, series)
+            require_measured_to(maximum(rows[f"{self.along}_to"]), stop, series)
             return mean_over(rows, self.column, 3 * stop // 4, stop, schema.sample or "sequence")[
                 self.column
             ].to_numpy()

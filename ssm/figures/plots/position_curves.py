@@ -1,4 +1,4 @@
-"""Position-wise perplexity against position (lg figures 1, 2, 3, 5, 11, 12), with the paired ratio below it."""
+"""Position-wise perplexity (lg Figures 1, 2, 3, 5, 11, 12), with the paired ratio below it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ssm.specs.base import Name
 
 
 class PositionCurves(SeriesPlot):
-    """Position-wise perplexity against position, a panel per model; with `ratio`, the paired ratio below it."""
+    """Position-wise perplexity by position, a panel for each model; with `ratio`, also the paired ratio below it."""
 
     kind: Literal["position_curves"] = "position_curves"
     reads: ClassVar[tuple[str, ...]] = ("position_loss", "restart_loss")
-    ratio: bool = False
-    restarted: str | None = None  # the arm that is restarted in the ratio; None: each arm itself
-    restart_loss: Name | None = None
+    ratio: bool = False  # true: draw the paired ratio below the perplexity
+    restarted: str | None = None  # the arm that is restarted in the ratio; none: each arm itself
+    restart_loss: Name | None = None  # name of the measurement of the restarted loss; none: restart_loss
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model, log2 x axis in tokens, log y axis; below each row of them, with `ratio`, the paired ratio.
+        """A panel for each model, x on a log2 axis in tokens, y on a log axis; with `ratio`, the paired ratio below it.
 
-        The ratio at kT is the perplexity with the full history over the perplexity of a model that restarts T/2 to T
-        tokens before each target, on the targets [3/4 kT, kT). Above 1 the history hurts; it needs no comparison across
+        The ratio at kT is computed on the targets [3/4 kT, kT): perplexity with the full history, divided by that of a
+        model restarted T/2 to T tokens before each target. Above 1, the history hurts. Both losses are at the same
         positions.
         """
         models = panels(task)
@@ -69,7 +69,7 @@ def _panel(curves: list[Curve], styles: dict[str, ArmStyle], title: str, label: 
 def _ratio_panel(
     ratios: list[Curve], curves: list[Curve], styles: dict[str, ArmStyle], title: str, label: str
 ) -> CurvePanel:
-    """The same x axis as the perplexity above, so that the two are read together."""
+    """The paired ratio on the x axis of the perplexity above it."""
     return CurvePanel(
         ratios,
         styles,

@@ -1,4 +1,4 @@
-"""Norm of the whole state against position (lg figure 4)."""
+"""Norm of the whole state by position (lg Figure 4)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ssm.figures.style import ArmStyle
 
 
 class StateNormCurves(SeriesPlot):
-    """Norm of the whole state against position."""
+    """Norm of the whole state by position."""
 
     kind: Literal["state_norm"] = "state_norm"
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model, each with its own y axis: norms of different models do not compare."""
+        """A panel for each model, each with its own y axis: norms of different models are not comparable."""
         found = {model: state_norm_curves(task, tables, model, *self.names) for model in panels(task)}
         plots = [
             CurvePanel(
