@@ -24,8 +24,8 @@ from ssm.specs.base import Spec
 from ssm.specs.measurements import SCHEMAS
 
 PanelArm = tuple[str, str]  # a panel (model), and an arm of it
-# plain: arms are compared by their difference. logarithm: readings are logarithms, and arms are compared by their
-# ratio. ratio: the number of one arm is read plainly; two arms are compared by their ratio.
+# How arms are compared. plain: by their difference. logarithm: readings are logarithms; by their ratio. ratio: one arm
+# is read plainly; two arms are compared by their ratio.
 Scale = Literal["plain", "logarithm", "ratio"]
 ROUNDING = 1e-12  # bound on the rounding error of sums of thousands of float64 numbers of order 1
 ANY, POSITIVE = (-math.inf, math.inf), (0.0, math.inf)

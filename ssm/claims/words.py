@@ -19,7 +19,7 @@ SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", ADDED: "a
 MISSES = 0.05  # share of 95% intervals that do not contain the true value
 GAP = "  "
 # Columns of printed verdicts. On a narrow terminal they are cut in the order of SHRINK, each down to the given number
-# of characters: reasons and the papers' words first, our numbers later, the verdict never.
+# of characters. Reasons and the papers' words are cut first, our numbers later, and the verdict never.
 HEADS = ("figure", "claim", "the paper", "here (95% interval)", "expected", "verdict", "why")
 TARGET, CLAIM, THEIRS, HERE, EXPECTED, VERDICT, REASON = range(7)
 SHRINK = (

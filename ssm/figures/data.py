@@ -116,10 +116,11 @@ def loaded(task: PlannedFigure, tables: Path, panel: str, name: str, kind: str) 
 
 def perplexity_curves(task: PlannedFigure, tables: Path, panel: str, name: str = "position_loss") -> list[Curve]:
     """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin."""
-    lines = []
-    for series, table in loaded(task, tables, panel, name, "position_loss"):
-        frame = position_curve(table)
-        lines.append((series, Line(_middle(frame), _column(frame, "loss"), _column(frame, "error"))))
+    middle = (pl.col("position_from") + pl.col("position_to")) / 2
+    lines = [
+        (series, _line(position_curve(table).with_columns(middle=middle), "middle", "loss"))
+        for series, table in loaded(task, tables, panel, name, "position_loss")
+    ]
     return over_seeds(lines, finish=np.exp)
 
 
@@ -157,21 +158,16 @@ def ratio_curves(
 
 def state_norm_curves(task: PlannedFigure, tables: Path, panel: str, name: str = "state_statistics") -> list[Curve]:
     """Norm of the whole state by position (lg Figure 4)."""
-    lines = []
-    for series, table in loaded(task, tables, panel, name, "state_statistics"):
-        frame = state_norm_curve(table)
-        lines.append((series, _line(frame, "position", "norm")))
-    return over_seeds(lines)
+    found = loaded(task, tables, panel, name, "state_statistics")
+    return over_seeds([(series, _line(state_norm_curve(table), "position", "norm")) for series, table in found])
 
 
 def remembrance_curves(
     task: PlannedFigure, tables: Path, panel: str, distance: str, name: str = "effective_remembrance"
 ) -> list[Curve]:
     """Effective Remembrance by t (lg Definition 3.3) under one distance."""
-    lines = []
-    for series, table in loaded(task, tables, panel, name, "effective_remembrance"):
-        lines.append((series, _line(remembrance_curve(table, distance), "t", "value")))
-    return over_seeds(lines)
+    found = loaded(task, tables, panel, name, "effective_remembrance")
+    return over_seeds([(series, _line(remembrance_curve(table, distance), "t", "value")) for series, table in found])
 
 
 def column_curves(
@@ -205,9 +201,8 @@ def column_lines(
     lines = []
     for series, table, schema in any_loaded(task, tables, panel, reader):
         frame = means(chosen(table, schema, reader.where), schema, [x], reader.column)
-        if frame.is_empty():
-            continue
-        lines.append((series, Line(_column(frame, x), _column(frame, "value"), _column(frame, "error"))))
+        if not frame.is_empty():
+            lines.append((series, _line(frame, x, "value")))
     return lines
 
 
@@ -263,15 +258,7 @@ def over_seeds(
 
 
 def _line(frame: pl.DataFrame, x: str, y: str) -> Line:
-    return Line(_column(frame, x), _column(frame, y), _column(frame, "error"))
-
-
-def _column(frame: pl.DataFrame, name: str) -> np.ndarray:
-    return frame[name].cast(pl.Float64).to_numpy()
-
-
-def _middle(frame: pl.DataFrame) -> np.ndarray:
-    return (_column(frame, "position_from") + _column(frame, "position_to")) / 2
+    return Line(*(frame[name].cast(pl.Float64).to_numpy() for name in (x, y, "error")))
 
 
 def _standard_error(values: np.ndarray) -> float:

@@ -58,8 +58,8 @@ def expanded(figure: dict[str, Any], most: int) -> dict[str, Any]:
         most: maximal number of arms of a figure.
 
     Raises:
-        ValueError: a grid is malformed, there are too many members, or the values of an arm do not match those of the
-            arm whose weights it takes.
+        ValueError: a grid is malformed, there are too many members, or an arm has a value that the arm whose weights it
+            takes does not have.
     """
     given = figure["arms"] if isinstance(figure.get("arms"), dict) else {}
     arms = {name: arm for name, arm in given.items() if isinstance(arm, dict)}

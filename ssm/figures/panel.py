@@ -213,6 +213,26 @@ def context_marks(curves: Sequence[Curve], styles: dict[str, ArmStyle], text: st
     return [Mark(curve.context, "", styles[curve.arm].color) for curve in curves]
 
 
+def token_panel(
+    curves: Sequence[Curve], styles: dict[str, ArmStyle], title: str, y_label: str, through: int | None = None
+) -> CurvePanel:
+    """A panel of curves by position, with the training context marked.
+
+    Args:
+        through: a number of tokens that gets a tick; None: the training context of the first curve.
+    """
+    return CurvePanel(
+        curves,
+        styles,
+        title,
+        "position (tokens)",
+        y_label,
+        token_range(curves),
+        through=through or curves[0].context,
+        marks=context_marks(curves, styles),
+    )
+
+
 def token_range(curves: Sequence[Curve]) -> tuple[float, float]:
     """Limits of an axis of positions: from 1/8 of the shortest training context to the end of the last bin."""
     last = max(float(curve.x.max()) for curve in curves)

@@ -13,8 +13,8 @@ from ssm.claims.curve import CurveQuantity, Points
 class Crossing(CurveQuantity):
     """The x at which a curve passes a value, such as the step at which an accuracy is reached.
 
-    It is the first x from which on the curve stays past the value for `holds` points, interpolated linearly between
-    the last point before and the first point after. With `log_x`, arms are compared by their ratio.
+    It is the first x from which on the curve stays past the value for `holds` points. It is interpolated linearly
+    between the last point before and the first point after. With `log_x`, arms are compared by their ratio.
     """
 
     kind: Literal["crossing"] = "crossing"

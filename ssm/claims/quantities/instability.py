@@ -34,11 +34,11 @@ class Instability(ArmQuantity):
     agreeing: ClassVar[bool] = True
     kind: Literal["instability"] = "instability"
     reads: ClassVar[tuple[str, ...]] = ("learning_curve",)
-    # largest_rise: the largest rise, in nats. diverged: share of seeds that diverged. spiked: share of seeds that
-    # diverged or have a largest rise above `noises` times the noise
+    # largest_rise: in nats. diverged: share of seeds that diverged. spiked: share of seeds that diverged or have a
+    # largest rise above `noises` times the noise
     what: Literal["largest_rise", "spiked", "diverged"]
-    # threshold of a spike, in units of the noise; the largest rise of 100 to 300 rows of normal noise is about 3,
-    # and rarely 5
+    # threshold of a spike, in units of the noise. The largest rise of 100 to 300 rows of normal noise is about 3 and
+    # rarely 5
     noises: PositiveFloat = 6.0
 
     @property

@@ -22,8 +22,8 @@ Limits = Annotated[tuple[float, float], Field(strict=False)]
 class ValueAt(ColumnReader, ArmQuantity):
     """The mean of one column of a measurement's table, over selected rows.
 
-    With `times_context` k, only rows at kT are used: rows whose key `along` is kT, or bins in [3/4 kT, kT) if the table
-    has bins. All sequences (or other random samples) have the same weight.
+    With `times_context` k, only rows at kT are used. These are rows whose key `along` is kT, or bins in [3/4 kT, kT) if
+    the table has bins. All sequences (or other random samples) have the same weight.
     """
 
     agreeing: ClassVar[bool] = True
@@ -32,8 +32,8 @@ class ValueAt(ColumnReader, ArmQuantity):
         None  # k: use only rows at kT, where T is the training context; none: all rows
     )
     along: Name = "position"  # the key that is compared with kT
-    # plain: arms are compared by their difference. logarithm: the column is a logarithm (a loss in nats), and the
-    # number is its exponential. ratio: arms are compared by their ratio; the column must be positive
+    # plain: compare arms by their difference. logarithm: the column is a logarithm (a loss in nats); the number is its
+    # exponential. ratio: compare arms by their ratio; the column must be positive
     scale: Scale = "plain"
     limits: Limits | None = None  # smallest and largest possible value of the column, such as [0, 1]
 

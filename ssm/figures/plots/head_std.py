@@ -12,7 +12,7 @@ from ssm.base.curves import head_std_curve, head_std_growth
 from ssm.base.lazy import polars as pl
 from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
-from ssm.figures.panel import CurvePanel, Row, context_marks, rows_of, token_range
+from ssm.figures.panel import Row, rows_of, token_panel
 from ssm.figures.plot import SeriesPlot
 from ssm.figures.style import ArmStyle
 
@@ -40,18 +40,8 @@ class HeadStdCurves(SeriesPlot):
             plots = []
             for layer, head in drifting_heads(chooser[1], chooser[0].context, self.heads):
                 curves = _curves(same_seed, layer, head)
-                plots.append(
-                    CurvePanel(
-                        curves,
-                        styles,
-                        f"layer {layer}, head {head}",
-                        "position (tokens)",
-                        "std of the state",
-                        token_range(curves),
-                        through=chooser[0].context,
-                        marks=context_marks(curves, styles),
-                    )
-                )
+                title = f"layer {layer}, head {head}"
+                plots.append(token_panel(curves, styles, title, "std of the state", through=chooser[0].context))
             note = f"{task.title_of(model)}, seed {chooser[0].seed}. Band: standard error over sequences"
             rows += rows_of(plots, 2.3, note, same_y=False)
         return rows

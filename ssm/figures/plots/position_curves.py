@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import Curve, panels, perplexity_curves, ratio_curves
-from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of, token_range
+from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, token_panel, token_range
 from ssm.figures.plot import SeriesPlot
 from ssm.figures.style import ArmStyle
 from ssm.specs.base import Name
@@ -25,15 +26,17 @@ class PositionCurves(SeriesPlot):
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, x on a log2 axis in tokens, y on a log axis; with `ratio`, the paired ratio below it.
 
-        The ratio at kT is computed on the targets [3/4 kT, kT): perplexity with the full history, divided by that of a
-        model restarted T/2 to T tokens before each target. Above 1, the history hurts. Both losses are at the same
-        positions.
+        The ratio at kT is computed on the targets [3/4 kT, kT). It is the perplexity with the full history, divided by
+        that of a model restarted T/2 to T tokens before each target. Above 1, the history hurts. Both losses are at the
+        same positions.
         """
         models = panels(task)
         columns = columns_for(len(models))
         curves = {model: perplexity_curves(task, tables, model, self.name_of("position_loss")) for model in models}
         perplexity = [
-            _panel(own, styles, task.title_of(model), "perplexity per token") for model, own in curves.items() if own
+            replace(token_panel(own, styles, task.title_of(model), "perplexity per token"), log_y=True)
+            for model, own in curves.items()
+            if own
         ]
         note = note_on([curve for own in curves.values() for curve in own])
         rows = rows_of(perplexity, 3.3 if columns == 1 else 2.6, note)
@@ -52,34 +55,10 @@ class PositionCurves(SeriesPlot):
         return [row for pair in zip(rows, below, strict=True) for row in pair]
 
 
-def _panel(curves: list[Curve], styles: dict[str, ArmStyle], title: str, label: str) -> CurvePanel:
-    return CurvePanel(
-        curves,
-        styles,
-        title,
-        "position (tokens)",
-        label,
-        token_range(curves),
-        through=curves[0].context,
-        log_y=True,
-        marks=context_marks(curves, styles),
-    )
-
-
 def _ratio_panel(
     ratios: list[Curve], curves: list[Curve], styles: dict[str, ArmStyle], title: str, label: str
 ) -> CurvePanel:
     """The paired ratio on the x axis of the perplexity above it."""
-    return CurvePanel(
-        ratios,
-        styles,
-        title,
-        "position kT (tokens)",
-        label,
-        token_range(curves),
-        through=ratios[0].context,
-        log_y=True,
-        level=1.0,
-        untitled=True,
-        marks=context_marks(ratios, styles),
-    )
+    panel = token_panel(ratios, styles, title, label)
+    limits = token_range(curves)
+    return replace(panel, x_label="position kT (tokens)", x_limits=limits, log_y=True, level=1.0, untitled=True)
