@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, PositiveFloat, model_validator
 
 from ssm.base.records import Time
-from ssm.claims.families import Member, member_name, stands_at
+from ssm.claims.families import Member, has_values, member_name
 from ssm.claims.quantities import QuantitySpec
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.series import PlannedFigure, Series
@@ -100,7 +100,7 @@ def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Memb
 
 def _agree(these: Mapping[str, Setting], those: Mapping[str, Setting]) -> bool:
     """Whether two members agree on all axes that both of them have."""
-    return stands_at(these, {axis: those[axis] for axis in these.keys() & those.keys()})
+    return has_values(these, {axis: those[axis] for axis in these.keys() & those.keys()})
 
 
 class JudgedFigure(PlannedFigure):

@@ -119,7 +119,7 @@ class CurveQuantity(SeedQuantity):
         """The number of each of R curves, or its logarithm if `logarithmic`. (K,), (R, K) -> (R,); NaN: undefined."""
 
     @abstractmethod
-    def called(self) -> str:
+    def describe_number(self) -> str:
         """What is computed, as text."""
 
     def missing(self, points: Points) -> str:
@@ -139,7 +139,7 @@ class CurveQuantity(SeedQuantity):
     def points(self, panel: PanelTables, against: bool = False) -> dict[int, Points]:
         """Seed -> curve; with `against`, the curve that it is compared with."""
         if self.sweep is not None:
-            return swept(self.sweep, panel, against)
+            return sweep_points(self.sweep, panel, against)
         arm = self.against if against else self.arm
         there = panel.of(self.against_model) if against and self.against_model else panel
         where = self.against_where if against and self.against_where is not None else self.where
@@ -157,7 +157,7 @@ class CurveQuantity(SeedQuantity):
         else:
             what = f"{_members(self.sweep, panel)}: {_of(self.sweep, panel)}"
             other = _members(self.sweep, panel, against=True) if self.sweep.compared else ""
-        text = f"{self.called()}, of {what}"
+        text = f"{self.describe_number()}, of {what}"
         compared = "ratio to" if self.logarithmic else "difference from"
         return f"{text}; {compared} the same of {other}" if other else text
 
@@ -193,14 +193,14 @@ class CurveQuantity(SeedQuantity):
         fewest = min(len(one) for one in samples)
         draws = NOTHING
         if fewest > 1:
-            draws = np.concatenate([resample(one, apart=place)[0] for place, one in enumerate(samples)], axis=1)
+            draws = np.concatenate([resample(one, stream=place)[0] for place, one in enumerate(samples)], axis=1)
         if self.exponential:
             with np.errstate(over="ignore"):
                 y, draws = np.exp(y), np.exp(draws)
         return Points(x, y, draws, fewest)
 
 
-def swept(sweep: Sweep, panel: PanelTables, against: bool = False) -> dict[int, Points]:
+def sweep_points(sweep: Sweep, panel: PanelTables, against: bool = False) -> dict[int, Points]:
     """Seed -> curve over a family of arms, for the seeds that all arms share.
 
     Raises:

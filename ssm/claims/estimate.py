@@ -80,18 +80,18 @@ def log_mean_reading(by_sequence: np.ndarray) -> Reading:
     return mean_reading(math.log(mean) + by_sequence / mean - 1)
 
 
-def resample(*matrices: np.ndarray, apart: int = 0) -> list[np.ndarray]:
+def resample(*matrices: np.ndarray, stream: int = 0) -> list[np.ndarray]:
     """Means over bootstrap resamples of the sequences. All matrices and all calls get the same resamples.
 
     Args:
         matrices: each (S, K), one row per sequence.
-        apart: another number gives other resamples, for sequences that are independent of each other.
+        stream: another number gives other resamples, for sequences that are independent of each other.
 
     Returns:
         one array (DRAWS, K) for each matrix.
     """
     sequences = len(matrices[0])
-    generator = numpy_generator(0, "bootstrap over sequences", apart)
+    generator = numpy_generator(0, "bootstrap over sequences", stream)
     weights = generator.multinomial(sequences, np.full(sequences, 1 / sequences), size=DRAWS) / sequences
     return [weights @ matrix for matrix in matrices]
 
@@ -123,29 +123,28 @@ def summarize(
             f"no finite number for seed {', '.join(broken)}: an overflow, or a ratio with a part that is 0"
         )
     values = np.array([reading.value for reading in readings.values()])
-    alone = next(iter(readings.values())).by_sequence if len(readings) == 1 else NOTHING
-    same = values if len(values) > 1 else alone
-    if agreeing and np.isfinite(limits).all() and len(same) > 1 and np.ptp(same) <= rounding:
+    samples = values if len(values) > 1 else next(iter(readings.values())).by_sequence
+    if agreeing and np.isfinite(limits).all() and len(samples) > 1 and np.ptp(samples) <= rounding:
         over = "seeds" if len(values) > 1 else "sequences of one seed (other seeds may differ more)"
-        low, high = agreement(float(same[0]), len(same), limits)
-        method = f"95%, all {len(same)} {over} agree, possible values {limits[0]:g} to {limits[1]:g}"
-        return Estimate(float(same[0]), low, high, method, words)
+        low, high = agreement(float(samples[0]), len(samples), limits)
+        method = f"95%, all {len(samples)} {over} agree, possible values {limits[0]:g} to {limits[1]:g}"
+        return Estimate(float(samples[0]), low, high, method, words)
     if len(readings) > 1 and np.ptp(values) <= rounding:
-        exactly = _shown(values, logarithmic)[0]
+        exactly = _to_scale(values, logarithmic)[0]
         raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval")
     if len(readings) > 1:
         value, low, high = seed_interval(values, LEVEL)
         interval = f"95% Student t over {len(readings)} seeds"
     else:
         value, low, high, interval = _one_seed(next(iter(readings.values())))
-    numbers = _shown(np.array([value, low, high]), logarithmic)
+    numbers = _to_scale(np.array([value, low, high]), logarithmic)
     if not np.isfinite(numbers).all():
         raise UndecidableError("the estimate or its interval overflows a 64-bit number")
     value, low, high = np.clip(numbers, *limits).tolist()
     return Estimate(value, low, high, interval, words)
 
 
-def _shown(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
+def _to_scale(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
     """Readings on the scale of the estimate; an overflow is infinite."""
     with np.errstate(over="ignore"):
         return np.exp(numbers) if logarithmic else numbers

@@ -80,10 +80,10 @@ def member_name(family: str, places: Mapping[str, Setting]) -> str:
     return f"{family}[{','.join(f'{axis}={value_text(value)}' for axis, value in places.items())}]"
 
 
-def stands_at(axes: Mapping[str, Setting], values: Mapping[str, Setting]) -> bool:
+def has_values(axes: Mapping[str, Setting], values: Mapping[str, Setting]) -> bool:
     """Whether a member has these values on its axes. Values are compared as text: True equals "on".
 
-    >>> stands_at({"conv": "on", "d_state": 16}, {"conv": True}), stands_at({"conv": "on"}, {"d_state": 16})
+    >>> has_values({"conv": "on", "d_state": 16}, {"conv": True}), has_values({"conv": "on"}, {"d_state": 16})
     (True, False)
     """
     return all(axis in axes and value_text(axes[axis]) == value_text(value) for axis, value in values.items())

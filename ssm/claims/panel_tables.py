@@ -113,8 +113,8 @@ def with_own_series(task: F, folder: Path, kind: str) -> F:
         return task
     planned(task, folder, found[0])  # check that it exists
     tables = {kind: found[0]}
-    alone = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables=tables)
-    return task.model_copy(update={"series": (alone,)})
+    series = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables=tables)
+    return task.model_copy(update={"series": (series,)})
 
 
 def planned(task: PlannedFigure, tables: Path, table: str) -> Path:

@@ -174,7 +174,7 @@ class ArmQuantity(SeriesQuantity):
             raise ValueError("'against_model' needs 'against', the arm of that model")
         return self
 
-    def there(self, panel: str) -> str:
+    def against_panel(self, panel: str) -> str:
         """The panel of the arm `against`."""
         return self.against_model or panel
 
@@ -182,14 +182,14 @@ class ArmQuantity(SeriesQuantity):
         return (self.arm,) if self.against is None else (self.arm, self.against)
 
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
-        other = () if self.against is None else ((self.there(panel), self.against),)
+        other = () if self.against is None else ((self.against_panel(panel), self.against),)
         return tuple(dict.fromkeys(((panel, self.arm), *other)))
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content = super().canonical(panel)
         del content["against_model"]
         if self.against is not None:
-            content["against"] = self.panel_arms(panel).index((self.there(panel), self.against))
+            content["against"] = self.panel_arms(panel).index((self.against_panel(panel), self.against))
         return content
 
     @property
@@ -214,7 +214,7 @@ class ArmQuantity(SeriesQuantity):
             return super().readings(panel)
         read = self.read_logarithm if self.read_on == "ratio" else self.read
         found = {seed: read(panel, series) for seed, series in panel.series(self.arm).items()}
-        there = panel.of(self.there(panel.name))
+        there = panel.of(self.against_panel(panel.name))
         others = {seed: read(there, series) for seed, series in there.series(self.against).items()}
         shared = sorted(found.keys() & others.keys())
         if not shared:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ssm.base.errors import nearest, shown
 from ssm.base.strict_parsing import first_problem
-from ssm.claims.families import Member, is_number, stands_at
+from ssm.claims.families import Member, has_values, is_number
 from ssm.claims.quantity import QUANTITIES, PanelArm, SeedQuantity
 from ssm.claims.reader import Reader
 from ssm.claims.series import Series
@@ -155,7 +155,7 @@ class Sweep(Spec):
         found: dict[tuple[float, str], None] = {}
         for one in series:
             number = one.axes.get(self.over)
-            there = one.panel == panel and family in (None, one.family) and stands_at(one.axes, where)
+            there = one.panel == panel and family in (None, one.family) and has_values(one.axes, where)
             if there and number is not None and is_number(number):
                 found[float(number), one.arm] = None
         return tuple(sorted(found))

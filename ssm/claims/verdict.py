@@ -75,13 +75,15 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
             raise UndecidableError(f"this claim is about models that the scale {task.scale} does not have")
         found: Estimate = claim.quantity.estimate(PanelTables(task, panel, tables))
         if not task.dry_run:
-            value, low, high = (
-                _rounded(one, claim.expected, claim.quantity.rounding) for one in (found.value, found.low, found.high)
-            )
-            verdict, reason = (OPEN, ONE_SEED) if _apart(task, claim, panel) else decide(low, high, claim.expected)
-            unrounded, _ = decide(found.low, found.high, claim.expected)
-            if reason != ONE_SEED and unrounded != verdict:
-                reason += f"; rounding alone would make it {unrounded}"
+            unrounded_numbers = (found.value, found.low, found.high)
+            value, low, high = (_rounded(one, claim.expected, claim.quantity.rounding) for one in unrounded_numbers)
+            if _separate_trainings(task, claim, panel):
+                verdict, reason = OPEN, ONE_SEED
+            else:
+                verdict, reason = decide(low, high, claim.expected)
+                unrounded, _ = decide(found.low, found.high, claim.expected)
+                if unrounded != verdict:
+                    reason += f"; only rounding would make it {unrounded}"
             numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval}
     except UndecidableError as problem:
         if not task.dry_run:
@@ -104,7 +106,7 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
     }
 
 
-def _apart(task: JudgedFigure, claim: ClaimSpec, panel: str) -> bool:
+def _separate_trainings(task: JudgedFigure, claim: ClaimSpec, panel: str) -> bool:
     """Whether a claim compares arms that do not share their initial weights, with a single seed each.
 
     The seed of the training then dominates the difference, and an interval over sequences does not include it. Arms

@@ -186,13 +186,13 @@ class FigureSpec(Spec):
 
     def _check_measurement_names(self, arms: list[str]) -> None:
         kinds: dict[str, str] = {}
-        alone: set[str] = set()
+        own_kinds: set[str] = set()
         for entry in self.measurements:
             where = f"measurements.{entry.called}"
             if not isinstance(entry, ArmsEntry):
-                if entry.kind in alone and issubclass(MEASUREMENTS[entry.kind], OfNothing):
+                if entry.kind in own_kinds and issubclass(MEASUREMENTS[entry.kind], OfNothing):
                     raise ValueError(f"{where}: is given twice; a measurement of this kind can be given only once")
-                alone.add(entry.kind)
+                own_kinds.add(entry.kind)
                 continue
             for other in entry.arms or ():
                 if other not in self.arms:

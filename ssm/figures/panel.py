@@ -36,7 +36,7 @@ class Sharing(Protocol):
     def columns(self, panels: Sequence[Self]) -> int:
         """Number of these panels per row, this panel included."""
 
-    def together(self, panels: Sequence[Self], height: float, columns: int) -> tuple[float, Sequence[Plotter]]:
+    def share_row(self, panels: Sequence[Self], height: float, columns: int) -> tuple[float, Sequence[Plotter]]:
         """Row height and panels, adapted to a shared row. `height` is the largest height of the single plots."""
 
 
@@ -96,7 +96,9 @@ class CurvePanel:
         """As `columns_for`."""
         return columns_for(len(panels))
 
-    def together(self, panels: Sequence[CurvePanel], height: float, columns: int) -> tuple[float, Sequence[CurvePanel]]:
+    def share_row(
+        self, panels: Sequence[CurvePanel], height: float, columns: int
+    ) -> tuple[float, Sequence[CurvePanel]]:
         """Lower panels with wrapped labels. A title that repeats the title of the first panel is left out."""
         height = NARROW * height
         return height, [
@@ -290,15 +292,15 @@ def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
     """
     found: list[Row] = []
     most = max((row.columns for _, own in parts for row in own), default=1)
-    for (_, alone), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
+    for (_, one_panel), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
         rows = [row for _, own in group for row in own]
         panels = [row.panels[0] for row in rows if _shares(row.panels[0])]
-        columns = panels[0].columns(panels) if alone else 1
-        if not alone or columns < max(2, most):
+        columns = panels[0].columns(panels) if one_panel else 1
+        if not one_panel or columns < max(2, most):
             found += rows
             continue
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
-        height, plotters = panels[0].together(panels, max(row.height for row in rows), columns)
+        height, plotters = panels[0].share_row(panels, max(row.height for row in rows), columns)
         found += [Row(height, plotters[at : at + columns], columns, note) for at in range(0, len(plotters), columns)]
     return found
 
@@ -314,7 +316,7 @@ def _one_panel(rows: Sequence[Row]) -> bool:
 
 
 def _shares(panel: Plotter) -> TypeGuard[Sharing]:
-    return hasattr(panel, "together")
+    return hasattr(panel, "share_row")
 
 
 def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool = True) -> list[Row]:

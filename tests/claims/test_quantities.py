@@ -286,6 +286,9 @@ def test_arms_without_shared_seeds_and_duplicate_runs_are_undecidable(tmp_path: 
     apart = [s for s in task.series if (s.arm, s.seed) in {("base", 1), ("passed", 2)}]
     with pytest.raises(UndecidableError, match="share no seed"):
         estimate(task.model_copy(update={"series": apart}), "tiny", task.figure.claims[0].quantity, tmp_path)
+    restarted = RestartRatio(arm="passed", times_context=4.0, restarted="base")
+    with pytest.raises(UndecidableError, match="the restarted arm 'base' has no seed 2"):
+        estimate(task.model_copy(update={"series": apart}), "tiny", restarted, tmp_path)
     twice = (*task.series, task.series[0].model_copy(update={"run": "another"}))
     with pytest.raises(UndecidableError, match="several runs of seed 1"):
         estimate(task.model_copy(update={"series": twice}), "tiny", task.figure.claims[0].quantity, tmp_path)

@@ -71,11 +71,11 @@ def test_a_reason_names_the_interval_and_the_bound() -> None:
 @pytest.mark.parametrize(
     ("numbers", "expected", "shown", "verdict", "reason"),
     [
-        ((7e-16,) * 3, {"above": 0.0}, (0.0,) * 3, REFUTED, "value 0 lies outside > 0; rounding alone would make it "),
+        ((7e-16,) * 3, {"above": 0.0}, (0.0,) * 3, REFUTED, "value 0 lies outside > 0; only rounding would make it "),
         ((-7e-16,) * 3, {"above": 0.0}, (0.0,) * 3, REFUTED, "value 0 lies outside > 0"),
-        ((1 - 4e-16,) * 3, {"below": 1.0}, (1.0,) * 3, REFUTED, "value 1 lies outside < 1; rounding alone would "),
+        ((1 - 4e-16,) * 3, {"below": 1.0}, (1.0,) * 3, REFUTED, "value 1 lies outside < 1; only rounding would "),
         ((7e-16,) * 3, {"below": 0.1}, (0.0,) * 3, CONFIRMED, "value 0 lies inside < 0.1"),
-        ((0.2, 4e-16, 0.4), {"above": 0.0}, (0.2, 0.0, 0.4), OPEN, "interval 0 to 0.4 contains the bound 0; rounding "),
+        ((0.2, 4e-16, 0.4), {"above": 0.0}, (0.2, 0.0, 0.4), OPEN, "interval 0 to 0.4 contains the bound 0; only roun"),
         ((1e-9,) * 3, {"above": 0.0}, (1e-9,) * 3, CONFIRMED, "value 1e-09 lies inside > 0"),
     ],
 )
@@ -95,7 +95,7 @@ def test_no_verdict_depends_on_rounding(
     assert (row["estimate"], row["low"], row["high"]) == shown
     assert row["verdict"] == verdict
     assert row["reason"].startswith(reason)
-    assert ("rounding alone" in row["reason"]) == ("rounding" in reason)
+    assert ("only rounding" in row["reason"]) == ("only" in reason)
 
 
 def test_unbounded_and_empty_regions_are_rejected() -> None:

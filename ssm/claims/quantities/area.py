@@ -21,5 +21,5 @@ class Area(CurveQuantity):
         height: np.ndarray = (y[:, 1:] + y[:, :-1]) / 2 @ np.diff(x) / (x[-1] - x[0])
         return height
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         return "mean height (area / width)" + (" on a logarithmic x" if self.log_x else "")

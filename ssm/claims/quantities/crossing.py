@@ -47,7 +47,7 @@ class Crossing(CurveQuantity):
     def missing(self, points: Points) -> str:
         return f"the curve does not go {self._through()} between x = {points.x[0]:g} and {points.x[-1]:g}"
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         return f"first x at which the curve goes {self._through()}"
 
     def _through(self) -> str:

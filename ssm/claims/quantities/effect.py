@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from ssm.base.errors import nearest
 from ssm.claims.estimate import Reading, UndecidableError
-from ssm.claims.families import Member, axis_name, place_words, stands_at, value_text
+from ssm.claims.families import Member, axis_name, has_values, place_words, value_text
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import PanelArm, SeedQuantity
 from ssm.claims.series import Series
@@ -80,15 +80,15 @@ class Effect(OfQuantity, SeedQuantity):
         there = {one.arm: one for one in series if one.panel == panel and axis in one.axes}
         found = []
         for arm, one in there.items():
-            if stands_at(one.axes, {axis: self.on} | self.where):
+            if has_values(one.axes, {axis: self.on} | self.where):
                 others = {name: value for name, value in one.axes.items() if name != axis} | {axis: self.off}
                 alike = {name: two.axes for name, two in there.items() if _alike(one, two)}
-                found += [(arm, name) for name, axes in alike.items() if stands_at(axes, others)]
+                found += [(arm, name) for name, axes in alike.items() if has_values(axes, others)]
         return tuple(found)
 
     def about(self, series: Series) -> bool:
         on, off = ({self.axis: value} | self.where for value in (self.on, self.off))
-        return stands_at(series.axes, on) or stands_at(series.axes, off)
+        return has_values(series.axes, on) or has_values(series.axes, off)
 
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         arms = (arm for axis in self.axes for pair in self.pairs(panel, series, axis) for arm in pair)

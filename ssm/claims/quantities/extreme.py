@@ -48,6 +48,6 @@ class Extreme(CurveQuantity):
         draws = np.concatenate([one.draws for one in curves], axis=-1) if resampled else NOTHING
         return Points(x, y, draws, min(one.sequences for one in curves))
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         among = f" among all {self.among}s" if self.among is not None else ""
         return f"{self.which} value{among}"

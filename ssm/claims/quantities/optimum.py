@@ -39,5 +39,5 @@ class Optimum(CurveQuantity):
         vertex = x[best] - before / 2 + left / (left - right) * (before + after) / 2
         return np.where(inside, vertex, np.where(np.isfinite(y).all(axis=1), x[best], np.nan))
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         return f"x of the {self.which} value{' on a logarithmic scale' if self.log_x else ''}"

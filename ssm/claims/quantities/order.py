@@ -75,5 +75,5 @@ class Order(CurveQuantity):
         over = f"over {points.sequences} sequences of one seed (other seeds may differ more)"
         return float(self.number(points.x, points.y[None])[0]), low, high, f"95% bootstrap {over}"
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         return f"smallest {'ratio of' if self.ratio else 'step between'} neighbors, going {self.direction}"

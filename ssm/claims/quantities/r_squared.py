@@ -39,7 +39,7 @@ class RSquared(CurveQuantity):
         share = squared_correlation(np.log(x) if self.log_x else x, y)
         return share - squared_correlation(np.log(x), y) if self.less_log_x else share
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         scales = [name for name, log in (("x", self.log_x), ("y", self.log_y)) if log]
         less = " minus that on a logarithmic x" if self.less_log_x else ""
         return "R^2 of a straight line" + (f" on logarithmic scales ({', '.join(scales)})" if scales else "") + less

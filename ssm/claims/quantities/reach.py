@@ -30,5 +30,5 @@ class Reach(CurveQuantity):
         ends = np.where(fallen[:, 0], 0.0, x[-1])
         return np.where(np.isfinite(height).all(axis=1), np.where(first > 0, there, ends), np.nan)
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         return f"largest x up to which the curve stays above {self.value:g}"

@@ -33,7 +33,7 @@ class RestartRatio(ArmQuantity):
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         places = super().panel_arms(panel)
         if self.restarted is not None:
-            places = (*places, (panel, self.restarted), (self.there(panel), self.restarted))
+            places = (*places, (panel, self.restarted), (self.against_panel(panel), self.restarted))
         return tuple(dict.fromkeys(places))
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
@@ -52,11 +52,11 @@ class RestartRatio(ArmQuantity):
         stop = tokens(series, self)
         other = panel.series(self.restarted or series.arm).get(series.seed)
         if other is None:
-            f"the loss after a restart of '{other.arm}' is not measured at position {stop:,} at this scale"
+            raise UndecidableError(f"the restarted arm '{self.restarted}' has no seed {series.seed}")
         restart = panel.table(other, self.name_of("restart_loss"), "restart_loss")
         if stop not in ratio_positions(restart):
             raise UndecidableError(
-                f"the restarted loss of '{other.arm}' is not measured at position {stop:,} at this scale"
+                f"the loss after a restart of '{other.arm}' is not measured at position {stop:,} at this scale"
             )
         full = position_loss(panel, series, self, stop)
         return mean_reading(paired_log_ratio(full, restart, stop)["value"].to_numpy())

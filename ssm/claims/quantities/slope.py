@@ -24,6 +24,6 @@ class Slope(CurveQuantity):
         slope: np.ndarray = y @ distance / (distance @ distance)
         return slope
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         scales = [name for name, log in (("x", self.log_x), ("y", self.log_y)) if log]
         return "slope" + (f" on logarithmic scales ({', '.join(scales)})" if scales else "")

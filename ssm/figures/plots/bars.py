@@ -70,7 +70,7 @@ class BarPanel:
         longest = max(len(bar.label) for panel in panels for bar in panel.bars.values())
         return min(len(panels), BESIDE if longest <= LETTERS else 2)
 
-    def together(self, panels: Sequence[BarPanel], height: float, columns: int) -> tuple[float, Sequence[BarPanel]]:
+    def share_row(self, panels: Sequence[BarPanel], height: float, columns: int) -> tuple[float, Sequence[BarPanel]]:
         """The same arms in the same lines of all panels. The first panel of a row has their names."""
         labels = {arm: bar.label for panel in panels for arm, bar in panel.bars.items()}
         lines = tuple(labels)
@@ -109,7 +109,7 @@ class BarPanel:
         axes.plot([mean, mean], [line - 0.2, line + 0.2], color=color, linewidth=2.2, zorder=3)
         axes.plot(
             seeds,
-            line + _apart(len(seeds)),
+            line + _offsets(len(seeds)),
             linestyle="none",
             marker="o",
             markersize=4.0,
@@ -162,6 +162,6 @@ def _limits(plot: Bars, every: Sequence[Bar]) -> tuple[float, float]:
     return low - room if low < 0 else 0.0, high + room
 
 
-def _apart(count: int) -> np.ndarray:
+def _offsets(count: int) -> np.ndarray:
     """Vertical offsets of the dots, so that equal seeds are visible as several dots."""
     return np.linspace(-0.11, 0.11, count) if count > 1 else np.zeros(count)

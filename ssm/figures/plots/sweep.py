@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ssm.base.errors import nearest
-from ssm.claims.families import Member, axis_name, is_number, member_name, place_words, stands_at
+from ssm.claims.families import Member, axis_name, has_values, is_number, member_name, place_words
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Arms, Numbers
 from ssm.figures.data import Curve, chosen_arms, panels
@@ -121,7 +121,7 @@ def families(plot: SweepCurves, task: PlannedFigure, panel: str) -> list[Family]
     for series in task.series:
         axes = dict(series.axes)
         number = axes.pop(str(plot.over), None)
-        if series.panel == panel and number is not None and is_number(number) and stands_at(axes, plot.where):
+        if series.panel == panel and number is not None and is_number(number) and has_values(axes, plot.where):
             key = (series.family or "", member_name("", axes))
             found.setdefault(key, (axes, {}))[1][float(number), series.arm] = None
     several = len({family for family, _ in found}) > 1
