@@ -136,7 +136,7 @@ def expected_misses(found: Tally) -> str:
     """The number of wrong verdicts that chance explains, as text."""
     intervals = "1 interval of 95%" if found.intervals == 1 else f"{found.intervals} intervals of 95%"
     miss = f"about {number(found.wrong)} will miss the true value by chance"
-    return f"{intervals}: {miss}; expect up to this number of wrong verdicts"
+    return f"{intervals}: {miss}; expect up to as many wrong verdicts"
 
 
 def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:

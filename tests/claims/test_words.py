@@ -57,8 +57,7 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
     assert lines[4:] == [
         "3 claims",
         "  statements of the papers: 1 confirmed, 1 refuted, 1 not decided",
-        "  3 intervals of 95%: about 0.15 will miss the true value by chance; "
-        "expect up to this number of wrong verdicts",
+        "  3 intervals of 95%: about 0.15 will miss the true value by chance; expect up to as many wrong verdicts",
     ]
     for width in (None, 80):
         assert verdict_lines([], width)[1:] == ["0 claims"]

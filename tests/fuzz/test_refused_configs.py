@@ -166,7 +166,7 @@ FIGURES = [
      "arms.sp.override_at: this figure has no panel 'tin'; did"),
     ({"arms": {"c": {"label": "C"}}}, "arms",
      "give exactly one of 'training' (a recipe), 'checkpoint' (existing weights), 'repair'"),
-    ({"arms": {"c": CHECKPOINT | {"training": "pretrain"}}}, "arms", "give exactly one of 'training' (a recipe), 'checkp"),
+    ({"arms": {"c": CHECKPOINT | {"training": "pretrain"}}}, "arms", "give exactly one of 'training' (a recipe)"),
     ({"arms": {"c": BASE | {"context": 8}}}, "arms",
      "'context' needs 'checkpoint'; to change the context of a recipe, use 'override'"),
     ({"arms": {"c": CHECKPOINT | {"initial_state": "state_passing"}}}, "arms",

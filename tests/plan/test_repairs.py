@@ -81,7 +81,7 @@ def test_it_has_its_arms_model(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arms", "said"),
     [
-        ({"scaled": {**SCALED, "training": "posttrain"}}, "give exactly one of 'training' .*, 'repair' .* and 'snapshot_of'"),
+        ({"scaled": {**SCALED, "training": "posttrain"}}, "one of 'training' .*, 'repair' .* and 'snapshot_of'"),
         ({"scaled": {key: SCALED[key] for key in ("label", "repair")}}, "'repair' needs 'from'"),
         (
             {"scaled": {**SCALED, "initial_state": "state_passing"}},
