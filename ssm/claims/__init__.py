@@ -1,1 +1,1 @@
-"""From tables to verdicts: the quantity that tests a claim, its interval, and what the interval decides."""
+"""From tables to verdicts: the quantity of a claim, its interval, and the verdict."""

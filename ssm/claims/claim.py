@@ -1,4 +1,4 @@
-"""Claims as data: what a paper says, the quantity that tests it, and the region that confirms it; and where."""
+"""Claims as data: the statement of a paper, the quantity that tests it, and the region that confirms it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, PositiveFloat, model_validator
 
 from ssm.base.records import Time
-from ssm.claims.families import Member, member_name, stands_at
+from ssm.claims.families import Member, has_values, member_name
 from ssm.claims.quantities import QuantitySpec
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.series import PlannedFigure, Series
@@ -17,21 +17,21 @@ from ssm.specs.base import Prose, Setting, Spec
 
 
 class Expected(Spec):
-    """The region of the quantity that confirms the claim; an interval wholly outside it refutes it."""
+    """The region that confirms a claim. An interval completely outside of it refutes the claim."""
 
-    above: float | None = None  # the whole interval has to lie above this number
-    below: float | None = None  # the whole interval has to lie below this number
+    above: float | None = None  # the whole interval must lie above this number
+    below: float | None = None  # the whole interval must lie below this number
 
     @model_validator(mode="after")
     def _region(self) -> Expected:
         if self.above is None and self.below is None:
-            raise ValueError("give above, below, or both; a claim without a bound could not be refuted")
+            raise ValueError("give above, below, or both: without a bound nothing can refute the claim")
         if self.above is not None and self.below is not None and self.above >= self.below:
             raise ValueError(f"above {self.above} must be less than below {self.below}")
         return self
 
     def words(self) -> str:
-        """The region as text, such as "> 1.5" or "0.9 to 1.1"."""
+        """The region as text: "> 1.5" or "0.9 to 1.1"."""
         if self.above is None:
             return f"< {self.below:g}"
         if self.below is None:
@@ -43,32 +43,38 @@ class ClaimSpec(Spec):
     """One claim of one figure."""
 
     later: ClassVar[frozenset[str]] = frozenset({"rounding"})
-    id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]  # its name in tables: lower case, digits and _
+    id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]  # name of the claim in tables: lower case, digits and _
     says: Prose  # the claim in one sentence
-    paper: Prose  # what the paper reports: a number where it has one
+    paper: Prose  # what the paper reports, with a number if it gives one
     quantity: QuantitySpec  # the number that is judged
     expected: Expected  # the region that confirms the claim
-    models: Annotated[tuple[str, ...], Field(strict=False)] | None = None  # of the panels those it is about; None: all
-    ours: bool = False  # True: a check that this project adds (a control), not a statement of the paper
-    # How far rounding alone moves the number from machine to machine, where that is more than its quantity says (the
-    # number may be a rounding error itself). `ssm compare` needs it; no verdict rests on it.
+    # the models (panels) on which the claim is judged; none: all panels
+    models: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    ours: bool = False  # true: a check added by this project, such as a control; false: a statement of the paper
+    # largest difference between machines that rounding can explain; needed only if it exceeds the quantity's default.
+    # `ssm compare` uses it; verdicts do not
     rounding: PositiveFloat | None = None
 
     @model_validator(mode="after")
     def _models_of_arms(self) -> ClaimSpec:
         if self.models is not None and isinstance(self.quantity, FigureQuantity):
-            raise ValueError("'models' chooses panels of an arm, and this quantity reads none")
+            raise ValueError("'models' selects panels, but this quantity belongs to no panel; leave it out")
         return self
 
 
 def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Member]]) -> list[tuple[str, ClaimSpec]]:
-    """A claim by its name; of one that names families, those of their members, each with the ones at its values.
+    """The claims that one claim of a figure file becomes: one for each member of the families that it names.
+
+    Members are matched by the values of their axes. A claim that names no family is returned unchanged.
 
     Args:
         families: the members of each family, by name.
 
+    Returns:
+        (name, claim) pairs.
+
     Raises:
-        ValueError: several members of one family belong to the same one of another.
+        ValueError: several members of one family match one member of another family.
     """
     named = set(claim.quantity.arms()) & families.keys()
     fields = ((field, getattr(claim.quantity, field)) for field in type(claim.quantity).model_fields)
@@ -82,8 +88,8 @@ def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Memb
         for field, members in spanned.items():
             fit = [name for name, other in members.items() if _agree(member.axes, other.axes)]
             if len(fit) > 1:
-                of = member_name("", member.axes)
-                raise ValueError(f"{field}: {len(fit)} members belong to {of}; name one, such as '{fit[0]}'")
+                axes = member_name("", member.axes)
+                raise ValueError(f"{field}: {len(fit)} members match {axes}; name one of them, such as '{fit[0]}'")
             if fit:
                 chosen[field] = fit[0]
         if len(chosen) == len(spanned):
@@ -93,33 +99,33 @@ def claims_of_members(claim: ClaimSpec, families: Mapping[str, Mapping[str, Memb
 
 
 def _agree(these: Mapping[str, Setting], those: Mapping[str, Setting]) -> bool:
-    """Whether two members have the same value on every axis that both have."""
-    return stands_at(these, {axis: those[axis] for axis in these.keys() & those.keys()})
+    """Whether two members agree on all axes that both of them have."""
+    return has_values(these, {axis: those[axis] for axis in these.keys() & those.keys()})
 
 
 class JudgedFigure(PlannedFigure):
-    """A planned figure with its claims: what is judged."""
+    """A planned figure with the claims that are judged on it."""
 
-    numbers: dict[str, str] = {}  # verdict -> what decides its number, hashed: equal for the same number of two figures
-    registered: dict[str, Time] = {}  # verdict -> when what it judges was registered with these seeds
+    numbers: dict[str, str] = {}  # verdict -> hash of what determines its number; figures with the same number share it
+    registered: dict[str, Time] = {}  # verdict -> when its claim was registered with these seeds
 
     @property
     @abstractmethod
     def claims(self) -> tuple[ClaimSpec, ...]:
-        """Its claims."""
+        """The claims, in the order of the figure file."""
 
     @property
     @abstractmethod
     def families(self) -> Mapping[str, Mapping[str, Member]]:
-        """The name of each arm that had a grid -> its members, by name and in the grid's order."""
+        """Name of each arm with a grid -> its members by name, in the order of the grid."""
 
     @property
     def verdicts(self) -> tuple[tuple[str, ClaimSpec, str], ...]:
-        """Every verdict: its name, its claim, and the panel (named model) that is judged.
+        """(name, claim, panel) of every verdict.
 
-        A claim is judged on the panels that have its first arm, of those that it is about, or on one that lacks it. On
-        several panels a verdict is called `<claim>/<panel>`. One about a family is judged for each of its members, and
-        called `<claim>[<axis>=<value>]`.
+        A claim is judged on each panel that has its first arm, restricted to the claim's `models`. If there is no such
+        panel, it is judged on the first one, where it is "not decided". Names: `<claim>` on one panel,
+        `<claim>/<panel>` on several. A family has a verdict for each member: `<claim>[<axis>=<value>]`.
         """
         found = []
         families = self.families
@@ -133,7 +139,7 @@ class JudgedFigure(PlannedFigure):
         return tuple(found)
 
     def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
-        """The series that a claim on a panel reads, by their panel and arm; an empty tuple where there are none."""
+        """(panel, arm) -> the series that a claim reads; an empty tuple for an arm without series."""
         places = claim.quantity.panel_arms(panel, self.series)
         return {
             place: tuple(series for series in self.series if (series.panel, series.arm) == place) for place in places

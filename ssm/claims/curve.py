@@ -1,4 +1,4 @@
-"""Numbers of curves: of a family of arms that differ by a number, or of a column of one arm's table."""
+"""Quantities of curves: over a family of arms, or along a column of one arm's table."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from ssm.specs.base import Name, Setting
 
 @dataclass(frozen=True)
 class Points:
-    """One seed's curve; where it is of one table, also on resampled sequences."""
+    """The curve of one seed, with bootstrap draws if it comes from one table."""
 
     x: np.ndarray  # (K,) ascending
     y: np.ndarray  # (K,)
     draws: np.ndarray = field(default_factory=lambda: NOTHING)  # (DRAWS, K)
-    sequences: int = 0  # 0: it is of several tables
+    sequences: int = 0  # in the table; 0: the points come from several tables
 
 
 class CurveQuantity(SeedQuantity):
-    """A number of a curve.
+    """A number that is computed from a curve.
 
-    `sweep`: a quantity against the number in which arms differ. Or `arm`, `measurement`, `x` and `column`: a column of
-    one arm's table against another, of the rows of `where`, and of the points `between` two of x, both included; with
-    `against` compared with the same of another arm, there of the rows of `against_where` if that is given.
+    The curve is either a `sweep` (a quantity at arms that differ by a number), or a column of one arm's table. For a
+    column, give `arm`, `measurement`, `x` and `column`. With `against`, the number is compared with another arm's.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ()  # any
+    reads: ClassVar[tuple[str, ...]] = ()  # any measurement
     later: ClassVar[frozenset[str]] = frozenset({"between", "against_where"})
-    fewest: ClassVar[int] = 2  # points of which a curve has such a number
-    sweep: Sweep | None = None  # a quantity of arms that differ by a number, in place of a column of one arm
+    fewest: ClassVar[int] = 2  # points that the number needs
+    sweep: Sweep | None = None  # a quantity at arms that differ by a number; replaces the keys of a column
     arm: str | None = None  # the arm whose column is read
-    against: str | None = None  # another arm, whose curve this one is compared with
-    against_model: str | None = None  # the panel in which that arm stands; none: the panel that is judged
-    measurement: Name | None = None  # the name of the measurement that is read
-    x: Name | None = None  # the column along the horizontal axis
-    column: Name | None = None  # the column along the vertical axis
-    where: dict[Name, Setting] = {}  # rows of these settings alone
-    against_where: dict[Name, Setting] | None = None  # None: as `where`
-    between: Annotated[tuple[float, float], Field(strict=False)] | None = None  # two values of x; none: all of them
-    exponential: bool = False  # the column is a logarithm (a loss in nats), and its exponential is meant
+    against: str | None = None  # another arm: the number is compared with the number of its curve
+    against_model: str | None = None  # the model (panel) of the arm `against`; none: the judged panel
+    measurement: Name | None = None  # name of the measurement that is read
+    x: Name | None = None  # column on the horizontal axis
+    column: Name | None = None  # column on the vertical axis
+    where: dict[Name, Setting] = {}  # read only rows with these values, such as {layer: 2}
+    against_where: dict[Name, Setting] | None = None  # the same for the arm `against`; none: as `where`
+    # read only points with x from the first to the second value, both included; none: all points
+    between: Annotated[tuple[float, float], Field(strict=False)] | None = None
+    exponential: bool = False  # true: use the exponential of the column, such as the perplexity of a loss in nats
 
     @model_validator(mode="after")
     def _one_curve(self) -> Self:
@@ -64,7 +64,7 @@ class CurveQuantity(SeedQuantity):
         chosen = (self.where or None, self.against_where, self.between, self.exponential or None)
         others = (*of_arm, self.against, self.against_model, *chosen)
         if self.sweep is not None and any(one is not None for one in others):
-            raise ValueError("a 'sweep' says by itself what is read, of which arms")
+            raise ValueError("a 'sweep' already says what is read and of which arms; leave the keys of a column out")
         if self.against_model is not None and self.against is None:
             raise ValueError("'against_model' needs 'against', the arm of that model")
         if self.against_where is not None and self.against is None:
@@ -73,7 +73,7 @@ class CurveQuantity(SeedQuantity):
 
     @property
     def compared(self) -> bool:
-        """Whether it is compared with the number of another curve."""
+        """Whether the number is compared with that of another curve."""
         return self.against is not None or (self.sweep is not None and self.sweep.compared)
 
     @property
@@ -116,15 +116,15 @@ class CurveQuantity(SeedQuantity):
 
     @abstractmethod
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The number of each of R curves, or its logarithm: (K,), (R, K) -> (R,); NaN where a curve has none."""
+        """The number of each of R curves, or its logarithm if `logarithmic`. (K,), (R, K) -> (R,); NaN: undefined."""
 
     @abstractmethod
-    def called(self) -> str:
-        """What is computed of a curve, in words."""
+    def describe_number(self) -> str:
+        """What is computed, as text."""
 
     def missing(self, points: Points) -> str:
-        """Why a curve has no number."""
-        return f"its points from {points.x[0]:g} to {points.x[-1]:g} give no finite number"
+        """Why a curve has no number, as text."""
+        return f"the points from x = {points.x[0]:g} to {points.x[-1]:g} give no finite number"
 
     def readings(self, panel: PanelTables) -> dict[int, Reading]:
         found = self._read(self.points(panel))
@@ -137,9 +137,9 @@ class CurveQuantity(SeedQuantity):
         return {seed: found[seed] - others[seed] for seed in seeds}
 
     def points(self, panel: PanelTables, against: bool = False) -> dict[int, Points]:
-        """Seed -> curve; with `against`, of the other one."""
+        """Seed -> curve; with `against`, the curve that it is compared with."""
         if self.sweep is not None:
-            return swept(self.sweep, panel, against)
+            return sweep_points(self.sweep, panel, against)
         arm = self.against if against else self.arm
         there = panel.of(self.against_model) if against and self.against_model else panel
         where = self.against_where if against and self.against_where is not None else self.where
@@ -157,7 +157,7 @@ class CurveQuantity(SeedQuantity):
         else:
             what = f"{_members(self.sweep, panel)}: {_of(self.sweep, panel)}"
             other = _members(self.sweep, panel, against=True) if self.sweep.compared else ""
-        text = f"{self.called()}, of {what}"
+        text = f"{self.describe_number()}, of {what}"
         compared = "ratio to" if self.logarithmic else "difference from"
         return f"{text}; {compared} the same of {other}" if other else text
 
@@ -176,52 +176,56 @@ class CurveQuantity(SeedQuantity):
         return self.points_of(panel.rows(table, schema, where), schema, series, panel)
 
     def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: PanelTables) -> Points:
-        """The curve that some rows of a seed's table are."""
+        """The curve from selected rows of one seed's table.
+
+        Raises:
+            UndecidableError: there are fewer points than the number needs.
+        """
         x, samples = matrices(rows, schema, str(self.x), str(self.column))
         if self.between is not None:
             inside = (self.between[0] <= x) & (x <= self.between[1])
             apart = len(samples) == len(x)
             x, samples = x[inside], [samples[i] for i in np.flatnonzero(inside)] if apart else [samples[0][:, inside]]
         if len(x) < self.fewest:
-            there = f"{self.measurement} of '{series.arm}' has {len(x)} {self.x} at this scale"
-            raise UndecidableError(f"{there}: no curve")
+            too_few = f"{self.measurement} of '{series.arm}' has too few values of {self.x} at this scale"
+            raise UndecidableError(f"{too_few}: {len(x)}; {self.fewest} are needed")
         y = np.concatenate([one.mean(axis=0) for one in samples])
         fewest = min(len(one) for one in samples)
         draws = NOTHING
         if fewest > 1:
-            draws = np.concatenate([resample(one, apart=place)[0] for place, one in enumerate(samples)], axis=1)
+            draws = np.concatenate([resample(one, stream=place)[0] for place, one in enumerate(samples)], axis=1)
         if self.exponential:
             with np.errstate(over="ignore"):
                 y, draws = np.exp(y), np.exp(draws)
         return Points(x, y, draws, fewest)
 
 
-def swept(sweep: Sweep, panel: PanelTables, against: bool = False) -> dict[int, Points]:
-    """Seed -> curve of a family of arms; of the seeds that all its arms have.
+def sweep_points(sweep: Sweep, panel: PanelTables, against: bool = False) -> dict[int, Points]:
+    """Seed -> curve over a family of arms, for the seeds that all arms share.
 
     Raises:
-        UndecidableError: the family has no two arms at this scale, or no two seeds.
+        UndecidableError: the family has fewer than two arms at this scale, or its arms share fewer than two seeds.
         TableError: a planned table is missing or broken.
     """
     members = sweep.members(panel.name, panel.task.series, against)
     x = np.array([number for number, _ in members])
     if len(x) < 2 or len(np.unique(x)) < len(x):
-        there = ", ".join(f"{arm} ({number:g})" for number, arm in members) or "none"
-        raise UndecidableError(f"a sweep needs two arms or more, each at a number of its own; at this scale: {there}")
+        listed = ", ".join(f"{arm} ({number:g})" for number, arm in members) or "none"
+        raise UndecidableError(f"a sweep needs two or more arms with different numbers; at this scale: {listed}")
     numbers = [sweep.quantity(arm).numbers(panel) for _, arm in members]
     seeds = set.intersection(*(set(one) for one in numbers))
     if len(seeds) < 2:
-        raise UndecidableError(f"the arms of a sweep share {len(seeds)} of their seeds: two are needed for an interval")
+        raise UndecidableError(f"the arms share too few seeds: {len(seeds)}; an interval needs 2")
     return {seed: Points(x, np.array([one[seed] for one in numbers])) for seed in sorted(seeds)}
 
 
 def _rows(where: Mapping[str, Setting]) -> str:
-    """Which rows are read, in words."""
+    """The selected rows, as text."""
     return "".join(f", {name} {value}" for name, value in where.items())
 
 
 def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
-    """The family in words."""
+    """The family, as text."""
     members = sweep.members(panel.name, panel.task.series, against)
     if sweep.over is None:
         return ", ".join(f"{panel.label(arm)} ({number:g})" for number, arm in members)
@@ -233,6 +237,6 @@ def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
 
 
 def _of(sweep: Sweep, panel: PanelTables) -> str:
-    """What is read of every arm."""
+    """The quantity that is read of every arm, as text."""
     members = sweep.members(panel.name, panel.task.series)
     return sweep.quantity(members[0][1] if members else "each arm").words(panel)

@@ -1,4 +1,4 @@
-"""An estimate with its interval: over seeds where there are several, over sequences where there is one."""
+"""An estimate with its interval: over seeds if there are several, over sequences if there is one."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ NOTHING = np.empty(0)
 
 
 class UndecidableError(Exception):
-    """The tables cannot answer this claim at this scale; the message says why, for the verdict's reason."""
+    """The tables cannot decide this claim at this scale. The message becomes the reason of the verdict."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A quantity with its interval; a ratio is given as a ratio, not as its logarithm."""
+    """A quantity with its 95% interval. Ratios are given as ratios, not as logarithms."""
 
     value: float
     low: float
     high: float
-    interval: str  # how the interval was made
-    words: str  # what was computed
+    interval: str  # method of the interval, as text
+    words: str  # what was computed, as text
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One number of one arm and one seed, on the scale where arms are subtracted: logarithms for ratios.
+    """The number of one arm and one seed, on the scale on which arms are subtracted: logarithms for ratios.
 
-    Besides its value it holds what one seed's interval is made of, one of two.
+    The interval of one seed comes either from `by_sequence` or from `draws`.
     """
 
     value: float
     by_sequence: np.ndarray = field(default_factory=lambda: NOTHING)  # (S,) contributions, whose mean is the value
     draws: np.ndarray = field(default_factory=lambda: NOTHING)  # (DRAWS,) the value on resampled sequences
-    sequences: int = 0  # on which it was measured
+    sequences: int = 0  # number of sequences measured
 
     def __sub__(self, other: Reading) -> Reading:
         """The difference, paired by sequence."""
@@ -48,7 +48,7 @@ class Reading:
             return Reading(math.nan, sequences=self.sequences)
         if self.sequences != other.sequences:
             raise UndecidableError(
-                f"the two arms were measured on {self.sequences} and {other.sequences} sequences: nothing to pair"
+                f"the two arms were measured on {self.sequences} and {other.sequences} sequences; they cannot be paired"
             )
         return Reading(
             self.value - other.value,
@@ -59,7 +59,7 @@ class Reading:
 
 
 def mean_reading(by_sequence: np.ndarray) -> Reading:
-    """A reading that is a mean over sequences.
+    """A mean over sequences.
 
     Args:
         by_sequence: (S,).
@@ -68,10 +68,10 @@ def mean_reading(by_sequence: np.ndarray) -> Reading:
 
 
 def log_mean_reading(by_sequence: np.ndarray) -> Reading:
-    """The logarithm of a mean over sequences; a sequence contributes its relative deviation (delta method).
+    """The logarithm of a mean over sequences. Contributions are relative deviations (delta method).
 
     Args:
-        by_sequence: (S,), not negative. A mean that is 0 or not finite has no logarithm: the reading is NaN.
+        by_sequence: (S,), not negative. If the mean is 0 or not finite, the value of the reading is NaN.
     """
     with np.errstate(over="ignore"):
         mean = float(by_sequence.mean())
@@ -80,18 +80,18 @@ def log_mean_reading(by_sequence: np.ndarray) -> Reading:
     return mean_reading(math.log(mean) + by_sequence / mean - 1)
 
 
-def resample(*matrices: np.ndarray, apart: int = 0) -> list[np.ndarray]:
-    """Means of bootstrap resamples of the sequences: the same resamples for every matrix, and in every call.
+def resample(*matrices: np.ndarray, stream: int = 0) -> list[np.ndarray]:
+    """Means over bootstrap resamples of the sequences. All matrices and all calls get the same resamples.
 
     Args:
-        matrices: each (S, K), a row a sequence.
-        apart: another number draws other resamples, for sequences that have nothing to do with each other.
+        matrices: each (S, K), one row per sequence.
+        stream: another number gives other resamples, for sequences that are independent of each other.
 
     Returns:
-        for each matrix (DRAWS, K).
+        one array (DRAWS, K) for each matrix.
     """
     sequences = len(matrices[0])
-    generator = numpy_generator(0, "bootstrap over sequences", apart)
+    generator = numpy_generator(0, "bootstrap over sequences", stream)
     weights = generator.multinomial(sequences, np.full(sequences, 1 / sequences), size=DRAWS) / sequences
     return [weights @ matrix for matrix in matrices]
 
@@ -104,69 +104,68 @@ def summarize(
     agreeing: bool = False,
     rounding: float = 0.0,
 ) -> Estimate:
-    """The estimate over all seeds.
+    """The estimate over all seeds, with its 95% interval.
 
     Args:
         readings: seed -> reading, at least one.
-        logarithmic: the readings are logarithms; the estimate is their exponential (a geometric mean over seeds).
-        limits: the least and the largest value that the quantity can take; the interval is cut there.
-        agreeing: numbers that are all the same have an interval where they have limits (see `agreement`).
-        rounding: numbers that differ by no more are the same.
+        logarithmic: the readings are logarithms. The estimate is a geometric mean over seeds.
+        limits: smallest and largest possible value of the quantity. The interval is clipped to them.
+        agreeing: if all numbers are equal and the limits are finite, use the interval of `agreement`.
+        rounding: numbers that differ by at most this much are equal.
 
     Raises:
-        UndecidableError: a reading or the interval is not finite, all seeds agree, or there is one seed with one
-            sequence.
+        UndecidableError: a reading or the interval is not finite, all seeds are equal, or there is only one sequence
+            of one seed.
     """
     broken = [str(seed) for seed, reading in readings.items() if not math.isfinite(reading.value)]
     if broken:
         raise UndecidableError(
-            f"not a finite number for seed {', '.join(broken)}: a number overflowed, or a ratio has a part that is 0"
+            f"no finite number for seed {', '.join(broken)}: an overflow, or a ratio with a part that is 0"
         )
     values = np.array([reading.value for reading in readings.values()])
-    alone = next(iter(readings.values())).by_sequence if len(readings) == 1 else NOTHING
-    same = values if len(values) > 1 else alone
-    if agreeing and np.isfinite(limits).all() and len(same) > 1 and np.ptp(same) <= rounding:
-        over = "seeds" if len(values) > 1 else "sequences of one seed: other seeds may differ more"
-        low, high = agreement(float(same[0]), len(same), limits)
-        how = f"95%, of numbers between {limits[0]:g} and {limits[1]:g} that agree, over {len(same)} {over}"
-        return Estimate(float(same[0]), low, high, how, words)
+    samples = values if len(values) > 1 else next(iter(readings.values())).by_sequence
+    if agreeing and np.isfinite(limits).all() and len(samples) > 1 and np.ptp(samples) <= rounding:
+        over = "seeds" if len(values) > 1 else "sequences of one seed (other seeds may differ more)"
+        low, high = agreement(float(samples[0]), len(samples), limits)
+        method = f"95%, all {len(samples)} {over} agree, possible values {limits[0]:g} to {limits[1]:g}"
+        return Estimate(float(samples[0]), low, high, method, words)
     if len(readings) > 1 and np.ptp(values) <= rounding:
-        exactly = _shown(values, logarithmic)[0]
-        raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: their spread gives no interval")
+        exactly = _to_scale(values, logarithmic)[0]
+        raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval")
     if len(readings) > 1:
         value, low, high = seed_interval(values, LEVEL)
         interval = f"95% Student t over {len(readings)} seeds"
     else:
         value, low, high, interval = _one_seed(next(iter(readings.values())))
-    numbers = _shown(np.array([value, low, high]), logarithmic)
+    numbers = _to_scale(np.array([value, low, high]), logarithmic)
     if not np.isfinite(numbers).all():
         raise UndecidableError("the estimate or its interval overflows a 64-bit number")
     value, low, high = np.clip(numbers, *limits).tolist()
     return Estimate(value, low, high, interval, words)
 
 
-def _shown(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
-    """Readings as an estimate gives them; what overflows is infinite."""
+def _to_scale(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
+    """Readings on the scale of the estimate; an overflow is infinite."""
     with np.errstate(over="ignore"):
         return np.exp(numbers) if logarithmic else numbers
 
 
 def agreement(value: float, count: int, limits: tuple[float, float]) -> tuple[float, float]:
-    """The 95% interval of a mean of which `count` independent draws were all `value`; any draw lies inside `limits`.
+    """The 95% interval of a mean, if all `count` independent draws were `value` and all draws lie inside `limits`.
 
-    A mean further down would be made by draws that are `value` with a probability p and the lower limit else, and all
-    of them would be `value` with probability p ** count; so with the upper limit. Nothing else is assumed (for shares
-    of 0 or 1 it is the interval of Clopper and Pearson 1934).
+    The lowest mean that is compatible with these draws belongs to a distribution on two values: `value` with
+    probability p, and the lower limit otherwise. All draws are then `value` with probability p ** count. The upper
+    end is analogous. There are no other assumptions. For shares of 0 or 1 it equals Clopper and Pearson (1934).
     """
     share = ((1 - LEVEL) / 2) ** (1 / count)
     return limits[0] + share * (value - limits[0]), limits[1] - share * (limits[1] - value)
 
 
 def _one_seed(reading: Reading) -> tuple[float, float, float, str]:
-    """Value, low, high and how they were made, from the spread over the sequences of one seed."""
+    """Value, low, high and method, from the spread over the sequences of one seed."""
     if reading.sequences < 2:
-        raise UndecidableError("one seed and one sequence give no interval")
-    over = f"over {reading.sequences} sequences of one seed: other seeds may differ more"
+        raise UndecidableError("one sequence of one seed gives no interval")
+    over = f"over {reading.sequences} sequences of one seed (other seeds may differ more)"
     if len(reading.draws):
         low, high = np.quantile(reading.draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return reading.value, float(low), float(high), f"95% bootstrap {over}"

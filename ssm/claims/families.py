@@ -1,4 +1,4 @@
-"""Families: the arms that a grid has made of one."""
+"""Families: the arms that a grid makes from one arm of a figure file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt
 
 from ssm.specs.base import Setting, Spec
 
-# The papers' letters, in labels. A key that is not here is called by its name.
+# Symbols of the papers, for labels. Other keys are shown by their name.
 LETTERS = {
     "d_model": "D",
     "n_layers": "L",
@@ -24,21 +24,21 @@ LETTERS = {
 
 
 class AxisValue(Spec):
-    """Where a member stands on one axis."""
+    """The value of a member on one axis of the grid."""
 
     axis: str
-    value: Setting  # or its name
-    words: str  # both, for readers: "N = 16", "conv on"; empty: the arm's label says it
+    value: Setting  # the value, or the name that the figure file gives it
+    words: str  # label of axis and value: "N = 16", "conv on"; empty: the label of the arm already says it
 
 
 class Member(Spec):
-    """What a grid has made of an arm of a figure file."""
+    """One arm of a family: where it comes from, and its values."""
 
-    family: str  # the arm's name in the file
-    number: NonNegativeInt  # among the family's, in the order of the grid
-    label: str  # the arm's in the file
+    family: str  # name of the arm in the figure file
+    number: NonNegativeInt  # index in the family, in the order of the grid
+    label: str  # label of the arm in the figure file
     places: Annotated[tuple[AxisValue, ...], Field(strict=False, min_length=1)]
-    sets: dict[str, Any] = {}  # axis -> what this member's keys are set to; of the axes of its own grid
+    sets: dict[str, Any] = {}  # axis -> values that this member sets, for the axes of its own grid
 
     @property
     def axes(self) -> dict[str, Setting]:
@@ -46,13 +46,13 @@ class Member(Spec):
         return {place.axis: place.value for place in self.places}
 
     def label_without(self, *axes: str, family: bool = True) -> str:
-        """What a curve along these axes is called; where its `family` goes without saying, by its other axes alone."""
+        """The label without these axes. With `family=False`, other axes replace the label of the family."""
         words = [place.words for place in self.places if place.axis not in axes and place.words]
         return ", ".join(words if words and not family else [self.label, *words])
 
 
 def value_text(value: Setting) -> str:
-    """A value as it stands in the name of an arm.
+    """A value as text, as in the names of arms.
 
     >>> [value_text(value) for value in (16, 1e-3, True, False, "tbtt")]
     ['16', '0.001', 'on', 'off', 'tbtt']
@@ -63,7 +63,7 @@ def value_text(value: Setting) -> str:
 
 
 def is_number(value: Setting) -> bool:
-    """Whether a value can be drawn along an axis.
+    """Whether a value is a number, so that it can be drawn along an axis.
 
     >>> is_number(16), is_number(True), is_number("16")
     (True, False, False)
@@ -72,7 +72,7 @@ def is_number(value: Setting) -> bool:
 
 
 def member_name(family: str, places: Mapping[str, Setting]) -> str:
-    """The arm of a family at these values.
+    """The name of the member of a family with these values.
 
     >>> member_name("base", {"d_state": 16, "conv": True})
     'base[d_state=16,conv=on]'
@@ -80,17 +80,17 @@ def member_name(family: str, places: Mapping[str, Setting]) -> str:
     return f"{family}[{','.join(f'{axis}={value_text(value)}' for axis, value in places.items())}]"
 
 
-def stands_at(axes: Mapping[str, Setting], values: Mapping[str, Setting]) -> bool:
-    """Whether a member's axes have these values, however they are written.
+def has_values(axes: Mapping[str, Setting], values: Mapping[str, Setting]) -> bool:
+    """Whether a member has these values on its axes. Values are compared as text: True equals "on".
 
-    >>> stands_at({"conv": "on", "d_state": 16}, {"conv": True}), stands_at({"conv": "on"}, {"d_state": 16})
+    >>> has_values({"conv": "on", "d_state": 16}, {"conv": True}), has_values({"conv": "on"}, {"d_state": 16})
     (True, False)
     """
     return all(axis in axes and value_text(axes[axis]) == value_text(value) for axis, value in values.items())
 
 
 def axis_name(axis: str) -> str:
-    """An axis for readers: the papers' letter of the key, or its name.
+    """The label of an axis: the symbol of the papers, or the key without underscores.
 
     >>> axis_name("model.mixer.d_state"), axis_name("training.lr_scale")
     ('N', 'lr scale')
@@ -100,7 +100,7 @@ def axis_name(axis: str) -> str:
 
 
 def place_words(axis: str, value: Setting) -> str:
-    """A place on an axis for readers.
+    """The label of a value on an axis.
 
     >>> place_words("model.mixer.d_state", 16), place_words("conv", True)
     ('N = 16', 'conv on')

@@ -1,4 +1,4 @@
-"""The series and tables of one panel of a figure, which claims read."""
+"""The series and tables of one panel of a figure, as claims read them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ssm.base.columns import chosen, listed
+from ssm.base.columns import chosen, listed, maximum
+from ssm.base.curves import mean_loss
 from ssm.base.errors import TableError
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.base.tables import read_provenance, read_table, schema_of
 from ssm.claims.estimate import UndecidableError
+from ssm.claims.reader import SeriesReader
 from ssm.claims.series import PlannedFigure, Series
 from ssm.claims.snakemake_command import snakemake_command
 from ssm.specs.base import Setting
@@ -31,18 +33,18 @@ class PanelTables:
 
     task: PlannedFigure
     name: str
-    folder: Path  # where the tables are
+    folder: Path  # folder of the tables
 
     def series(self, arm: str) -> dict[int, Series]:
         """Seed -> series of an arm.
 
         Raises:
-            UndecidableError: the arm does not exist at this scale, or its name is that of several runs.
+            UndecidableError: the arm does not exist at this scale, or several runs have its name.
         """
         found: dict[int, Series] = {}
         for series in self.task.series:
             if series.arm == arm and series.panel == self.name and found.setdefault(series.seed, series) != series:
-                raise UndecidableError(f"several runs of seed {series.seed} bear the arm's name '{arm}'")
+                raise UndecidableError(f"several runs of seed {series.seed} have the arm's name '{arm}'")
         if not found:
             raise UndecidableError(f"the arm '{arm}' does not exist at the scale {self.task.scale}")
         return found
@@ -52,34 +54,34 @@ class PanelTables:
         return PanelTables(self.task, name, self.folder)
 
     def table(self, series: Series, name: str, kind: str) -> pl.DataFrame:
-        """A series' table of the measurement with this name, which is of this kind.
+        """The table of a series, given the name and the kind of the measurement.
 
         Raises:
-            UndecidableError: it was not planned, or its run diverged.
-            TableError: it was planned and is missing or broken.
+            UndecidableError: the measurement was not planned, or the run diverged.
+            TableError: the table was planned, but it is missing or broken.
         """
-        self._insist(series, name)
+        self._require_measurement(series, name)
         path = self.folder / f"{series.tables[name]}.parquet"
         table = read_table(path, SCHEMAS[kind])
-        if read_provenance(path).get("diverged"):  # the table holds the last good weights, not those the run ends with
+        if read_provenance(path).get("diverged"):  # measured at the last finite weights, not at the end of the run
             raise UndecidableError(f"the run of '{series.arm}', seed {series.seed}, diverged")
         return table
 
-    def _insist(self, series: Series, name: str) -> None:
+    def _require_measurement(self, series: Series, name: str) -> None:
         if name not in series.tables:
             raise UndecidableError(f"{name} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
 
     def any_table(self, series: Series, name: str) -> tuple[pl.DataFrame, Schema]:
-        """A series' table of the measurement with this name, whatever its kind. Raises as `table`."""
-        self._insist(series, name)
+        """The table of a series and its schema, given the name of the measurement. Raises as `table`."""
+        self._require_measurement(series, name)
         schema = schema_of(self.folder / f"{series.tables[name]}.parquet", SCHEMAS)
         return self.table(series, name, schema.name), schema
 
     def rows(self, table: pl.DataFrame, schema: Schema, where: Mapping[str, Setting]) -> pl.DataFrame:
-        """The rows of these settings.
+        """The rows with these values.
 
         Raises:
-            UndecidableError: there are none at this scale.
+            UndecidableError: there are no such rows at this scale.
             TableError: see `ssm.base.columns.chosen`.
         """
         for column, value in where.items():
@@ -91,14 +93,15 @@ class PanelTables:
         return table
 
     def label(self, arm: str) -> str:
-        """The arm's name for readers."""
+        """The label of an arm."""
         return self.task.labels.get(arm, arm)
 
 
 def with_own_series(task: F, folder: Path, kind: str) -> F:
-    """The figure with its own table of this kind, which belongs to no arm, as its one series; itself without one.
+    """The figure with one series that has the figure's own table of this kind.
 
-    So what reads a column of an arm's table reads the figure's own.
+    Code that reads a column of an arm's table then also reads a table of the figure. The figure is returned unchanged
+    if its series have this kind, or if it has no table of this kind.
 
     Raises:
         TableError: the table is missing.
@@ -108,17 +111,17 @@ def with_own_series(task: F, folder: Path, kind: str) -> F:
     found = task.own_tables(kind)
     if not found:
         return task
-    planned(task, folder, found[0])  # it is there
+    planned(task, folder, found[0])  # check that it exists
     tables = {kind: found[0]}
-    alone = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables=tables)
-    return task.model_copy(update={"series": (alone,)})
+    series = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables=tables)
+    return task.model_copy(update={"series": (series,)})
 
 
 def planned(task: PlannedFigure, tables: Path, table: str) -> Path:
-    """The file of a table, which is there.
+    """The path of an existing table.
 
     Raises:
-        TableError: it is missing; with the command that makes it.
+        TableError: the table is missing; the message has the command that makes it.
     """
     path = tables / f"{table}.parquet"
     if not path.exists():
@@ -131,19 +134,43 @@ def planned(task: PlannedFigure, tables: Path, table: str) -> Path:
 
 
 def tokens(series: Series, quantity: Any) -> int:
-    """kT in tokens, T being the training context of the series."""
+    """The length kT in tokens; T is the training context of the series."""
     return round(quantity.times_context * series.context)
 
 
-def insist_on(measured: int, wanted: int, series: Series) -> None:
-    """Refuse to read past what was measured."""
+def require_measured_to(measured: int, wanted: int, series: Series) -> None:
+    """Raise UndecidableError if a series was not measured up to the position `wanted`."""
     if measured < wanted:
         raise UndecidableError(
-            f"'{series.arm}' is measured to position {measured:,} at this scale, {wanted:,} is needed"
+            f"'{series.arm}' is measured up to position {measured:,} at this scale; {wanted:,} is needed"
         )
 
 
 def by_sequence(table: pl.DataFrame, keys: list[str], value: str) -> np.ndarray:
-    """The values as a matrix (S, K): a row a sequence, a column a combination of `keys`, both sorted."""
+    """Values as a matrix (S, K): one row per sequence, one column per combination of `keys`, both sorted."""
     column = table.sort("sequence", *keys)[value].fill_null(math.nan).to_numpy()
     return column.reshape(table["sequence"].n_unique(), -1)
+
+
+def position_loss(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
+    """The `position_loss` table of a series. It must reach position `stop`."""
+    table = panel.table(series, quantity.name_of("position_loss"), "position_loss")
+    require_measured_to(maximum(table["position_to"]), stop, series)
+    return table
+
+
+def state_statistics(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
+    """The `state_statistics` table of a series. It must reach position `stop`."""
+    table = panel.table(series, quantity.name_of("state_statistics"), "state_statistics")
+    require_measured_to(maximum(table["position"]), stop, series)
+    return table
+
+
+def last_quarter(table: pl.DataFrame, stop: int) -> np.ndarray:
+    """Mean loss of each sequence on [3/4 stop, stop), nats. (S,)"""
+    return mean_loss(table, 3 * stop // 4, stop)["loss"].to_numpy()
+
+
+def at_end(k: float) -> str:
+    """The interval [3/4 kT, kT) as text."""
+    return f"[{0.75 * k:g}T, {k:g}T)"

@@ -1,4 +1,4 @@
-"""Quantities of a sample: its text, and where pieces stand in it."""
+"""Quantities of a sample: its text, and the positions of given pieces in it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import FigureQuantity
 from ssm.specs.base import Spec
 
-# Text that is looked for as it is; `{key}` in it is a number, the same one wherever it bears that name.
+# Text that is searched verbatim. `{key}` matches a number; the same name always matches the same number.
 Piece = Annotated[str, StringConstraints(min_length=1)]
-Span = tuple[int, int]  # from its first letter to behind its last
+Span = tuple[int, int]  # start and end in the text, end excluded
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class SampleQuantity(FigureQuantity):
-    """A number of the text of the figure's one sample."""
+    """A number that is computed from the text of the figure's only sample."""
 
     def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
         contents = [one.canonical_content() for one in measured]
         return [content.pop("task") for content in contents], contents
 
     def text(self, panel: PanelTables) -> str:
-        """All of its pieces, one behind the other.
+        """The whole text of the sample.
 
         Raises:
-            UndecidableError: the figure has none, or several.
+            UndecidableError: the figure does not have exactly one sample.
         """
         tables = list(self.tables(panel))
         if len(tables) != 1:
-            raise UndecidableError(f"the figure has {len(tables)} samples, one is read")
+            raise UndecidableError(f"the figure has {len(tables)} samples; exactly one is needed")
         return "".join(tables[0].sort("place")["text"])
 
 
 def find_pieces(pieces: Iterable[str], text: str) -> list[Span | None]:
-    """Where each piece stands first behind those before it; None: nowhere, and the next may stand in its place.
+    """The first position of each piece after the piece before it.
 
-    `{key}` in a piece is a number. It is the same wherever the name is.
+    A missing piece gives None, and the search for the next piece starts at the same position. `{key}` in a piece
+    matches a number; the same name always matches the same number.
     """
     found: list[Span | None] = []
     known: dict[str, str] = {}
@@ -56,7 +57,7 @@ def find_pieces(pieces: Iterable[str], text: str) -> list[Span | None]:
 
 
 def _pattern(piece: str, known: dict[str, str]) -> str:
-    """A piece as a regular expression, with a group where a number is not known yet."""
+    """A piece as a regular expression, with a group for each number that is not known yet."""
     pattern, named = "", dict(known)
     for number, part in enumerate(PLACEHOLDER.split(piece)):  # text, name, text, name ... text
         if number % 2 == 0:

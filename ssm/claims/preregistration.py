@@ -1,4 +1,4 @@
-"""Preregistrations: what a figure's claims were, and on which seeds, before these seeds were read."""
+"""Preregistrations: the claims of a figure and their seeds, recorded before the seeds are read."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from ssm.specs.base import Spec
 
 
 class Content(Spec):
-    """What decides a verdict. Hashes are over what is planned, so that names and wording are no part of it."""
+    """What determines a verdict. The hashes cover what is planned, without names and texts."""
 
-    expected: str  # the region that confirms, such as "> 1.1"
+    expected: str  # the confirming region, such as "> 1.1"
     quantity: str  # hash of the quantity
-    arms: str  # hash of the models, recipes, data and steps before of what the quantity reads
-    measurements: str  # hash of how the tables that it reads are measured
-    seeds: Seeds = ()  # where an arm that it reads has not all of the registration's: those that all its arms have
-    judged: bool = True  # False: it is about models that the scale does not have
-    ours: bool = False  # an added check: it counts apart from the papers' statements
+    arms: str  # hash of models, recipes, data and earlier training steps of the arms that the quantity reads
+    measurements: str  # hash of the measurements that it reads
+    seeds: Seeds = ()  # the seeds that all its arms share, if some arm lacks seeds of the registration
+    judged: bool = True  # false: the claim is about models that the scale does not have
+    ours: bool = False  # true: an added check, counted separately from the papers' statements
 
 
 class Preregistration(Spec):
-    """The claims of one figure at one scale with their seeds; or seeds that were read unregistered."""
+    """The claims of one figure at one scale with their seeds; or seeds that were read before registration."""
 
     date: Time
     seeds: Seeds = ()
-    used: str | None = None  # why these seeds can judge nothing here any more
-    claims: dict[str, Content] = {}  # by the name of the verdict
+    used: str | None = None  # reason why these seeds cannot judge claims any more
+    claims: dict[str, Content] = {}  # by name of the verdict
 
     @model_validator(mode="after")
     def _claims_or_used(self) -> Preregistration:
         if bool(self.claims) == (self.used is not None):
-            raise ValueError("give either 'claims' or, for seeds that judge nothing, 'used' with the reason")
+            raise ValueError("give either 'claims', or 'used' with the reason why these seeds judge no claims")
         return self
 
 
 class Preregistrations(Spec):
-    """config/registered.json: target -> scale -> its preregistrations, oldest first. None is ever removed."""
+    """config/registered.json: target -> scale -> preregistrations, oldest first. Entries are never removed."""
 
     figures: dict[str, dict[str, Annotated[tuple[Preregistration, ...], Field(strict=False)]]] = {}
 

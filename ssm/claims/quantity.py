@@ -1,6 +1,6 @@
-"""Quantities: what tests a claim. A quantity is a spec, and says itself how it is read from tables.
+"""Quantities: the numbers that test claims. A quantity is a spec that knows how it is read from tables.
 
-Each is one file in ssm/claims/quantities, which is called like its kind.
+Each quantity is one file in ssm/claims/quantities, named after its kind.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ssm.claims.series import Series
 from ssm.specs.base import Spec
 from ssm.specs.measurements import SCHEMAS
 
-PanelArm = tuple[str, str]  # a panel (named model) and an arm of it
-# plain: arms compare by their difference. logarithm: a number is read as one, and arms compare as a ratio. ratio: it is
-# read plainly, but as a logarithm where two arms are compared.
+PanelArm = tuple[str, str]  # a panel (model), and an arm of it
+# How arms are compared. plain: by their difference. logarithm: readings are logarithms; by their ratio. ratio: one arm
+# is read plainly; two arms are compared by their ratio.
 Scale = Literal["plain", "logarithm", "ratio"]
-ROUNDING = 1e-12  # how far sums of thousands of float64 numbers of the order 1 are off, with room to spare
+ROUNDING = 1e-12  # bound on the rounding error of sums of thousands of float64 numbers of order 1
 ANY, POSITIVE = (-math.inf, math.inf), (0.0, math.inf)
 
 
 class Quantity(Reader, ABC):
-    """What tests a claim: a number with its interval."""
+    """A number with its interval, which tests a claim."""
 
-    definition: ClassVar[bool] = False  # a property of what was built: no experiment, no chance in it
+    definition: ClassVar[bool] = False  # true: a property of what was built; nothing random is involved
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -43,62 +43,62 @@ class Quantity(Reader, ABC):
 
     @property
     def timed(self) -> bool:
-        """Whether it is made of times, which no two runs and no two machines have in common."""
+        """Whether it is measured in time, which differs from run to run and from machine to machine."""
         return False
 
     @property
     def rounding(self) -> float:
-        """How far rounding alone may move its number, in the number's unit. A number so near to 0 is 0.
+        """Largest effect of rounding on the number, in its unit. A number this close to 0 counts as 0.
 
-        The default is for numbers of the order 1 or larger: ratios, shares, exponents, nats, tokens.
+        The default is right for numbers of order 1 or larger: ratios, shares, exponents, nats, tokens.
         """
         return ROUNDING
 
     @abstractmethod
     def arms(self) -> tuple[str, ...]:
-        """The arms that it names, the one that it is about first."""
+        """The arms that it names, the main one first."""
 
     def about(self, series: Series) -> bool:
-        """Whether it is about this series: then it is judged on the panel of the series."""
+        """Whether the quantity is judged on the panel of this series."""
         return series.arm in self.arms()[:1]
 
     @abstractmethod
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
-        """Where the arms are that it reads when `panel` is judged, each once.
+        """The (panel, arm) pairs that it reads when `panel` is judged, each once.
 
         Args:
-            series: all of the figure. Arms that it names are told without.
+            series: all series of the figure. They are needed only if it names arms by the axes of a grid.
         """
 
     @abstractmethod
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
-        """Its canonical content: an arm is its number among `panel_arms`, and a measurement or a model has no name."""
+        """Content without names: arms are indices into `panel_arms`; measurements and models have no name."""
 
     @abstractmethod
     def estimate(self, panel: PanelTables) -> Estimate:
         """The number with its 95% interval.
 
         Raises:
-            UndecidableError: the tables cannot give it at this scale.
+            UndecidableError: the tables do not determine the number at this scale.
             TableError: a planned table is missing or broken.
         """
 
     @abstractmethod
     def words(self, panel: PanelTables) -> str:
-        """What is computed, in one line."""
+        """What is computed, in one line of text."""
 
 
 QUANTITIES: Registry[type[Quantity]] = Registry("ssm.claims.quantities")
 
 
 class SeedQuantity(Quantity):
-    """A number a seed: the interval is over seeds, or over the sequences of the only one."""
+    """One number per seed. The interval is over seeds, or over the sequences of a single seed."""
 
-    agreeing: ClassVar[bool] = False  # seeds that all gave one number have an interval, by `bounds`
+    agreeing: ClassVar[bool] = False  # true: equal numbers of all seeds have an interval, from `bounds`
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the largest number that one arm can have."""
+        """Smallest and largest possible number of one arm."""
         return ANY
 
     @property
@@ -108,12 +108,12 @@ class SeedQuantity(Quantity):
 
     @property
     def compared(self) -> bool:
-        """Whether `readings` are of one arm against another."""
+        """Whether `readings` compare one arm with another."""
         return False
 
     @abstractmethod
     def readings(self, panel: PanelTables) -> dict[int, Reading]:
-        """Seed -> reading; where arms are compared, of the seeds that they share. Raises as `estimate`."""
+        """Seed -> reading. If arms are compared: for the seeds that they share. Raises as `estimate`."""
 
     def estimate(self, panel: PanelTables) -> Estimate:
         low, high = self.bounds
@@ -129,9 +129,9 @@ class SeedQuantity(Quantity):
 
 
 class SeriesQuantity(SeriesReader, SeedQuantity):
-    """A number a seed of one arm."""
+    """One number per seed of one arm."""
 
-    arm: str  # the arm that is measured, or a family of arms
+    arm: str  # the arm that is measured, or a family of arms (one claim for each member)
 
     def arms(self) -> tuple[str, ...]:
         return (self.arm,)
@@ -145,11 +145,11 @@ class SeriesQuantity(SeriesReader, SeedQuantity):
 
     @abstractmethod
     def read(self, panel: PanelTables, series: Series) -> Reading:
-        """The number of one arm and seed; on the scale `logarithm`, its logarithm."""
+        """The number of one arm and seed; its logarithm on the scale `logarithm`."""
 
     @abstractmethod
     def describe(self, panel: PanelTables) -> str:
-        """What is computed of the arm, in words."""
+        """What is computed of the arm, as text."""
 
     def readings(self, panel: PanelTables) -> dict[int, Reading]:
         return {seed: self.read(panel, series) for seed, series in panel.series(self.arm).items()}
@@ -159,15 +159,14 @@ class SeriesQuantity(SeriesReader, SeedQuantity):
 
 
 class ArmQuantity(SeriesQuantity):
-    """A number a seed of one arm; with `against`, its ratio (or difference) to the same number of another arm.
+    """One number per seed of one arm; with `against`, compared with the number of another arm.
 
-    Both are of the panel that is judged, or `against` of the panel of another named model. The two arms' readings of
-    the same seed are subtracted, on the logarithmic scale where the quantity is positive, so that the estimate is a
-    ratio of arms.
+    By default both arms belong to the judged panel; `against_model` names another panel for the second arm. Readings
+    of the same seed are subtracted. On the logarithmic scale the estimate is a ratio of arms, otherwise a difference.
     """
 
-    against: str | None = None  # another arm: the number is compared with that arm's
-    against_model: str | None = None  # the panel in which that arm stands; none: the panel that is judged
+    against: str | None = None  # another arm: the number is compared with that arm's number
+    against_model: str | None = None  # the model (panel) of the arm `against`; none: the judged panel
 
     @model_validator(mode="after")
     def _a_model_of_an_arm(self) -> Self:
@@ -175,27 +174,27 @@ class ArmQuantity(SeriesQuantity):
             raise ValueError("'against_model' needs 'against', the arm of that model")
         return self
 
-    def there(self, panel: str) -> str:
-        """The panel of `against`."""
+    def against_panel(self, panel: str) -> str:
+        """The panel of the arm `against`."""
         return self.against_model or panel
 
     def arms(self) -> tuple[str, ...]:
         return (self.arm,) if self.against is None else (self.arm, self.against)
 
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
-        other = () if self.against is None else ((self.there(panel), self.against),)
+        other = () if self.against is None else ((self.against_panel(panel), self.against),)
         return tuple(dict.fromkeys(((panel, self.arm), *other)))
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content = super().canonical(panel)
         del content["against_model"]
         if self.against is not None:
-            content["against"] = self.panel_arms(panel).index((self.there(panel), self.against))
+            content["against"] = self.panel_arms(panel).index((self.against_panel(panel), self.against))
         return content
 
     @property
     def read_on(self) -> Scale:
-        """The scale on which arms compare."""
+        """The scale on which arms are compared."""
         return "plain"
 
     @property
@@ -207,7 +206,7 @@ class ArmQuantity(SeriesQuantity):
         return self.read_on == "logarithm" or (self.read_on == "ratio" and self.compared)
 
     def read_logarithm(self, panel: PanelTables, series: Series) -> Reading:
-        """The number's logarithm, on the scale `ratio`."""
+        """The logarithm of the number; needed on the scale `ratio`."""
         raise NotImplementedError
 
     def readings(self, panel: PanelTables) -> dict[int, Reading]:
@@ -215,7 +214,7 @@ class ArmQuantity(SeriesQuantity):
             return super().readings(panel)
         read = self.read_logarithm if self.read_on == "ratio" else self.read
         found = {seed: read(panel, series) for seed, series in panel.series(self.arm).items()}
-        there = panel.of(self.there(panel.name))
+        there = panel.of(self.against_panel(panel.name))
         others = {seed: read(there, series) for seed, series in there.series(self.against).items()}
         shared = sorted(found.keys() & others.keys())
         if not shared:
@@ -232,7 +231,7 @@ class ArmQuantity(SeriesQuantity):
 
 
 class FigureQuantity(Quantity):
-    """A number of the figure's own tables, which belong to no arm."""
+    """A number from the figure's own tables, which belong to no arm."""
 
     def arms(self) -> tuple[str, ...]:
         return ()
@@ -245,27 +244,27 @@ class FigureQuantity(Quantity):
 
     @abstractmethod
     def decided_by(self, measured: Sequence[Spec]) -> tuple[list[Any], list[Any]]:
-        """What is measured, and how, as plain data without names: what decides the number.
+        """What determines the number, as plain data without names: (what is measured, how it is measured).
 
         Args:
-            measured: the figure's own measurements of the kinds that it reads.
+            measured: the figure's own measurements of the kinds that the quantity reads.
         """
 
     def tables(self, panel: PanelTables) -> Iterator[pl.DataFrame]:
-        """Those of the kind that it reads."""
+        """The figure's tables of the kind that it reads."""
         (kind,) = self.reads
         for table in panel.task.own_tables(kind):
             yield read_table(planned(panel.task, panel.folder, table), SCHEMAS[kind])
 
     def exact(self, value: float, panel: PanelTables) -> Estimate:
-        """A number without chance in it."""
+        """An estimate that involves nothing random."""
         return Estimate(value, value, value, "exact", self.words(panel))
 
 
 class ModelQuantity(FigureQuantity):
-    """A number of one named model as it is built."""
+    """A number of one model as it is built, without training."""
 
-    model: str
+    model: str  # name of the model in config/models.yaml
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         return {key: value for key, value in self.content().items() if key != "model"}
@@ -277,13 +276,13 @@ class ModelQuantity(FigureQuantity):
         return what, [{key: value for key, value in content.items() if key != "models"} for content in contents]
 
     def rows(self, panel: PanelTables) -> pl.DataFrame:
-        """The model's rows.
+        """The rows of the model.
 
         Raises:
-            UndecidableError: the model is not in the tables.
+            UndecidableError: the tables do not have the model.
         """
         for table in self.tables(panel):
             rows = table.filter(pl.col("model") == self.model)
             if rows.height:
                 return rows
-        raise UndecidableError(f"{self.model} is not among the models measured at the scale {panel.task.scale}")
+        raise UndecidableError(f"{self.model} is not among the measured models at the scale {panel.task.scale}")

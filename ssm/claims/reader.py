@@ -1,4 +1,4 @@
-"""What quantities and plots share: which measurements they read, and by which names."""
+"""The base of quantities and plots: which measurements they read, and by which names."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from ssm.specs.base import Name, Setting, Spec
 
 
 class Reader(Spec):
-    """Reads tables of the kinds that it says."""
+    """A spec that reads tables of measurements."""
 
-    reads: ClassVar[tuple[str, ...]]  # kinds of measurements, the one that it is about first
-    of_figure: ClassVar[bool] = False  # whether it may name one of the figure's own, which belong to no arm
+    reads: ClassVar[tuple[str, ...]]  # kinds of the measurements, the main one first; empty: any kind
+    of_figure: ClassVar[bool] = False  # whether it may read a measurement of the figure, which belongs to no arm
     kind: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the measurements of a series that it reads."""
+        """The names of the measurements that it reads of a series."""
         return ()
 
     def named(self) -> dict[str, tuple[str, str | None]]:
-        """Field -> the measurement that it names, which a figure must have, and its kind; None: any."""
+        """Field -> (name, kind) of the measurement that the field names; kind None: any kind."""
         return {}
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
-        """Whether the figure's grids have what it names of them.
+        """Check the names of arms, families and axes against the figure's grids.
 
         Args:
+            families: the members of each family, by name; an empty family does not exist at this scale.
             arms: the names of all arms.
-            families: the members of each family, by name; none, where it does not exist at this scale.
 
         Raises:
-            ValueError: an unknown family or axis, with the nearest valid name.
+            ValueError: a name is unknown. The message has the nearest valid name.
         """
 
 
 class SeriesReader(Reader):
-    """Reads measurements of a figure's series, by their names.
+    """Reads measurements of the figure's series, by their names.
 
-    `measurement` is the name of the one of the first kind; of another kind, the field that is called like the kind.
-    Without, it is the measurement that is called like its kind.
+    The field `measurement` names the measurement of the first kind in `reads`. A field with the name of another kind
+    names the measurement of that kind. By default, a measurement has the name of its kind.
     """
 
-    measurement: Name | None = None  # the name of the measurement that is read; none: the one called like its kind
+    measurement: Name | None = None  # name of the measurement that is read; none: the name of its kind
 
     def name_of(self, kind: str) -> str:
-        """The name of the measurement of this kind that is read."""
+        """The name of the measurement of this kind."""
         return getattr(self, "measurement" if kind == self.reads[0] else kind, None) or kind
 
     @property
@@ -61,23 +61,23 @@ class SeriesReader(Reader):
 
     @classmethod
     def naming(cls) -> tuple[str, ...]:
-        """The fields that hold names of measurements."""
+        """The fields that name measurements."""
         return ("measurement", *cls.reads[1:])
 
     @classmethod
     def later_fields(cls) -> frozenset[str]:
-        """These, and the names of measurements that may be left out."""
+        """Fields excluded from the hash while they have their default: also the optional names of measurements."""
         optional = {name for name in cls.naming() if cls.model_fields[name].default is None}
         return super().later_fields() | optional
 
 
 class ColumnReader(SeriesReader):
-    """Reads one column of the table of any measurement, which is found by its name."""
+    """Reads one column of the table of any measurement."""
 
-    reads: ClassVar[tuple[str, ...]] = ()  # any
-    measurement: Name  # the name of the measurement that is read
-    column: Name  # of its table
-    where: dict[Name, Setting] = {}  # rows of these settings alone, such as {depth: 0.5}
+    reads: ClassVar[tuple[str, ...]] = ()  # any measurement
+    measurement: Name  # name of the measurement that is read
+    column: Name  # column of its table
+    where: dict[Name, Setting] = {}  # read only rows with these values, such as {depth: 0.5}
 
     @property
     def names(self) -> tuple[str, ...]:

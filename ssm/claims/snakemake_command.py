@@ -1,4 +1,4 @@
-"""The workflow engine, which an extra brings: who only diagnoses and extends models has none."""
+"""The command that runs the workflow, also for users who installed ssm without it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from importlib.util import find_spec
 
 
 def snakemake_command(arguments: str) -> str:
-    """The command that makes something by the workflow; one that installs the engine first where it is not there."""
+    """The Snakemake command; with the command that installs Snakemake first if it is missing."""
     install = "" if find_spec("snakemake") else "pip install 'ssm-length[workflow]' && "
     return f"{install}snakemake {arguments}"

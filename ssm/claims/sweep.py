@@ -1,36 +1,37 @@
-"""A family of arms that differ by a number, and the quantity that is read of each of them."""
+"""A quantity without its arm, and a sweep: that quantity at a family of arms that differ by a number."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ssm.base.errors import nearest, shown
 from ssm.base.strict_parsing import first_problem
-from ssm.claims.families import Member, is_number, stands_at
+from ssm.claims.families import Member, has_values, is_number
 from ssm.claims.quantity import QUANTITIES, PanelArm, SeedQuantity
+from ssm.claims.reader import Reader
 from ssm.claims.series import Series
 from ssm.specs.base import Distinct, Name, Setting, Spec
 
-SOME = "arm"  # a name for an arm where any will do
+SOME = "arm"  # placeholder arm, where any arm will do
 
 
 def quantity_of(content: Mapping[str, Any], arm: str) -> SeedQuantity:
-    """A quantity that is written without its arm, of one arm.
+    """Make a quantity of one arm from content that has no arm.
 
     Raises:
-        ValueError: it is no such quantity.
+        ValueError: the content is not a quantity of an arm.
     """
     of_arms = {
         kind: spec for kind, spec in QUANTITIES.items() if issubclass(spec, SeedQuantity) and "arm" in spec.model_fields
     }
     kind = content.get("kind")
     if not isinstance(kind, str) or kind not in of_arms:
-        raise ValueError(f"kind: {shown(kind)} is no quantity of an arm; {nearest(str(kind), of_arms)}")
+        raise ValueError(f"kind: {shown(kind)} is not a quantity of an arm; {nearest(str(kind), of_arms)}")
     if "arm" in content:
-        raise ValueError("arm: the arms are those of the sweep; leave it out here")
+        raise ValueError("arm: leave it out here; the arms are given elsewhere")
     try:
         return of_arms[kind].model_validate({**content, "arm": arm})
     except ValidationError as error:
@@ -38,8 +39,14 @@ def quantity_of(content: Mapping[str, Any], arm: str) -> SeedQuantity:
 
 
 def _complete(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with its defaults: two ways to say one thing have one hash."""
+    """The content with all defaults, so that equal quantities have equal hashes."""
     return {key: value for key, value in quantity_of(content, SOME).content().items() if key != "arm"}
+
+
+def content_without_arms(quantity: SeedQuantity, panel: str, series: Sequence[Series]) -> dict[str, Any]:
+    """The canonical content of a quantity without the fields that name arms."""
+    roles = ("arm", "against", "restarted")
+    return {key: value for key, value in quantity.canonical(panel, series).items() if key not in roles}
 
 
 Of = Annotated[dict[str, Any], AfterValidator(_complete)]
@@ -47,23 +54,41 @@ Arms = Annotated[tuple[Name, ...], Field(strict=False, min_length=2), Distinct]
 Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=2), Distinct]
 
 
-class Sweep(Spec):
-    """`of` (a quantity without its arm) at the arms `arms`, whose swept numbers are `at`.
+class OfQuantity(Reader):
+    """Applies a quantity to arms. The quantity is written without its arm."""
 
-    Or at the arms of a grid: those of `family` that stand on its axis `over`, of the values of other axes that `where`
-    says. `against`, or `against_family` and `against_where`, is another family at the same numbers, with which this
-    one's number is compared.
+    reads: ClassVar[tuple[str, ...]] = ()  # any measurement
+    of: Of  # a quantity, without its key `arm`
+
+    def quantity(self, arm: str = SOME) -> SeedQuantity:
+        """The quantity of one arm."""
+        return quantity_of(self.of, arm)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.quantity().names
+
+    def named(self) -> dict[str, tuple[str, str | None]]:
+        return {f"of.{field}": measurement for field, measurement in self.quantity().named().items()}
+
+
+class Sweep(Spec):
+    """The quantity `of` at a family of arms that differ by a number.
+
+    The family is either the list `arms` with the numbers `at`, or all members along the axis `over` of a grid. On a
+    grid, `family` and `where` select members. A second family at the same numbers is `against`, or on a grid
+    `against_family` and `against_where`; the two families' numbers are then compared.
     """
 
     of: Of  # the quantity, without its arm
-    arms: Arms | None = None  # the arms, where they are not on a grid
-    at: Numbers | None = None  # their numbers
-    against: Arms | None = None  # a second family, one arm for each of these
-    over: Name | None = None  # the axis of the grid along which the arms differ
-    family: Name | None = None  # an arm that has a grid; None: all that have the axis
-    where: dict[Name, Setting] = {}  # at these values of other axes
-    against_family: Name | None = None  # None: the same, where 'against_where' is given
-    against_where: dict[Name, Setting] | None = None  # the second family at these values
+    arms: Arms | None = None  # names of the arms, if they are not on a grid
+    at: Numbers | None = None  # the number of each of these arms
+    against: Arms | None = None  # the second family, one arm for each number
+    over: Name | None = None  # axis of the grid along which the arms differ
+    family: Name | None = None  # an arm that has a grid; none: all arms that have the axis
+    where: dict[Name, Setting] = {}  # only members with these values on other axes
+    against_family: Name | None = None  # second family on a grid; none: `family`, if 'against_where' is given
+    against_where: dict[Name, Setting] | None = None  # values of the second family on other axes
 
     @model_validator(mode="after")
     def _arms_or_axis(self) -> Self:
@@ -71,9 +96,9 @@ class Sweep(Spec):
             raise ValueError("give either 'arms' with their numbers 'at', or 'over', an axis of the figure's grid")
         on_grids = (self.where or None, self.against_where, self.family, self.against_family)
         if self.over is None and any(one is not None for one in on_grids):
-            raise ValueError("'family', 'where', 'against_family' and 'against_where' go with 'over'")
+            raise ValueError("'family', 'where', 'against_family' and 'against_where' need 'over'")
         if self.over is not None and (self.at is not None or self.against is not None):
-            raise ValueError("'at' and 'against' go with 'arms'; on grids it is 'against_family' or 'against_where'")
+            raise ValueError("'at' and 'against' need 'arms'; on grids use 'against_family' or 'against_where'")
         for name, arms in (("arms", self.arms), ("against", self.against)):
             if arms is not None and len(arms) != len(self.at or ()):
                 raise ValueError(f"{name}: {len(arms)} arms at {len(self.at or ())} numbers ('at')")
@@ -85,19 +110,19 @@ class Sweep(Spec):
         return any(one is not None for one in (self.against, self.against_family, self.against_where))
 
     def quantity(self, arm: str = SOME) -> SeedQuantity:
-        """What is read of an arm."""
+        """The quantity of one arm."""
         return quantity_of(self.of, arm)
 
     def check(self, families: Mapping[str, Mapping[str, Member]]) -> None:
-        """As of `Quantity`."""
+        """Check the names of families and axes, as `Reader.check`."""
         for arm in self.named_arms():
             if families.get(arm):
                 raise ValueError(
-                    f"sweep: '{arm}' stands for {len(families[arm])} arms; name one, or sweep over an axis"
+                    f"sweep: '{arm}' is a family of {len(families[arm])} arms; name one, or sweep over an axis"
                 )
         for field, family in (("family", self.family), ("against_family", self.against_family)):
             if family is not None and family not in families:
-                raise ValueError(f"sweep.{field}: no arm '{family}' with a grid; {nearest(family, families)}")
+                raise ValueError(f"sweep.{field}: no arm with a grid is called '{family}'; {nearest(family, families)}")
         if self.over is None:
             return
         for field, family, where in (
@@ -115,13 +140,13 @@ class Sweep(Spec):
                     )
 
     def named_arms(self) -> tuple[str, ...]:
-        """The arms that it names, its own first."""
+        """The arms that it names, the main ones first."""
         others = self.quantity().arms()
         own = (*(self.arms or ()), *(self.against or ()))
         return (*own, *(arm for arm in others if arm not in (*own, SOME)))
 
     def members(self, panel: str, series: Sequence[Series], against: bool = False) -> tuple[tuple[float, str], ...]:
-        """(number, arm) of the family on a panel, ascending; of the second one with `against`."""
+        """(number, arm) of the family on a panel, ascending; with `against`, of the second family."""
         arms = self.against if against else self.arms
         if self.over is None:
             return tuple(sorted(zip(self.at or (), arms or (), strict=True)))
@@ -130,23 +155,23 @@ class Sweep(Spec):
         found: dict[tuple[float, str], None] = {}
         for one in series:
             number = one.axes.get(self.over)
-            there = one.panel == panel and family in (None, one.family) and stands_at(one.axes, where)
+            there = one.panel == panel and family in (None, one.family) and has_values(one.axes, where)
             if there and number is not None and is_number(number):
                 found[float(number), one.arm] = None
         return tuple(sorted(found))
 
     def about(self, series: Series) -> bool:
-        """Whether a series is of the family."""
+        """Whether a series belongs to the family."""
         return any(arm == series.arm for _, arm in self.members(series.panel, (series,)))
 
     def panel_arms(self, panel: str, series: Sequence[Series]) -> tuple[PanelArm, ...]:
-        """As of `Quantity`."""
+        """As `Quantity.panel_arms`."""
         families = [self.members(panel, series)] + ([self.members(panel, series, True)] if self.compared else [])
         arms = (arm for family in families for _, arm in family)
         return tuple(dict.fromkeys(place for arm in arms for place in self.quantity(arm).panel_arms(panel, series)))
 
     def canonical(self, panel: str, series: Sequence[Series]) -> dict[str, Any]:
-        """As of `Quantity`: its families as numbers with what is read there."""
+        """As `Quantity.canonical`: families are lists of numbers with the indices of the arms."""
         order = self.panel_arms(panel, series)
 
         def family(against: bool) -> list[Any]:
@@ -156,6 +181,5 @@ class Sweep(Spec):
                 for at, arm in members
             ]
 
-        roles = ("arm", "against", "restarted")
-        of = {key: value for key, value in self.quantity().canonical(panel, series).items() if key not in roles}
+        of = content_without_arms(self.quantity(), panel, series)
         return {"of": of, "family": family(False), "against": family(True) if self.compared else None}

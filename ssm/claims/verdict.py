@@ -1,4 +1,4 @@
-"""Verdicts: where the whole interval of a claim's quantity lies, and what that decides."""
+"""Verdicts: compare the interval of a claim's quantity with the region that confirms the claim."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.words import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, OPEN, PAPER, REFUTED, number, span
 
-DRY_RUN = "a dry run: its numbers mean nothing"  # the reason of every verdict of a dry run
-ONE_SEED = "one seed of arms that were trained apart: how much other seeds would differ is not in the interval"
+DRY_RUN = "a dry run: its numbers mean nothing"  # reason of every verdict of a dry run
+ONE_SEED = "one seed of arms that were trained separately: the interval does not include the spread between seeds"
 
 
 def judge(task: JudgedFigure, tables: Path) -> pl.DataFrame:
-    """Every claim of a figure, judged from tables alone.
+    """Judge all claims of a figure from its tables.
 
     Args:
         task: the planned figure.
         tables: the folder of its tables.
 
     Returns:
-        A `verdicts` table: a row for each of `task.verdicts`. A dry run computes every number, so that it fails where
-        the real thing would, and then decides and reports none.
+        A `verdicts` table with one row for each of `task.verdicts`. A dry run computes all numbers, so that it fails
+        where a real run would fail. It reports no numbers and decides nothing.
 
     Raises:
         TableError: a planned table is missing or broken.
@@ -39,7 +39,7 @@ def judge(task: JudgedFigure, tables: Path) -> pl.DataFrame:
 def decide(low: float, high: float, expected: Expected) -> tuple[str, str]:
     """The verdict on an interval [low, high], and its reason.
 
-    The expected region is open: an interval that only touches a bound does not lie inside.
+    The expected region is open: an interval that touches a bound is not inside.
     """
     bounds = [bound for bound in (expected.above, expected.below) if bound is not None]
     what = f"value {number(low)}" if low == high else f"interval {span(low, high)}"
@@ -55,13 +55,13 @@ def decide(low: float, high: float, expected: Expected) -> tuple[str, str]:
 
 
 def _rounded(number: float, expected: Expected, rounding: float) -> float:
-    """A number, or the 0 or the bound from which rounding alone separates it: no verdict hangs on rounding."""
+    """The number; or 0 or a bound of the region, if the number differs from it by rounding only."""
     marks = [mark for mark in (expected.above, expected.below, 0.0) if mark is not None]
     return next((mark for mark in marks if abs(number - mark) <= rounding), number)
 
 
 def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
-    """The claim that a row of the verdicts table judges; None when the figure has no such claim any more."""
+    """The claim of a row of the verdicts table; None if the figure does not have it any more."""
     wanted = re.split(r"[\[/]", name, maxsplit=1)[0]
     return next((claim for claim in task.claims if claim.id == wanted), None)
 
@@ -72,16 +72,18 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
     elsewhere = claim.models is not None and panel not in claim.models
     try:
         if elsewhere:
-            raise UndecidableError(f"it is about models that the scale {task.scale} does not have")
+            raise UndecidableError(f"this claim is about models that the scale {task.scale} does not have")
         found: Estimate = claim.quantity.estimate(PanelTables(task, panel, tables))
         if not task.dry_run:
-            value, low, high = (
-                _rounded(one, claim.expected, claim.quantity.rounding) for one in (found.value, found.low, found.high)
-            )
-            verdict, reason = (OPEN, ONE_SEED) if _apart(task, claim, panel) else decide(low, high, claim.expected)
-            unrounded, _ = decide(found.low, found.high, claim.expected)
-            if reason != ONE_SEED and unrounded != verdict:
-                reason += f"; rounding alone would make it {unrounded}"
+            unrounded_numbers = (found.value, found.low, found.high)
+            value, low, high = (_rounded(one, claim.expected, claim.quantity.rounding) for one in unrounded_numbers)
+            if _separate_trainings(task, claim, panel):
+                verdict, reason = OPEN, ONE_SEED
+            else:
+                verdict, reason = decide(low, high, claim.expected)
+                unrounded, _ = decide(found.low, found.high, claim.expected)
+                if unrounded != verdict:
+                    reason += f"; only rounding would make it {unrounded}"
             numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval}
     except UndecidableError as problem:
         if not task.dry_run:
@@ -104,11 +106,12 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
     }
 
 
-def _apart(task: JudgedFigure, claim: ClaimSpec, panel: str) -> bool:
-    """Whether a claim compares arms of a single training each that go on from different weights.
+def _separate_trainings(task: JudgedFigure, claim: ClaimSpec, panel: str) -> bool:
+    """Whether a claim compares arms that do not share their initial weights, with a single seed each.
 
-    Over its sequences such a difference is decided by the seed. Arms that go on from the same weights share what that
-    seed is worth, so that theirs is not. Weights from elsewhere are of one training, whatever seeds read them.
+    The seed of the training then dominates the difference, and an interval over sequences does not include it. Arms
+    that continue from the same weights share the effect of the seed. Published weights count as one training, no
+    matter how many seeds read them.
     """
     places = task.series_of(claim, panel).values()
     seeds: set[int] = set.intersection(*({one.seed for one in series} for series in places)) if places else set()
@@ -118,12 +121,12 @@ def _apart(task: JudgedFigure, claim: ClaimSpec, panel: str) -> bool:
 
 
 def _registration(task: JudgedFigure, name: str, claim: ClaimSpec, panel: str, tables: Path) -> tuple[bool | None, str]:
-    """Whether what is judged was registered before the tables that decide it were made; and that in words."""
+    """Whether the claim was registered before the tables that decide it were measured; and the same as text."""
     if task.dry_run:
         return None, ""
     date = task.registered.get(name)
     if date is None:
-        return False, "not registered: with these seeds this is not what was registered"
+        return False, "not registered: no registration has this claim with these seeds"
     series = [one for series in task.series_of(claim, panel).values() for one in series]
     found = {one.tables[read] for one in series for read in claim.quantity.names if read in one.tables}
     paths = [tables / f"{table}.parquet" for table in sorted(found)]
@@ -132,15 +135,15 @@ def _registration(task: JudgedFigure, name: str, claim: ClaimSpec, panel: str, t
         paths = [tables / f"{table}.parquet" for kind in sorted(kinds) for table in task.own_tables(kind)]
     written = [str(read_provenance(path).get("written", "")) for path in paths]
     if not all(written):
-        return False, f"registered {_day(date)}, but its tables do not say when they were made"
+        return False, f"registered {_day(date)}, but its tables do not say when they were measured"
     early = min(written, key=datetime.fromisoformat, default=None)
     if early is not None and datetime.fromisoformat(early) < datetime.fromisoformat(date):
-        return False, f"registered {_day(date)}, but measured before, {_day(early)}"
+        return False, f"registered {_day(date)}, but measured earlier, {_day(early)}"
     return True, f"registered {_day(date)}, before it was measured"
 
 
 def _day(time: str) -> str:
-    """A time as readers see it, to the minute.
+    """A time for readers, to the minute.
 
     >>> _day("2026-11-22T05:12:20+00:00")
     '2026-11-22 05:12 UTC'

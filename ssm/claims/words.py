@@ -1,4 +1,4 @@
-"""Numbers, intervals and verdicts as readers see them: at the terminal and in the report."""
+"""Numbers, intervals and verdicts as text, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ssm.base.prose import plain
 
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
-PAPER, DEFINITION, ADDED = "paper", "definition", "ours"  # whose statement a verdict is on
+PAPER, DEFINITION, ADDED = "paper", "definition", "ours"  # kinds of statements
 ELSEWHERE = "elsewhere"  # a statement on models that this scale does not have
 SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", ADDED: "added checks"}
-MISSES = 0.05  # of 95% intervals, the share that does not hold the true value
+MISSES = 0.05  # share of 95% intervals that do not contain the true value
 GAP = "  "
-# The columns of printed verdicts. When a terminal is narrow they give way in the order of SHRINK, down to so many
-# characters: reasons and the paper's words before our numbers. The verdict never does.
+# Columns of printed verdicts. On a narrow terminal they are cut in the order of SHRINK, each down to the given number
+# of characters. Reasons and the papers' words are cut first, our numbers later, and the verdict never.
 HEADS = ("figure", "claim", "the paper", "here (95% interval)", "expected", "verdict", "why")
 TARGET, CLAIM, THEIRS, HERE, EXPECTED, VERDICT, REASON = range(7)
 SHRINK = (
@@ -29,7 +29,7 @@ SHRINK = (
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, whole numbers with commas from 1000 on, "none" for a missing one.
+    """A number with three significant digits. From 1,000 on: all digits, with commas. "none" if there is no number.
 
     >>> number(1.23456), number(12345.6), number(0.5), number(None)
     ('1.23', '12,346', '0.5', 'none')
@@ -51,7 +51,7 @@ def span(low: float | None, high: float | None) -> str:
 
 
 def measured(row: Mapping[str, Any]) -> str:
-    """A verdict's own number with its interval: "1.23 (1.1 to 1.4)", "1.02 (exact)", "no number"."""
+    """The number of a verdict with its interval: "1.23 (1.1 to 1.4)", "1.02 (exact)", "no number"."""
     if row["estimate"] is None:
         return "no number"
     inside = "exact" if row["interval"] == "exact" else span(row["low"], row["high"])
@@ -59,7 +59,7 @@ def measured(row: Mapping[str, Any]) -> str:
 
 
 def totals(verdicts: Iterable[str]) -> str:
-    """How many verdicts of each kind.
+    """The number of verdicts of each kind.
 
     >>> totals(["confirmed", "not decided", "confirmed"])
     '2 confirmed, 0 refuted, 1 not decided'
@@ -70,26 +70,26 @@ def totals(verdicts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Tally:
-    """What verdicts amount to, every number counted once."""
+    """Counts of verdicts. Every number is counted once, even if several claims judge it."""
 
     claims: int
-    counts: dict[str, Counter[str]]  # sort -> verdict -> distinct numbers; of the sorts that there are
-    repeated: int  # verdicts on a number that another verdict of their sort judges
-    unregistered: int  # verdicts that were not registered before their seeds were read: they count nowhere
-    elsewhere: int  # statements on models that this scale does not have: they count nowhere either
+    counts: dict[str, Counter[str]]  # kind of statement -> verdict -> distinct numbers
+    repeated: int  # verdicts on numbers that another verdict of their kind already judges
+    unregistered: int  # verdicts that were registered too late or not at all: not counted
+    elsewhere: int  # statements on models that this scale does not have: not counted
     intervals: int  # distinct numbers with a 95% interval
 
     @property
     def wrong(self) -> float:
-        """How many of these intervals are to be expected to miss the true value: the most wrong verdicts to expect."""
+        """Expected number of intervals that miss the true value: an upper bound on the expected wrong verdicts."""
         return MISSES * self.intervals
 
 
 def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
     """Count verdicts.
 
-    A number that several claims judge counts once for each sort of statement. Where their regions differ, and so do the
-    verdicts, it counts as refuted before it counts as not decided, and as that before it counts as confirmed.
+    A number that several claims judge counts once for each kind of statement. If their verdicts differ, the worst one
+    counts: refuted before not decided before confirmed.
     """
     rows = list(rows)
     here = [row for row in rows if row["sort"] != ELSEWHERE]
@@ -116,7 +116,7 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
 
 
 def tally_lines(found: Tally) -> list[str]:
-    """A tally at the terminal."""
+    """A tally as lines for the terminal."""
     distinct = sum(count.total() for count in found.counts.values())
     claims = "1 claim" if found.claims == 1 else f"{found.claims} claims"
     numbers = "1 number" if distinct == 1 else f"{distinct} numbers"
@@ -124,26 +124,26 @@ def tally_lines(found: Tally) -> list[str]:
     for sort, count in found.counts.items():
         lines.append(f"  {SORTS[sort]}: {totals(count.elements())}")
     if found.unregistered:
-        lines.append(f"  not registered before their seeds were read, and not counted: {found.unregistered}")
+        lines.append(f"  not counted, because registered too late or not at all: {found.unregistered}")
     if found.elsewhere:
-        lines.append(f"  on models that this scale does not have, and not counted: {found.elsewhere}")
+        lines.append(f"  not counted, because about models that this scale does not have: {found.elsewhere}")
     if found.intervals:
         lines.append(f"  {expected_misses(found)}")
     return lines
 
 
 def expected_misses(found: Tally) -> str:
-    """How many wrong verdicts chance lets one expect, in words."""
+    """The number of wrong verdicts that chance explains, as text."""
     intervals = "1 interval of 95%" if found.intervals == 1 else f"{found.intervals} intervals of 95%"
     miss = f"about {number(found.wrong)} will miss the true value by chance"
-    return f"{intervals}: {miss}; expect up to so many wrong verdicts"
+    return f"{intervals}: {miss}; expect up to as many wrong verdicts"
 
 
 def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:
-    """Verdicts as an aligned table: a line of heads, one line a verdict, and lines with the tally.
+    """Verdicts as an aligned table: a head, one line per verdict, and the tally.
 
     Args:
-        width: characters of the terminal; None: nothing is cut.
+        width: characters of the terminal; None: do not cut.
     """
     cells = [[" ".join(cell.split()) for cell in _cells(row)] for row in rows]
     table = [list(HEADS), *cells]
@@ -161,14 +161,14 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """A verdict under `HEADS`."""
+    """The cells of a verdict, in the order of `HEADS`."""
     reason = row["reason"] if row["verdict"] == OPEN else ""
     verdict = row["verdict"] + (", not registered" if row["registered"] is False else "")
     return row["target"], row["claim"], plain(row["paper"]), measured(row), row["expected"], verdict, reason
 
 
 def _fit(text: str, width: int) -> str:
-    """Exactly `width` characters; what is left out becomes three dots, cut between words where a word ends near."""
+    """A text of exactly `width` characters. A cut is marked by three dots and falls between words if possible."""
     if len(text) > width:
         short = textwrap.shorten(text, width, placeholder="...") if width > 3 else ""
         text = short if len(short) > 0.7 * width else f"{text[: max(0, width - 3)]}..."[:width]

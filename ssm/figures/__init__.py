@@ -1,1 +1,1 @@
-"""Figures, drawn from tables alone: their plots are in `ssm.figures.plots`, stacked by `ssm.figures.draw`."""
+"""Figure specs, grids and plots: from tables to pictures."""

@@ -1,6 +1,6 @@
-"""The two neutral colours of figures: a page may replace these very strings by its own, by day and by night."""
+"""The two neutral colors of figures. A page may replace these strings by its own colors for light and dark mode."""
 
 from __future__ import annotations
 
-INK = "#1f2328"  # text, axes, ticks and the base's curve
+INK = "#1f2328"  # text, axes, ticks and the curve of the base
 GRID = "#d0d7de"  # grid lines

@@ -1,7 +1,7 @@
-"""From a figure's tables to its curves: an average over sequences, then over seeds, with a band. polars and NumPy only.
+"""From a figure's tables to its curves, with polars and NumPy only.
 
-A curve's line is the mean over seeds. Its band is the range over the seeds; with one seed, the standard error over the
-sequences. Losses are averaged in nats and turned into perplexities last.
+A line is the mean over seeds, and its band the range over seeds. With one seed, the band is the standard error over
+sequences. Losses are averaged in nats and then turned into perplexities.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ssm.specs.measurements import SCHEMAS
 
 @dataclass(frozen=True)
 class Curve:
-    """One arm's curve in one panel; every array has the shape (points,)."""
+    """The curve of one arm in one panel. All arrays have the shape (points,)."""
 
     arm: str
     label: str
-    context: int  # T of the arm's training
+    context: int  # training context T of the arm
     seeds: int
     x: np.ndarray
     y: np.ndarray
@@ -38,18 +38,18 @@ class Curve:
     high: np.ndarray
 
     def finite(self) -> np.ndarray:
-        """Which points can be drawn."""
+        """Which points can be drawn. (points,)"""
         return np.isfinite(self.x) & np.isfinite(self.y)
 
     def breaks_off(self) -> bool:
-        """Whether the curve ends because it is not finite, rather than because it was measured no further."""
+        """Whether the curve ends in values that are not finite, although it was measured further."""
         finite = self.finite()
         return bool(finite.any() and not finite[-1])
 
 
 @dataclass(frozen=True)
 class Line:
-    """One seed's curve: mean and standard error over its sequences; every array has the shape (points,)."""
+    """The curve of one seed: mean and standard error over sequences. All arrays have the shape (points,)."""
 
     x: np.ndarray
     y: np.ndarray
@@ -57,13 +57,13 @@ class Line:
 
 
 def read_planned(task: PlannedFigure, tables: Path, table: str, kind: str) -> pl.DataFrame:
-    """Read the table with the id `table` that was planned for `task`, of the measurement `kind`.
+    """Read a planned table, given its id and the kind of its measurement.
 
-    A diverged run was measured at its last good weights, which it did not end with: none of its values is here, only
-    where they were measured. Numbers are NaN, what is none is null.
+    The table of a diverged run was measured at its last finite weights, not at its end. Its values are therefore
+    replaced: floats by NaN, others by null. Its keys stay.
 
     Raises:
-        TableError: one line, naming the table and the command that makes it, or what is wrong with it.
+        TableError: the table is missing or broken; a missing table with the command that makes it.
     """
     path = planned(task, tables, table)
     frame = read_table(path, SCHEMAS[kind])
@@ -73,14 +73,14 @@ def read_planned(task: PlannedFigure, tables: Path, table: str, kind: str) -> pl
 
 
 def _without_values(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """The table's keys alone: what is no float has no NaN, and becomes null."""
+    """The table with NaN (floats) or null (other types) instead of its values; the keys stay."""
     values = {column: kind for column, kind in schema.columns.items() if column not in schema.keys}
     nothing = [pl.lit(math.nan if kind.is_float() else None, kind).alias(column) for column, kind in values.items()]
     return frame.with_columns(nothing)
 
 
 def own_table(task: PlannedFigure, tables: Path, kind: str) -> pl.DataFrame | None:
-    """The figure's own tables of this kind, which belong to no arm, as one; None if it has none.
+    """The figure's own tables of this kind, which belong to no arm, joined into one; None if there are none.
 
     Raises:
         TableError: see `read_planned`.
@@ -90,18 +90,18 @@ def own_table(task: PlannedFigure, tables: Path, kind: str) -> pl.DataFrame | No
 
 
 def panels(task: PlannedFigure) -> list[str]:
-    """The panels (named models) that have series, in the figure's order."""
+    """The panels (models) that have series, in the order of the figure."""
     present = dict.fromkeys(series.panel for series in task.series)
     return sorted(present, key=[*task.models, *present].index)
 
 
 def arms(task: PlannedFigure) -> list[str]:
-    """The arms that have series, in the plan's order: a figure file's own order does not survive sorted JSON."""
+    """The arms that have series, in the order of the plan. (The figure file's order is lost in sorted JSON.)"""
     return list(dict.fromkeys(series.arm for series in task.series))
 
 
 def chosen_arms(task: PlannedFigure, names: Sequence[str] | None) -> list[str]:
-    """The arms that have series and are named, by themselves or by their family, in the order of names; None: all."""
+    """The arms of these names that have series, in this order. A name is an arm or a family; None selects all arms."""
     every = {series.arm: series.family for series in task.series}
     if names is None:
         return list(every)
@@ -109,17 +109,18 @@ def chosen_arms(task: PlannedFigure, names: Sequence[str] | None) -> list[str]:
 
 
 def loaded(task: PlannedFigure, tables: Path, panel: str, name: str, kind: str) -> list[tuple[Series, pl.DataFrame]]:
-    """The series of `panel` that have the measurement `name`, of `kind`, with its tables, in the task's order."""
+    """(series, table) of every series of `panel` with the measurement `name` of this kind, in the task's order."""
     chosen = [series for series in task.series if series.panel == panel and name in series.tables]
     return [(series, read_planned(task, tables, series.tables[name], kind)) for series in chosen]
 
 
 def perplexity_curves(task: PlannedFigure, tables: Path, panel: str, name: str = "position_loss") -> list[Curve]:
     """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin."""
-    lines = []
-    for series, table in loaded(task, tables, panel, name, "position_loss"):
-        frame = position_curve(table)
-        lines.append((series, Line(_middle(frame), _column(frame, "loss"), _column(frame, "error"))))
+    middle = (pl.col("position_from") + pl.col("position_to")) / 2
+    lines = [
+        (series, _line(position_curve(table).with_columns(middle=middle), "middle", "loss"))
+        for series, table in loaded(task, tables, panel, name, "position_loss")
+    ]
     return over_seeds(lines, finish=np.exp)
 
 
@@ -130,11 +131,11 @@ def ratio_curves(
     restarted: str | None = None,
     names: tuple[str, ...] = ("position_loss", "restart_loss"),
 ) -> list[Curve]:
-    """Paired ratio: perplexity with the full history / perplexity after a restart, on the targets [3/4 kT, kT), at kT.
+    """Paired ratio at kT: perplexity with the full history / after a restart, on the targets [3/4 kT, kT).
 
     Args:
-        restarted: the arm that restarts (the base gives Rbase); None: each arm itself (Rown).
-        names: of the two measurements.
+        restarted: the arm that is restarted (Rbase if it is the base); None: each arm itself (Rown).
+        names: names of the measurements of the loss with full history and after a restart.
     """
     losses, restart_losses = names
     restarts = {
@@ -156,22 +157,17 @@ def ratio_curves(
 
 
 def state_norm_curves(task: PlannedFigure, tables: Path, panel: str, name: str = "state_statistics") -> list[Curve]:
-    """Norm of the whole state against position (lg figure 4)."""
-    lines = []
-    for series, table in loaded(task, tables, panel, name, "state_statistics"):
-        frame = state_norm_curve(table)
-        lines.append((series, _line(frame, "position", "norm")))
-    return over_seeds(lines)
+    """Norm of the whole state by position (lg Figure 4)."""
+    found = loaded(task, tables, panel, name, "state_statistics")
+    return over_seeds([(series, _line(state_norm_curve(table), "position", "norm")) for series, table in found])
 
 
 def remembrance_curves(
     task: PlannedFigure, tables: Path, panel: str, distance: str, name: str = "effective_remembrance"
 ) -> list[Curve]:
-    """Effective Remembrance against t (lg Definition 3.3) under one distance."""
-    lines = []
-    for series, table in loaded(task, tables, panel, name, "effective_remembrance"):
-        lines.append((series, _line(remembrance_curve(table, distance), "t", "value")))
-    return over_seeds(lines)
+    """Effective Remembrance by t (lg Definition 3.3) under one distance."""
+    found = loaded(task, tables, panel, name, "effective_remembrance")
+    return over_seeds([(series, _line(remembrance_curve(table, distance), "t", "value")) for series, table in found])
 
 
 def column_curves(
@@ -184,12 +180,12 @@ def column_curves(
     against: str | None = None,
     wanted: Sequence[str] | None = None,
 ) -> list[Curve]:
-    """Any column of any table against another one, of the rows that `reader` chooses.
+    """A column of any table by another column, for the rows that `reader` selects.
 
     Args:
+        against: a panel; its curves of the same arm and seed are subtracted.
         wanted: arms; None: all.
-        against: a panel, from whose curves of the same arm and seed the differences are taken.
-        exponential: of the averages, for a column of logarithms.
+        exponential: apply the exponential to the averages, for a column of logarithms.
     """
     lines = column_lines(task, tables, panel, reader, x)
     if against is not None:
@@ -201,18 +197,17 @@ def column_curves(
 def column_lines(
     task: PlannedFigure, tables: Path, panel: str, reader: ColumnReader, x: str
 ) -> list[tuple[Series, Line]]:
-    """One line per arm and seed for `column_curves`; none where a table has no such rows."""
+    """One line per arm and seed for `column_curves`. Tables without selected rows give no line."""
     lines = []
     for series, table, schema in any_loaded(task, tables, panel, reader):
         frame = means(chosen(table, schema, reader.where), schema, [x], reader.column)
-        if frame.is_empty():
-            continue
-        lines.append((series, Line(_column(frame, x), _column(frame, "value"), _column(frame, "error"))))
+        if not frame.is_empty():
+            lines.append((series, _line(frame, x, "value")))
     return lines
 
 
 def differences(lines: list[tuple[Series, Line]], others: list[tuple[Series, Line]]) -> list[tuple[Series, Line]]:
-    """Lines less those of the same arm and seed, at the points that both have; errors add in quadrature."""
+    """Lines minus the other lines of the same arm and seed, at their shared points. Errors add in quadrature."""
     there = {(series.arm, series.seed): line for series, line in others}
     found = []
     for series, line in lines:
@@ -227,7 +222,7 @@ def differences(lines: list[tuple[Series, Line]], others: list[tuple[Series, Lin
 def any_loaded(
     task: PlannedFigure, tables: Path, panel: str, reader: ColumnReader
 ) -> list[tuple[Series, pl.DataFrame, Schema]]:
-    """The series of `panel` that have the measurement, with its tables and their schema, whatever its kind."""
+    """(series, table, schema) of every series of `panel` that has the reader's measurement, of any kind."""
     found = []
     for series in task.series:
         if series.panel == panel and reader.measurement in series.tables:
@@ -240,10 +235,10 @@ def any_loaded(
 def over_seeds(
     lines: list[tuple[Series, Line]], finish: Callable[[np.ndarray], np.ndarray] = np.asarray
 ) -> list[Curve]:
-    """One curve per arm from one line per arm and seed; `finish` is applied to the averages (exp for perplexities).
+    """One curve per arm from one line per arm and seed. `finish` is applied to the averages (exp for perplexities).
 
-    Points that some seed lacks are left out. A seed that is not finite at a point leaves the whole arm not finite
-    there: an average over the seeds that survived would look better than the arm is.
+    Points that some seed lacks are left out. If a seed is not finite at a point, the whole arm is not finite there. An
+    average over the other seeds would be too optimistic.
     """
     curves = []
     for arm in dict.fromkeys(series.arm for series, _ in lines):
@@ -263,15 +258,7 @@ def over_seeds(
 
 
 def _line(frame: pl.DataFrame, x: str, y: str) -> Line:
-    return Line(_column(frame, x), _column(frame, y), _column(frame, "error"))
-
-
-def _column(frame: pl.DataFrame, name: str) -> np.ndarray:
-    return frame[name].cast(pl.Float64).to_numpy()
-
-
-def _middle(frame: pl.DataFrame) -> np.ndarray:
-    return (_column(frame, "position_from") + _column(frame, "position_to")) / 2
+    return Line(*(frame[name].cast(pl.Float64).to_numpy() for name in (x, y, "error")))
 
 
 def _standard_error(values: np.ndarray) -> float:

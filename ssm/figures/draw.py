@@ -1,4 +1,4 @@
-"""A figure from its task and its tables: its plots stacked, written as SVG, PNG and PDF."""
+"""Draw a figure from its task and its tables: stack its plots, and write SVG, PNG and PDF."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from ssm.figures.panel import Row, side_by_side
 from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, arm_styles
 
 DPI = 200
-LONGEST_DIRECT = 22  # characters of a label that may stand beside its line
+LONGEST_DIRECT = 22  # characters of the longest label that is written next to its line
 LINE = 1.25 * NORMAL / 72  # inches: height of a line of text
-NOTE = 90  # characters of a line of the note below a figure
+NOTE = 90  # characters per line of the note below a figure
 
 
 def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
-    """Draw `task` from `tables`/<id>.parquet; write `out`/<target>.svg, .png and .pdf, each as a whole file.
+    """Draw `task` from the tables in `tables` and write `out`/<target>.svg, .png and .pdf, each atomically.
 
-    The same task and tables give the same SVG, byte for byte. It has a transparent background, real text, and
-    `colors.INK` and `colors.GRID` as the only neutral colours, so that a page can put its own in their place.
+    The same task and tables give the same SVG, byte for byte. It has a transparent background and real text. Its only
+    neutral colors are `colors.INK` and `colors.GRID`, so that a page can replace them.
 
     Returns:
         The paths written.
@@ -57,7 +57,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
 
 
 def draw_figure(task: FigureTask, tables: Path) -> Figure:
-    """The figure, not yet written."""
+    """The figure, before it is written."""
     with matplotlib.rc_context(RC):
         styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
         rows = side_by_side([(one.kind, one.draw(task, tables, styles)) for one in task.figure.drawings])
@@ -65,7 +65,7 @@ def draw_figure(task: FigureTask, tables: Path) -> Figure:
 
 
 def compose(rows: list[Row], width: float = WIDTH) -> Figure:
-    """Rows of panels stacked into one figure, with their notes and a legend, not yet written.
+    """Stack rows of panels into one figure, with their notes and a legend.
 
     Args:
         width: inches.
@@ -85,7 +85,7 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
 
 
 def _draw_on(figure: Figure, rows: list[Row]) -> list[Axes]:
-    """Lay the rows out on one grid, so that axes above one another are aligned."""
+    """Lay out the rows on one grid, so that the axes of different rows are aligned."""
     columns = math.lcm(*(row.columns for row in rows))
     grid = figure.add_gridspec(len(rows), columns, height_ratios=[row.height for row in rows])
     drawn = []
@@ -99,7 +99,7 @@ def _draw_on(figure: Figure, rows: list[Row]) -> list[Axes]:
 
 
 def _label_ends(figure: Figure, all_axes: list[Axes]) -> bool:
-    """Write every arm's label at the end of its line; False, and nothing written, where labels would collide."""
+    """Write every label at the end of its line. Write nothing and return False if labels would overlap."""
     places = []
     figure.draw_without_rendering()
     for axes in all_axes:
@@ -125,7 +125,7 @@ def _label_ends(figure: Figure, all_axes: list[Axes]) -> bool:
 
 
 def _end(axes: Axes, line: Line2D) -> float | None:
-    """Height in pixels at which a line reaches the right edge of its axes; None if it ends or leaves before."""
+    """Height in pixels at which a line reaches the right edge of its axes; None if it does not."""
     x, y = (np.asarray(values, dtype=float) for values in line.get_data())
     left, right = axes.get_xlim()
     inside = np.flatnonzero(np.isfinite(y) & (x <= right) & (x >= left))
@@ -137,7 +137,7 @@ def _end(axes: Axes, line: Line2D) -> float | None:
 
 
 def _add_legend(figure: Figure, all_axes: list[Axes]) -> None:
-    """One legend above everything, each arm once."""
+    """Add one legend above all panels, with each arm once."""
     lines: dict[str, Line2D] = {}
     for line in itertools.chain.from_iterable(map(_labelled, all_axes)):
         lines.setdefault(str(line.get_label()), line)
@@ -146,7 +146,7 @@ def _add_legend(figure: Figure, all_axes: list[Axes]) -> None:
     for columns in range(len(lines), 0, -1):
         rows = math.ceil(len(lines) / columns)
         if columns > math.ceil(len(lines) / rows):
-            continue  # fewer columns do with as many rows
+            continue  # fewer columns need no more rows
         legend = figure.legend(list(lines.values()), list(lines), loc="outside upper left", ncols=columns)
         if columns == 1 or legend.get_window_extent().width <= (figure.get_figwidth() - 0.3) * figure.dpi:
             figure.set_figheight(figure.get_figheight() + LINE * rows + 0.1)
@@ -164,7 +164,7 @@ def _nothing(axes: Axes, columns: int) -> None:
 
 
 def svg(figure: Figure, title: str) -> bytes:
-    """A figure as an SVG with a transparent background; screen readers read its title."""
+    """A figure as SVG with a transparent background, and with a title for screen readers."""
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) | {"Title": title}
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)

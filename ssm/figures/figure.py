@@ -1,4 +1,4 @@
-"""Figures: what one figure or table needs, at one scale, and the fully planned task that draws and judges it."""
+"""Figure files as specs, and planned figures, which can be drawn and judged from tables."""
 
 from __future__ import annotations
 
@@ -25,98 +25,98 @@ from ssm.specs.measurements.base import ArmsEntry, OfNothing
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import Layer
 
-PUBLISHED = "published"  # an arm's checkpoint: that of its model in models.yaml
-MOST_ARMS = 100  # of a figure: more are a mistake, and would be planned for minutes
+PUBLISHED = "published"  # as `checkpoint` of an arm: the checkpoint of its model in models.yaml
+MOST_ARMS = 100  # per figure; planning more would take minutes
 ArmName = Annotated[str, StringConstraints(min_length=1, max_length=160)]
 Texts = Annotated[tuple[Prose, ...], Field(strict=False), Distinct]
 
 
 class ArmEntry(Spec):
-    """One arm of a figure: how its runs are trained. `from` an arm: post-training of that arm's final weights.
+    """One arm of a figure: where its weights come from.
 
-    Or weights that are there already, or another arm's, repaired. At every scale one of `training`, `checkpoint`,
-    `repair` and `snapshot_of` says which.
+    Every arm has exactly one of `training`, `checkpoint`, `repair` and `snapshot_of`. With `from` and `training`, the
+    final weights of another arm are trained further.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"checkpoint", "context", "layer", "repair", "data", "grid", "member"})
-    label: str  # its name in pictures and tables
+    label: str  # label in pictures and tables
     training: str | None = None  # a recipe of config/training.yaml
-    # published (the panel model's own), an entry of models.yaml, a name of the hub (owner/model@revision), or a path
-    # with a /
+    # `published` (the weights of the panel's model), an entry of models.yaml, a name on the hub (owner/model@revision),
+    # or a path with a /
     checkpoint: Annotated[str, Field(min_length=1)] | None = None
-    context: PositiveInt | None = None  # T of a checkpoint; None: as models.yaml says
-    parent: str | None = Field(default=None, alias="from")  # the arm whose final weights it starts from
-    # From that arm single layers (counted from 1) in place of all weights: this one, as every layer of a fresh model;
-    # "own": each layer the one of its number.
+    context: PositiveInt | None = None  # training context T of the checkpoint, tokens; none: from models.yaml
+    parent: str | None = Field(default=None, alias="from")  # start from the final weights of this arm
+    # take single layers of the arm `from` instead of all weights. A number (from 1): copy that layer into every layer
+    # of a new model. `own`: copy each layer to the same place
     layer: Layer | None = None
-    repair: RepairSpec | None = None  # of that arm's weights, without training
-    initial_state: str = "zero"  # a named initial state of config/training.yaml
+    repair: RepairSpec | None = None  # a repair of the weights of the arm `from`, without training
+    initial_state: str = "zero"  # name of an initial state in config/training.yaml
     override: dict[str, Any] = {}  # training keys that differ from the recipe
-    override_at: dict[str, dict[str, Any]] = {}  # and in the panels of these models, over `override`
-    seeds: PositiveInt | None = None  # of the figure's seeds the first so many; None: all
-    model: str | None = None  # a named model instead of the panel's
-    data: str | None = None  # a named text or task instead of the figure's
-    snapshot_of: str | None = None  # this arm is not trained: it is a snapshot of that arm ...
-    at: float | None = None  # ... at this fraction of its steps
-    grid: Grid | None = None  # this arm stands for many (ssm/figures/grid.py); None: it has the figure's grid, if any
-    member: Member | None = None  # it is one of these
+    override_at: dict[str, dict[str, Any]] = {}  # the same for single models (panels); it has priority over `override`
+    seeds: PositiveInt | None = None  # use only this number of the figure's seeds; none: all
+    model: str | None = None  # a model that replaces the panel's model
+    data: str | None = None  # a text or task that replaces the figure's
+    snapshot_of: str | None = None  # do not train: use the weights of this arm during its training ...
+    at: float | None = None  # ... after this fraction of its steps
+    grid: Grid | None = None  # make this arm a family: one member for each combination of values; none: the figure's
+    member: Member | None = None  # its place in a family
 
     @model_validator(mode="after")
     def _weights_come_from_one_place(self) -> ArmEntry:
         places = (self.training, self.checkpoint, self.repair, self.snapshot_of)
         if sum(place is not None for place in places) != 1:
             raise ValueError(
-                "give one of 'training' (a recipe), 'checkpoint' (weights from elsewhere), 'repair' (without training) "
+                "give exactly one of 'training' (a recipe), 'checkpoint' (existing weights), 'repair' (no training) "
                 "and 'snapshot_of' (an arm)"
             )
         if (self.snapshot_of is None) != (self.at is None):
-            raise ValueError("'snapshot_of' and 'at' go together")
+            raise ValueError("'snapshot_of' and 'at' must be given together")
         if self.repair is not None and self.parent is None:
-            raise ValueError("'repair' goes with 'from', the arm that is repaired")
+            raise ValueError("'repair' needs 'from', the arm that is repaired")
         if self.layer is not None and self.parent is None:
-            raise ValueError("'layer' goes with 'from', the arm whose layer it is")
+            raise ValueError("'layer' needs 'from', the arm whose layer is copied")
         if self.checkpoint is None and self.context is not None:
-            raise ValueError("'context' is that of a checkpoint; a recipe's is changed by 'override'")
+            raise ValueError("'context' needs 'checkpoint'; to change the context of a recipe, use 'override'")
         changes = {"initial_state": self.initial_state != "zero", "override": self.override}
         for name, given in (changes | {"override_at": self.override_at}).items():
             if self.repair is not None and given:
-                raise ValueError(f"a repair is no training: it takes no '{name}'")
+                raise ValueError(f"a repair is not trained: leave '{name}' out")
             if self.checkpoint is not None and given:
-                raise ValueError(f"a checkpoint is not trained here: it takes no '{name}'")
+                raise ValueError(f"a checkpoint is not trained here: leave '{name}' out")
         if self.checkpoint is not None and self.parent is not None:
-            raise ValueError("a checkpoint is not trained here: it takes no 'from'")
+            raise ValueError("a checkpoint is not trained here: leave 'from' out")
         if self.repair is not None and (self.layer is not None or self.model is not None or self.data is not None):
-            raise ValueError("a repair is of another arm's weights: it takes no 'layer', 'model' or 'data'")
+            raise ValueError("a repair changes the weights of another arm: leave 'layer', 'model' and 'data' out")
         return self
 
 
 class FigureSpec(Spec):
-    """A figure file of config/figures, its scale chosen."""
+    """A figure file of config/figures at one scale."""
 
     later: ClassVar[frozenset[str]] = frozenset({"grid", "value_labels"})
-    target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # the name in the workflow, such as lg_fig5
-    paper: Literal["lg", "ls", "bn", "mi", "x"]  # x: an added comparison, in no paper
-    title: Prose
-    caption: Prose  # what is drawn and how to read it
+    target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # name in the workflow, such as lg_fig5
+    paper: Literal["lg", "ls", "bn", "mi", "x"]  # the paper; x: an added comparison
+    title: Prose  # title of the figure
+    caption: Prose  # what is drawn, and how to read it
     setting: Prose  # the paper's own setting, in words
-    headline: bool = False  # part of the default target
-    models: Names = ()  # named models: a panel each
-    data: str | None = None  # a named data set of config/data.yaml
-    seeds: Seeds = ()
-    grid: Grid | None = None  # of every arm that has none of its own; gone when the file is read, as theirs are
-    # axis of a grid -> the label of each value in pictures and tables, or one text with {} for the value
+    headline: bool = False  # true: `make figures` makes it
+    models: Names = ()  # models of config/models.yaml, one panel each
+    data: str | None = None  # a text or task of config/data.yaml
+    seeds: Seeds = ()  # random seeds of the runs
+    grid: Grid | None = None  # the grid of every arm that has no grid of its own
+    # axis of a grid -> the label of each value in pictures and tables, or one text with {} in place of the value
     value_labels: dict[AxisName, str | dict[bool | int | float | str, str]] = {}
-    # None: this arm does not exist at this scale
+    # name -> arm; none: the arm does not exist at this scale
     arms: Annotated[dict[ArmName, ArmEntry | None], Field(max_length=MOST_ARMS)] = {}
-    measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()
-    collect: Names = ()  # targets whose measurements are drawn instead of runs of its own
-    drawings: Annotated[tuple[PlotSpec, ...], Field(strict=False, min_length=1)]
-    claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()
-    deviations: Texts = ()  # how this scale departs from the paper, in plain words
+    measurements: Annotated[tuple[MeasurementEntry, ...], Field(strict=False)] = ()  # what is measured on the arms
+    collect: Names = ()  # draw the measurements of these figures instead of own runs
+    drawings: Annotated[tuple[PlotSpec, ...], Field(strict=False, min_length=1)]  # the plots, from top to bottom
+    claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = ()  # statements that are tested
+    deviations: Texts = ()  # differences between this scale and the paper, in words
 
     @classmethod
     def parse(cls, value: Any, source: str) -> Self:
-        """As of any spec; members take the place of the arms that a grid is spanned over."""
+        """Parse as any spec, with the members of a grid in place of the arm that has the grid."""
         try:
             return super().parse(expanded(value, MOST_ARMS) if isinstance(value, dict) else value, source)
         except ValueError as error:
@@ -124,7 +124,7 @@ class FigureSpec(Spec):
 
     @property
     def families(self) -> dict[str, dict[str, Member]]:
-        """The name of each arm that had a grid -> its members, by name and in the grid's order."""
+        """Name of each arm with a grid -> its members by name, in the order of the grid."""
         members = [(name, arm.member) for name, arm in self.arms.items() if arm is not None and arm.member is not None]
         found: dict[str, dict[str, Member]] = {}
         for name, member in sorted(members, key=lambda pair: pair[1].number):
@@ -144,9 +144,9 @@ class FigureSpec(Spec):
                 self._is_a_panel(model, f"arms.{name}.override_at")
         for name, arm in self.arms.items():
             if self.grid is not None or (arm is not None and arm.grid is not None):
-                raise ValueError("a grid is spanned when a figure file is read")
+                raise ValueError("grids are expanded only when a figure file is read")
             if arm is not None and arm.member is None and "[" in name:
-                raise ValueError(f"arms.{name}: a name with '[' is that of a grid's member")
+                raise ValueError(f"arms.{name}: only members of a grid have a '[' in their name")
         if not self.collect:
             families = self.families
             gone: dict[str, dict[str, Member]] = {name: {} for name, arm in self.arms.items() if arm is None}
@@ -172,53 +172,53 @@ class FigureSpec(Spec):
                 for model, _ in claim.quantity.panel_arms(panel=""):
                     if model:
                         self._is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
-        self._measurements_are_told_apart(arms)
+        self._check_measurement_names(arms)
         for claim in self.claims:
-            self._is_measured(claim.quantity, f"claims.{claim.id}.quantity")
+            self._check_is_measured(claim.quantity, f"claims.{claim.id}.quantity")
         for plot in self.drawings:
-            self._is_measured(plot, f"drawings.{plot.kind}")
+            self._check_is_measured(plot, f"drawings.{plot.kind}")
         ids = [claim.id for claim in self.claims]
         if len(set(ids)) != len(ids):
-            raise ValueError("two claims bear the same id")
+            raise ValueError("two claims have the same id")
         if self.arms and not (self.models and self.data and self.seeds):
-            raise ValueError("a figure with arms needs models, data and seeds")
+            raise ValueError("a figure with arms needs 'models', 'data' and 'seeds'")
         return self
 
-    def _measurements_are_told_apart(self, arms: list[str]) -> None:
+    def _check_measurement_names(self, arms: list[str]) -> None:
         kinds: dict[str, str] = {}
-        alone: set[str] = set()
+        own_kinds: set[str] = set()
         for entry in self.measurements:
             where = f"measurements.{entry.called}"
             if not isinstance(entry, ArmsEntry):
-                if entry.kind in alone and issubclass(MEASUREMENTS[entry.kind], OfNothing):
-                    raise ValueError(f"{where}: is given twice, and has no name by which to tell its tables apart")
-                alone.add(entry.kind)
+                if entry.kind in own_kinds and issubclass(MEASUREMENTS[entry.kind], OfNothing):
+                    raise ValueError(f"{where}: is given twice; a measurement of this kind can be given only once")
+                own_kinds.add(entry.kind)
                 continue
             for other in entry.arms or ():
                 if other not in self.arms:
                     raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, arms)}")
             if entry.called in MEASUREMENTS and entry.called != entry.kind:
-                raise ValueError(f"{where}: a {entry.kind} cannot bear the name of another kind")
+                raise ValueError(f"{where}: this is the name of another kind; give the {entry.kind} another name")
             if kinds.setdefault(entry.called, entry.kind) != entry.kind:
-                raise ValueError(f"{where}: is the name of a {kinds[entry.called]} and of a {entry.kind}")
+                raise ValueError(f"{where}: a {kinds[entry.called]} and a {entry.kind} have the same name")
 
-    def _is_measured(self, reader: Reader, where: str) -> None:
-        """Whether the measurements are there that it names; those that go without saying need not be."""
+    def _check_is_measured(self, reader: Reader, where: str) -> None:
+        """Check that the figure has the measurements that a quantity or plot names explicitly."""
         named = [entry for entry in self.measurements if isinstance(entry, ArmsEntry) or reader.of_figure]
         there = {entry.called: entry.kind for entry in named}
         for field, (name, kind) in reader.named().items():
             if name not in there and not self.collect:
                 raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")
             if kind is not None and there.get(name, kind) != kind:
-                raise ValueError(f"{where}.{field}: '{name}' is a {there[name]}, and a {kind} is read here")
+                raise ValueError(f"{where}.{field}: '{name}' is a {there[name]}, but a {kind} is needed")
 
     def _is_a_panel(self, model: str, where: str) -> None:
         if model not in self.models:
-            raise ValueError(f"{where}: '{model}' is no panel of this figure; {nearest(model, self.models)}")
+            raise ValueError(f"{where}: this figure has no panel '{model}'; {nearest(model, self.models)}")
 
 
 class FigureTask(JudgedFigure):
-    """A figure fully planned: drawing and judging need this and the tables, nothing else."""
+    """A completely planned figure. Drawing and judging need only this and the tables."""
 
     figure: FigureSpec
 

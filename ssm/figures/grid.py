@@ -1,8 +1,9 @@
-"""Grids: one arm of a figure file that stands for many, spanned over the values of some keys.
+"""Grids: one arm of a figure file becomes many, one for each combination of the values of some keys.
 
-A grid has axes: a key of the model, the recipe, the initial state or the data, and its values. Every combination of
-them is a member, an arm like any other: `base` over `d_state: [16, 32]` and `conv: [off, on]` is the family of the arms
-`base[d_state=16,conv=off]` and so on. What a key means is found out where the arm is resolved (ssm/plan/overrides.py).
+A grid has axes. An axis is a key of the model, the recipe, the initial state or the data, with its values. Every
+combination of values is a member, which is an ordinary arm. For example, `base` with `d_state: [16, 32]` and
+`conv: [off, on]` becomes the family of the arms `base[d_state=16,conv=off]` and so on. The keys are interpreted when
+an arm is resolved (ssm/plan/overrides.py).
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from ssm.claims.families import member_name, place_words, value_text
 from ssm.specs.base import Setting
 
 AXIS = r"[A-Za-z_][A-Za-z0-9_.]{0,79}"
-NAME = r"[^\[\],=/{}\s][^\[\],=/{}]{0,39}"  # of a value: it stands in names of arms
+NAME = r"[^\[\],=/{}\s][^\[\],=/{}]{0,39}"  # name of a value: it becomes part of names of arms
 AxisName = Annotated[str, StringConstraints(pattern=f"^{AXIS}$")]
 ValueName = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 Values = Annotated[tuple[bool | int | float | ValueName | None, ...], Field(strict=False, min_length=1)]
-# values as they are; or by name, each of the key that the axis is called after, or a mapping of keys to their values
+# an axis has a list of values, or a mapping of names to values; a value may be a mapping of several keys
 Grid = TypeAliasType("Grid", dict[AxisName, Values | Annotated[dict[ValueName | int, Any], Field(min_length=1)]])
 
-# Keys of the arm itself: what they name is named elsewhere.
+# Keys of the arm itself. Their values are names of entries elsewhere.
 OF_ARMS = ("model", "data", "training", "checkpoint", "initial_state", "layer", "at")
-UNCOUNTED = 10**9  # members; of more it is only said that they are more
+UNCOUNTED = 10**9  # members beyond this number are not counted
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,19 @@ class _Step:
 
 
 def expanded(figure: dict[str, Any], most: int) -> dict[str, Any]:
-    """A figure file's content, its scale chosen, with every member in place of the arms that have a grid.
+    """The content of a figure file at one scale, with the members of grids in place of the arms that have them.
 
-    An arm has its own grid, or else the figure's, and beside it the axes of the arm whose weights it takes (`from`,
-    `snapshot_of`): each member goes on from the one with the same values. The model and the data of that one are its
-    own too; the recipe and the initial state are not, unless its grid names their axis as well.
-    A measurement's `arms` may name a family.
+    An arm has its own grid, or otherwise the grid of the figure. In addition it has the axes of the arm whose weights
+    it takes (`from`, `snapshot_of`): each member continues from the member with the same values. It also gets that
+    member's model and data. It does not get its recipe and initial state, unless its own grid has their axis.
+    The `arms` of a measurement may name a family.
 
     Args:
-        most: arms that a figure may have.
+        most: maximal number of arms of a figure.
 
     Raises:
-        ValueError: a grid is none, its members are too many, or an arm and the one it takes its weights of disagree.
+        ValueError: a grid is malformed, there are too many members, or an arm has a value that the arm whose weights it
+            takes does not have.
     """
     given = figure["arms"] if isinstance(figure.get("arms"), dict) else {}
     arms = {name: arm for name, arm in given.items() if isinstance(arm, dict)}
@@ -65,13 +67,13 @@ def expanded(figure: dict[str, Any], most: int) -> dict[str, Any]:
     if shared is None and all(arm.get("grid") is None for arm in arms.values()):
         return figure
     if not arms:
-        raise ValueError("grid: spans arms, and this figure has none")
+        raise ValueError("grid: this figure has no arms to which the grid applies")
     own = _own_grids(arms, shared)
     axes = {name: _axes(name, arms, own, ()) for name in arms}
     count = len(given) - len(arms) + sum(_count(found.values()) for found in axes.values())
     if count > most:
         size = f"{count:,}" if count < UNCOUNTED else f"more than {UNCOUNTED:,}"
-        raise ValueError(f"arms: the grids span {size} arms, a figure has at most {most}")
+        raise ValueError(f"arms: the grids make {size} arms; a figure has at most {most}")
     words = _words(labels, axes.values())
     members: dict[str, Any] = {}
     families: dict[str, list[str]] = {}
@@ -86,7 +88,7 @@ def expanded(figure: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 def _own_grids(arms: Mapping[str, dict[str, Any]], shared: Any) -> dict[str, dict[str, list[_Step]]]:
-    """The grid of every arm: its own, or the figure's. A snapshot is what it is a snapshot of, but for when."""
+    """The grid of every arm: its own or the figure's. A snapshot has the axes of its arm, and may add the axis `at`."""
     figures = _grid(shared, "grid")
     own = {}
     for name, arm in arms.items():
@@ -95,12 +97,12 @@ def _own_grids(arms: Mapping[str, dict[str, Any]], shared: Any) -> dict[str, dic
         own[name] = (figures if not snapshot else {}) if arm.get("grid") is None else _grid(arm["grid"], where)
         for axis in own[name]:
             if snapshot and axis != "at":
-                raise ValueError(f"{where}.{axis}: a snapshot has the axes of its arm and 'at', no others")
+                raise ValueError(f"{where}.{axis}: a snapshot has the axes of its arm; it can only add 'at'")
     return own
 
 
 def _grid(grid: Any, where: str) -> dict[str, list[_Step]]:
-    """A grid's axes with their values."""
+    """The axes of a grid with their values."""
     if not isinstance(grid, dict | None):
         raise ValueError(f"{where}: expected a mapping of keys to their values, got {shown(grid)}")
     axes = {}
@@ -115,8 +117,8 @@ def _grid(grid: Any, where: str) -> dict[str, list[_Step]]:
         seen = set()
         for step in steps:
             if not isinstance(step.name, Setting) or not re.fullmatch(NAME, step.text):
-                told = "a number, true, false, null or a short word; or name it, {name: value}"
-                raise ValueError(f"{where}.{axis}: expected {told}, got {shown(step.name)}")
+                expected = "a number, true, false, null or a short word; or name it, {name: value}"
+                raise ValueError(f"{where}.{axis}: expected {expected}, got {shown(step.name)}")
             if step.text in seen:
                 raise ValueError(f"{where}.{axis}: {step.text} is given twice")
             seen.add(step.text)
@@ -129,9 +131,9 @@ def _axes(
     own: Mapping[str, dict[str, list[_Step]]],
     below: tuple[str, ...],
 ) -> dict[str, list[_Step]]:
-    """The axes of an arm: first those of the arm whose weights it takes."""
+    """The axes of an arm: first those of the arm whose weights it takes, then its own."""
     source = _source(arms[name])
-    if source not in arms or source in below:  # what is no arm, and circles, are told of where arms are resolved
+    if source not in arms or source in below:  # unknown arms and cycles are reported when arms are resolved
         return own[name]
     found = dict(_axes(str(source), arms, own, (*below, name)))
     for axis, steps in own[name].items():
@@ -140,18 +142,18 @@ def _axes(
             for step in steps:
                 if step.text not in there:
                     hint = nearest(step.text, there)
-                    raise ValueError(f"arms.{name}.grid.{axis}: '{source}' has no member at {step.text}; {hint}")
+                    raise ValueError(f"arms.{name}.grid.{axis}: '{source}' has no member with {step.text}; {hint}")
     return found | own[name]
 
 
 def _source(arm: Mapping[str, Any]) -> str | None:
-    """The arm whose weights another one takes."""
+    """The arm whose weights this arm takes."""
     source = arm.get("from") or arm.get("snapshot_of")
     return source if isinstance(source, str) else None
 
 
 def _words(labels: Any, axes: Iterable[Mapping[str, list[_Step]]]) -> dict[tuple[str, str], str]:
-    """(axis, value) -> the text for readers: that of `value_labels`, or else made of the axis and the value."""
+    """(axis, value) -> the label, from `value_labels` or made from the axis and the value."""
     steps: dict[str, dict[str, Setting]] = {}
     for axis, found in itertools.chain.from_iterable(arm.items() for arm in axes):
         steps.setdefault(axis, {}).update((step.text, step.name) for step in found)
@@ -192,7 +194,7 @@ def _members(
     own: Mapping[str, dict[str, list[_Step]]],
     words: Mapping[tuple[str, str], str],
 ) -> dict[str, Any]:
-    """Name -> content of the members of an arm; of one without axes, itself."""
+    """Name -> content of the members of an arm. An arm without axes is returned unchanged."""
     plain = {key: value for key, value in arms[name].items() if key != "grid"}
     if not axes[name]:
         return {name: plain}
@@ -219,7 +221,7 @@ def _members(
 
 
 def _parted(axis: str, value: Any) -> tuple[dict[str, Any], Any]:
-    """What an axis at a value sets of the arm itself, by key; and what is set of the rest, by axis."""
+    """Split a value of an axis into (key -> value for keys of the arm itself, axis -> value for other keys)."""
     if axis in OF_ARMS and not isinstance(value, dict):
         return {axis: value}, {}
     if not isinstance(value, dict):
@@ -229,7 +231,7 @@ def _parted(axis: str, value: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _of_members(entry: Any, families: Mapping[str, list[str]]) -> Any:
-    """A measurement whose `arms` are members."""
+    """A measurement with members in place of the families in its `arms`."""
     named = entry.get("arms") if isinstance(entry, dict) else None
     if not isinstance(named, list):
         return entry

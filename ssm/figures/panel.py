@@ -1,4 +1,4 @@
-"""One panel: curves on axes. Every plot describes its panels as data; how they look is decided here."""
+"""Panels. A plot describes its panels as data; this file decides how they look."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from ssm.figures.style import SMALL, WIDTH, ArmStyle, log_ticks, number, token_t
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LARGEST_SPAN = 300.0  # a log axis spans at most this factor above its lowest curve: a diverged curve leaves the panel
-NARROW = 0.8  # the height of a panel beside others, of what it has alone
-AROUND, LETTER = 0.95, 0.085  # inches: what stands about the axes of a panel, and a letter of a label or cell
+LARGEST_SPAN = 300.0  # a log axis ends at this factor above the lowest curve, so diverged curves leave the panel
+NARROW = 0.8  # height of a panel in a row of several plots, relative to its height in its own row
+AROUND, LETTER = 0.95, 0.085  # inches: space for the labels around a panel's axes, and width of a letter
 BAND = 0.16  # opacity of the bands
-EDGE = 0.015  # room left and right of the curves, as a fraction of the axis
+EDGE = 0.015  # space left and right of the curves, as a fraction of the axis
 
-Plotter = Callable[["Axes", int], None]  # draws on axes that are one of so many columns
+Plotter = Callable[["Axes", int], None]  # draws on axes, given the number of columns of its row
 
 
 class Sharing(Protocol):
-    """A panel that can stand beside those of other plots of its kind."""
+    """A panel that can share a row with panels of other plots of its kind."""
 
     def __call__(self, axes: Axes, columns: int) -> None: ...
 
     def columns(self, panels: Sequence[Self]) -> int:
-        """How many of these, of which it is one, stand side by side."""
+        """Number of these panels per row, this panel included."""
 
-    def together(self, panels: Sequence[Self], height: float, columns: int) -> tuple[float, Sequence[Plotter]]:
-        """The same panels for a row, and its height; `height` is that of the highest alone."""
+    def share_row(self, panels: Sequence[Self], height: float, columns: int) -> tuple[float, Sequence[Plotter]]:
+        """Row height and panels, adapted to a shared row. `height` is the largest height of the single plots."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Panels side by side; fewer panels than `columns` leave places free."""
+    """Panels side by side. If there are fewer panels than `columns`, the rest of the row is empty."""
 
     height: float  # inches
     panels: Sequence[Plotter]
     columns: int
-    note: str = ""  # what lines and bands are
+    note: str = ""  # meaning of lines and bands
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical line, such as the end of the training context."""
+    """A labeled vertical line, such as the end of the training context."""
 
     x: float
     text: str
@@ -61,7 +61,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """Curves against a number of tokens, or against another number. Calling it draws it."""
+    """Curves over tokens or over another number. Calling the panel draws it."""
 
     curves: Sequence[Curve]
     styles: dict[str, ArmStyle]
@@ -69,19 +69,19 @@ class CurvePanel:
     x_label: str
     y_label: str
     x_limits: tuple[float, float]
-    ticks: tuple[float, ...] = ()  # of the x axis; none: made to fit
-    through: int = 1  # a number of tokens that has a tick of its own
+    ticks: tuple[float, ...] = ()  # of the x axis; empty: automatic
+    through: int = 1  # a number of tokens that gets a tick
     tokens: bool = True  # x counts tokens: a logarithmic axis has ticks at `through` times powers of two
     log_x: bool = True
     log_y: bool = False
-    y_limits: tuple[float, float] | None = None  # None: made to fit
-    y_shared: bool = False  # the first panel of the row bears the axis
-    level: float | None = None  # a horizontal line of reference
+    y_limits: tuple[float, float] | None = None  # None: automatic
+    y_shared: bool = False  # the first panel of the row has the tick labels
+    level: float | None = None  # a horizontal reference line
     marks: Sequence[Mark] = ()
-    untitled: bool = False  # the panel above bears the title
+    untitled: bool = False  # the title is already shown by the panel above or before
 
     def __call__(self, axes: Axes, columns: int) -> None:
-        """Draw on `axes`, which stand beside `columns - 1` others."""
+        """Draw on `axes`, in a row with `columns` columns."""
         for curve in self.curves:
             self._draw(axes, curve, columns)
         if self.level is not None:
@@ -93,11 +93,13 @@ class CurvePanel:
             self._mark(axes, mark, columns)
 
     def columns(self, panels: Sequence[CurvePanel]) -> int:
-        """As of any other panels."""
+        """As `columns_for`."""
         return columns_for(len(panels))
 
-    def together(self, panels: Sequence[CurvePanel], height: float, columns: int) -> tuple[float, Sequence[CurvePanel]]:
-        """Lower, with labels in lines. One of the same model or value as the first bears no title again."""
+    def share_row(
+        self, panels: Sequence[CurvePanel], height: float, columns: int
+    ) -> tuple[float, Sequence[CurvePanel]]:
+        """Lower panels with wrapped labels. A title that repeats the title of the first panel is left out."""
         height = NARROW * height
         return height, [
             replace(
@@ -110,7 +112,7 @@ class CurvePanel:
         ]
 
     def fit(self) -> tuple[float, float] | None:
-        """Limits of the y axis that hold what is visible; None if nothing is."""
+        """Limits of the y axis that contain all visible values; None if there are none."""
         values = [np.array([self.level])] if self.level is not None else []
         for curve in self.curves:
             seen = curve.finite() & (curve.x >= self.x_limits[0]) & (curve.x <= self.x_limits[1])
@@ -157,7 +159,7 @@ class CurvePanel:
             ticks = [tick for tick in places if low - 1e-9 * abs(low) <= tick <= high + 1e-9 * abs(high)]
         if self.ticks and len(self.ticks) <= most:
             ticks = list(self.ticks)
-        room = EDGE * (np.log(high / low) if self.log_x else high - low)  # a marker at the edge is seen whole
+        room = EDGE * (np.log(high / low) if self.log_x else high - low)  # so that markers at the edge are not cut
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
         axes.xaxis.set_major_locator(ticker.FixedLocator(ticks))
         axes.xaxis.set_major_formatter(
@@ -191,7 +193,7 @@ class CurvePanel:
             return
         axes.axvline(mark.x, color=mark.color, linewidth=1.2, linestyle=(0.0, (1.5, 1.5)), zorder=2)
         place = np.log(mark.x / low) / np.log(high / low) if self.log_x else (mark.x - low) / (high - low)
-        left = place > (0.6 if columns < 3 else 0.45)  # the text stands on the side that has room
+        left = place > (0.6 if columns < 3 else 0.45)  # put the text on the side that has space
         axes.annotate(
             mark.text,
             (mark.x, 1.0),
@@ -206,21 +208,41 @@ class CurvePanel:
 
 
 def context_marks(curves: Sequence[Curve], styles: dict[str, ArmStyle], text: str = "T = {}") -> list[Mark]:
-    """The training length T: one line in ink if the arms share it, or else one for each arm in its colour."""
+    """Marks of the training context T: one line if the arms share it, otherwise one line per arm in its color."""
     contexts = sorted({curve.context for curve in curves})
     if len(contexts) == 1:
         return [Mark(contexts[0], text.format(tokens(contexts[0])))]
     return [Mark(curve.context, "", styles[curve.arm].color) for curve in curves]
 
 
+def token_panel(
+    curves: Sequence[Curve], styles: dict[str, ArmStyle], title: str, y_label: str, through: int | None = None
+) -> CurvePanel:
+    """A panel of curves by position, with the training context marked.
+
+    Args:
+        through: a number of tokens that gets a tick; None: the training context of the first curve.
+    """
+    return CurvePanel(
+        curves,
+        styles,
+        title,
+        "position (tokens)",
+        y_label,
+        token_range(curves),
+        through=through or curves[0].context,
+        marks=context_marks(curves, styles),
+    )
+
+
 def token_range(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Limits of an axis of positions: from an eighth of the shortest training context to the end of the last bin."""
+    """Limits of an axis of positions: from 1/8 of the shortest training context to the end of the last bin."""
     last = max(float(curve.x.max()) for curve in curves)
     return max(1.0, min(curve.context for curve in curves) / 8), end_of_bin(last)
 
 
 def x_range(found: Sequence[Curve], logarithmic: bool) -> tuple[float, float]:
-    """Limits that hold all points; on a logarithmic axis those above 0."""
+    """Limits that contain all points; on a logarithmic axis all points above 0."""
     x = np.concatenate([curve.x for curve in found])
     x = x[x > 0] if logarithmic else x
     if not x.size:
@@ -230,61 +252,61 @@ def x_range(found: Sequence[Curve], logarithmic: bool) -> tuple[float, float]:
 
 
 def end_of_bin(middle: float) -> float:
-    """The end of the bin with this middle: bins are quarters of octaves. A power of two stays what it is."""
+    """The end of the bin with this middle. Bins are quarters of octaves. A power of two stays unchanged."""
     quarter = 2.0 ** math.floor(math.log2(middle)) / 4
     return quarter * math.ceil(middle / quarter)
 
 
 def note_on(curves: Sequence[Curve]) -> str:
-    """What lines, bands and unlabelled vertical lines are, in words."""
+    """A note that explains lines, bands and vertical lines without labels."""
     counts = sorted({curve.seeds for curve in curves})
     if not counts:
         return ""
     if counts == [1]:
         note = "Band: standard error over sequences (one seed)"
     elif len(counts) == 1:
-        note = f"Line: mean over {counts[0]} seeds. Band: their range"
+        note = f"Line: mean over {counts[0]} seeds. Band: range over seeds"
     else:
-        note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Band: their range (one seed: standard error)"
+        note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Band: range over seeds (one seed: standard error)"
     if len({curve.context for curve in curves}) > 1:
-        note += ". Dotted: each arm's T"
-    return note + (". Cross: not finite beyond" if any(curve.breaks_off() for curve in curves) else "")
+        note += ". Dotted: training context T of each arm"
+    return note + (". Cross: not finite beyond this point" if any(curve.breaks_off() for curve in curves) else "")
 
 
 def note_on_draws(curves: Sequence[Curve]) -> str:
-    """The same of curves of a figure's own table, which has no seeds."""
+    """The same for curves of a figure's own table, which has random draws instead of seeds."""
     banded = any(np.isfinite(curve.low).any() for curve in curves)
     crossed = any(curve.breaks_off() for curve in curves)
-    return ". ".join(["Band: standard error over draws"] * banded + ["Cross: no such number beyond"] * crossed)
+    return ". ".join(["Band: standard error over draws"] * banded + ["Cross: not finite beyond this point"] * crossed)
 
 
 def columns_for(panels: int) -> int:
-    """Panels side by side: at most three, so that a panel stays legible on a phone."""
+    """Number of panels per row: at most three, so that a panel is legible on a phone."""
     return {0: 1, 1: 1, 2: 2, 4: 2}.get(panels, 3)
 
 
 def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
-    """The rows of several plots, of each its kind. Those of one kind that have a panel each share their rows.
+    """Rows of several plots, given (kind, rows) of each plot. Consecutive one-panel plots of one kind share rows.
 
-    But where another row has more panels: the axes between would push these apart, for all are aligned.
+    They do not share rows if another row has more panels: all axes are aligned, and would be pushed apart.
     """
     found: list[Row] = []
     most = max((row.columns for _, own in parts for row in own), default=1)
-    for (_, alone), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
+    for (_, one_panel), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
         rows = [row for _, own in group for row in own]
         panels = [row.panels[0] for row in rows if _shares(row.panels[0])]
-        columns = panels[0].columns(panels) if alone else 1
-        if not alone or columns < max(2, most):
+        columns = panels[0].columns(panels) if one_panel else 1
+        if not one_panel or columns < max(2, most):
             found += rows
             continue
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
-        height, plotters = panels[0].together(panels, max(row.height for row in rows), columns)
+        height, plotters = panels[0].share_row(panels, max(row.height for row in rows), columns)
         found += [Row(height, plotters[at : at + columns], columns, note) for at in range(0, len(plotters), columns)]
     return found
 
 
 def wrapped(text: str, room: float, letter: float = LETTER) -> str:
-    """In lines of `room` inches, broken between words alone: one that is longer stays whole."""
+    """Wrap a text into lines of `room` inches. Words that are longer stay whole."""
     letters = max(1, int(room / letter))
     return textwrap.fill(text, letters, break_long_words=False, break_on_hyphens=False)
 
@@ -294,11 +316,11 @@ def _one_panel(rows: Sequence[Row]) -> bool:
 
 
 def _shares(panel: Plotter) -> TypeGuard[Sharing]:
-    return hasattr(panel, "together")
+    return hasattr(panel, "share_row")
 
 
 def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool = True) -> list[Row]:
-    """Lay panels out in rows. With `same_y` they share the limits of the y axis, which the first of a row bears."""
+    """Lay out panels in rows. With `same_y`, all have the same y limits, and only the first of a row has labels."""
     columns = columns_for(len(panels))
     if same_y and len(panels) > 1:
         fits = [fit for fit in (panel.fit() for panel in panels) if fit is not None]

@@ -1,27 +1,34 @@
-"""Plots: what a figure is stacked from. A plot is a spec, and says itself how it is drawn from tables.
+"""Plots: the parts of a figure. A plot is a spec that knows how it is drawn from tables.
 
-Each is one file in ssm/figures/plots, which is called like its kind.
+Each plot is one file in ssm/figures/plots, named after its kind.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
 
 from ssm.base.discovery import Registry
 from ssm.base.errors import nearest
-from ssm.claims.quantity import SeedQuantity
+from ssm.claims.estimate import UndecidableError
+from ssm.claims.families import Member
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import PlannedFigure
-from ssm.claims.sweep import SOME, Of, quantity_of
+from ssm.claims.sweep import OfQuantity
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle
+from ssm.specs.base import Distinct, Name
 
 
 class Plot(Reader, ABC):
-    """A part of a figure: one row of panels, or several."""
+    """A part of a figure: one or more rows of panels."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -30,29 +37,29 @@ class Plot(Reader, ABC):
 
     @abstractmethod
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """The rows, not yet drawn.
+        """The rows, before they are drawn.
 
         Args:
-            tables: the folder of tables.
-            styles: of every arm.
+            tables: folder of the tables.
+            styles: arm -> style.
 
         Raises:
             TableError: a table is missing or broken.
         """
 
     def panels(self) -> tuple[str, ...]:
-        """The panels (named models) that it names."""
+        """The panels (models) that the plot names."""
         return ()
 
 
 PLOTS: Registry[type[Plot]] = Registry("ssm.figures.plots")
 
 
-def insist_on_arms(field: str, names: Iterable[str], arms: Collection[str], families: Collection[str]) -> None:
-    """Whether these are arms, or families of arms.
+def require_arms(field: str, names: Iterable[str], arms: Collection[str], families: Collection[str]) -> None:
+    """Check that these names are arms or families of arms.
 
     Raises:
-        ValueError: one is neither, with the nearest valid name.
+        ValueError: a name is unknown. The message has the nearest valid name.
     """
     for name in names:
         if name not in arms and name not in families:
@@ -63,24 +70,52 @@ class SeriesPlot(SeriesReader, Plot):
     """Draws measurements of the figure's series."""
 
 
-class OfArms(Plot):
+class ChosenArms(Plot):
+    """Draws some arms of the figure."""
+
+    # arms or families to draw; none: all
+    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        require_arms("arms", self.arms or (), arms, families)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of one arm."""
+
+    seeds: np.ndarray  # (seeds,); empty if a run diverged or the numbers cannot be computed
+    logarithmic: bool  # average logarithms
+
+    def summary(self) -> tuple[float, float, float]:
+        """Mean, smallest and largest number over the seeds; NaN without numbers."""
+        if not len(self.seeds):
+            return np.nan, np.nan, np.nan
+        with np.errstate(divide="ignore"):
+            mean = np.exp(np.log(self.seeds).mean()) if self.logarithmic else self.seeds.mean()
+        return float(mean), float(self.seeds.min()), float(self.seeds.max())
+
+
+class OfArms(OfQuantity, Plot):
     """Draws a quantity of arms, seed by seed."""
-
-    reads: ClassVar[tuple[str, ...]] = ()  # any
-    of: Of  # without its arm
-
-    def quantity(self, arm: str) -> SeedQuantity:
-        """What is drawn of an arm."""
-        return quantity_of(self.of, arm)
 
     @property
     def score(self) -> str:
-        """What is drawn, where a figure file gives it no other name."""
+        """The name of the quantity, for plots without a label."""
         return str(self.of.get("column", self.of["kind"]))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.quantity(SOME).names
+    def numbers(self, arm: str, task: PlannedFigure, tables: Path, panel: str) -> Numbers | None:
+        """The numbers of an arm; None if the arm does not exist at this scale, or was not measured.
 
-    def named(self) -> dict[str, tuple[str, str | None]]:
-        return {f"of.{field}": one for field, one in self.quantity(SOME).named().items()}
+        Raises:
+            TableError: a planned table is missing or broken.
+        """
+        quantity = self.quantity(arm)
+        own = [series for series in task.series if (series.panel, series.arm) == (panel, arm)]
+        if not own or not all(set(quantity.names) <= set(series.tables) for series in own):
+            return None
+        try:
+            values = np.array(list(quantity.numbers(PanelTables(task, panel, tables)).values()))
+        except UndecidableError:
+            values = np.empty(0)
+        return Numbers(values if np.isfinite(values).all() else np.empty(0), quantity.logarithmic)

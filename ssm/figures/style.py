@@ -1,4 +1,4 @@
-"""How figures look: colours that colour-blind readers can tell apart, one style for an arm in every figure."""
+"""The look of figures: colors for color-blind readers, and the same style for an arm in every figure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ssm.figures.colors import GRID, INK
 
 WIDTH = 7.0  # inches: the text width of a paper, and 380 pixels on a phone
 
-# Okabe & Ito (2008), "Color Universal Design"; black is INK, yellow is left out because it vanishes on white.
+# Okabe & Ito (2008), "Color Universal Design". INK replaces black; yellow is left out because it is invisible on white.
 ORANGE, SKY, GREEN = "#e69f00", "#56b4e9", "#009e73"
 BLUE, VERMILION, PURPLE = "#0072b2", "#d55e00", "#cc79a7"
-BROWN = "#7a3300"  # an eighth, as far from the others for colour-blind readers
-GREY = "#858c94"  # what says nothing
+BROWN = "#7a3300"  # an eighth color, equally distinct for color-blind readers
+GREY = "#858c94"  # neutral
 
 SMALL, NORMAL, LARGE = 10.0, 11.0, 12.0  # points
-TITLE = 0.112  # inches: a letter of a panel's title
+TITLE = 0.112  # inches: width of a letter of a panel's title
 
-RC: Any = {  # matplotlib's own type of its settings differs from version to version
+RC: Any = {  # matplotlib's type of its settings differs between versions
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": NORMAL,
@@ -53,7 +53,7 @@ RC: Any = {  # matplotlib's own type of its settings differs from version to ver
     "lines.linewidth": 1.7,
     "lines.markersize": 4.5,
     "axes.unicode_minus": True,
-    "svg.fonttype": "none",  # text stays text: small files, and a page can recolor it
+    "svg.fonttype": "none",  # keep text as text: small files, and a page can change its color
     "pdf.fonttype": 42,
     "figure.dpi": 200,
 }
@@ -61,7 +61,7 @@ RC: Any = {  # matplotlib's own type of its settings differs from version to ver
 
 @dataclass(frozen=True)
 class ArmStyle:
-    """Colour, line and marker of one arm."""
+    """Color, line and marker of one arm."""
 
     color: str
     line: str | tuple[float, tuple[float, ...]] = "-"
@@ -101,22 +101,23 @@ RAMP_LINES = ("-", (0.0, (5.0, 1.5)), (0.0, (6.0, 1.2, 1.2, 1.2)), (0.0, (2.2, 1
 RAMP_MARKERS = "os^Dv<>*"
 
 
-HUES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BROWN)  # of families that are no known intervention
-TINTS = (0.34, 0.67)  # lightness of a hue, darkest and lightest: both are seen on a dark and on a light page
+HUES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BROWN)  # of families that are not a known intervention
+TINTS = (0.34, 0.67)  # darkest and lightest lightness: both are visible on dark and on light pages
 
 
 def arm_styles(
     arms: Sequence[str], places: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None
 ) -> dict[str, ArmStyle]:
-    """The style of every arm of a figure, given the figure's arms in order.
+    """The style of every arm, given the arms of the figure in order.
 
-    A known intervention looks the same in every figure. `standard_<intervention>` has the intervention's colour, dotted
-    with hollow markers. The other arms (contexts, budgets, noise levels) share a sequential ramp, in their order. So do
-    the members of a family, along its longest axis of numbers, or without one its longest: of several families each
-    has tints of a hue of its own. Lines and markers tell the other axes.
+    A known intervention looks the same in every figure. `standard_<intervention>` has the same color, dotted lines and
+    hollow markers. Other arms (contexts, budgets, noise levels) share a sequential color ramp, in their order. The
+    members of a family are ordered along its longest numeric axis, or along its longest axis if none is numeric. With
+    one family they share the ramp; with several, each family has tints of its own hue. Lines and markers show the
+    other axes.
 
     Args:
-        places: of the arms that a grid has made, their family and their value on each axis.
+        places: arm -> (family, axis -> value), for arms that a grid made.
     """
     places = places or {}
     styles, others = {}, []
@@ -140,7 +141,7 @@ def arm_styles(
 
 
 def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str | None) -> dict[str, ArmStyle]:
-    """The styles of a family's members; without a hue, on the sequential ramp."""
+    """The styles of the members of a family. Without a hue they are on the sequential ramp."""
     values = {axis: list(dict.fromkeys(own[axis] for own in axes)) for axis in axes[0]}
     numbers = {axis: found for axis, found in values.items() if all(type(value) in (int, float) for value in found)}
     leading = max(numbers or values, key=lambda axis: len(values[axis]))
@@ -157,14 +158,14 @@ def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str
 
 
 def tints(color: str, n: int) -> list[str]:
-    """`n` colours of one hue, from dark to light."""
+    """`n` colors of one hue, from dark to light."""
     hue, _, saturation = colorsys.rgb_to_hls(*colors.to_rgb(color))
     places = np.linspace(*TINTS, n) if n != 1 else [sum(TINTS) / 2]
     return [colors.to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in places]
 
 
 def ramp(n: int) -> list[ArmStyle]:
-    """`n` styles from dark to light: viridis without its ends, which vanish on a dark or a light page."""
+    """`n` styles from dark to light: viridis without its ends, which are invisible on dark or light pages."""
     places = np.linspace(0.12, 0.79, n) if n != 1 else [0.45]
     return [
         ArmStyle(colors.to_hex(matplotlib.colormaps["viridis"](place)), RAMP_LINES[i % 4], RAMP_MARKERS[i % 8])
@@ -173,7 +174,7 @@ def ramp(n: int) -> list[ArmStyle]:
 
 
 def tokens(count: float) -> str:
-    """A number of tokens as text, in binary thousands where it is round.
+    """A number of tokens as text, in units of 1024 if it is a multiple of a half unit.
 
     >>> [tokens(n) for n in (32, 1000, 1536, 2048, 131072, 1048576)]
     ['32', '1000', '1.5k', '2k', '128k', '1M']
@@ -185,7 +186,7 @@ def tokens(count: float) -> str:
 
 
 def token_ticks(low: float, high: float, through: int, most: int) -> list[float]:
-    """Ticks of a log-2 axis: `through` times powers of two inside [low, high], at most `most` of them."""
+    """Ticks of a log2 axis: at most `most` numbers of the form `through` times a power of two inside [low, high]."""
     first, last = math.ceil(math.log2(low / through) - 1e-9), math.floor(math.log2(high / through) + 1e-9)
     for step in range(1, 64):
         powers = [p for p in range(first, last + 1) if p % step == 0]
@@ -195,7 +196,7 @@ def token_ticks(low: float, high: float, through: int, most: int) -> list[float]
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers on a log axis from `low` to `high`: as many as possible, not more than `most`."""
+    """Round numbers on a log axis from `low` to `high`: as many as possible, at most `most`."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for mantissas in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         ticks = [m * 10.0**d for d in decades for m in mantissas if low <= m * 10.0**d <= high]
@@ -208,7 +209,7 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A tick's text: 0.5, 12, 3k, 40M.
+    """The text of a tick: 0.5, 12, 3k, 40M.
 
     >>> [number(v) for v in (0.5, 12, 1000, 40e6)]
     ['0.5', '12', '1k', '40M']

@@ -1,11 +1,14 @@
-"""A small figure with hand-made tables, for the tests of claims and of the report."""
+"""A small figure with synthetic tables, for the tests of claims and of the report."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pytest
+from scipy import stats
 
 from ssm.base.tables import write_table
 from ssm.claims.claim import JudgedFigure
@@ -22,12 +25,14 @@ REGISTERED, MEASURED = "2024-12-31T00:00:00+00:00", "2025-01-01T00:00:00+00:00"
 KINDS = ("position_loss", "restart_loss", "effective_remembrance", "state_statistics", "length_class")
 LABELS = {"base": "base <b>&", "passed": "State Passing", "control": "control"}
 
-# Per (arm, seed) what the tables say; every value may be a number or a list over sequences.
+AT = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
+
+# (arm, seed) -> values that the tables contain. Every value may be a number or a list over sequences.
 Readings = dict[tuple[str, int], dict[str, Any]]
 
 
 def claim(quantity: dict[str, Any], name: str = "it", ours: bool = False, **expected: float) -> dict[str, Any]:
-    """A claim's plain data."""
+    """A claim as plain data."""
     return {
         "id": name,
         "says": f"the claim {name} holds",
@@ -38,8 +43,20 @@ def claim(quantity: dict[str, Any], name: str = "it", ours: bool = False, **expe
     }
 
 
+def student(values: Any) -> tuple[float, float, float]:
+    """Mean and 95% interval from scipy's own distribution, independent of the tested code."""
+    values = np.asarray(values, float)
+    low, high = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
+    return float(values.mean()), float(low), float(high)
+
+
+def same(found: Estimate, expected: Any) -> None:
+    """Check value, low and high."""
+    assert (found.value, found.low, found.high) == pytest.approx(tuple(expected), rel=1e-9, abs=1e-12)
+
+
 def estimate(task: JudgedFigure, panel: str, quantity: Quantity, folder: Path) -> Estimate:
-    """A quantity of a panel of a figure whose tables are in a folder."""
+    """Estimate a quantity on a panel of a figure whose tables are in a folder."""
     return quantity.estimate(PanelTables(task, panel, folder))
 
 
@@ -50,9 +67,9 @@ def figure_task(
     target: str = "lg_fig5",
     run: str = "{panel}_{arm}_s{seed}",
 ) -> FigureTask:
-    """A planned figure with three arms: base, passed (from base) and control, which this scale lacks.
+    """A planned figure with three arms: base, passed (trained further from base), and control, which does not exist.
 
-    All of it was registered the day before its tables are made.
+    Everything is registered the day before the tables are measured.
     """
     series = [
         {
@@ -101,11 +118,12 @@ def _each(value: Any, sequences: int) -> list[float]:
 
 
 def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: int = 4) -> None:
-    """Write every table of the task.
+    """Write all tables of the task. Keys of a reading:
 
-    Keys of a reading: early and late (nats at [0, T) and past it), restart (nats), norm and std (growth from T to 32),
-    drifting (fraction of 4 heads whose std grows so), remembrance (of the other distances too, at all t > 0), cosine
-    (factor of one_minus_cosine, for all t or each of the six), excess.
+    - early, late: loss in nats on [0, T) and after it; restart: loss after a restart, in nats
+    - norm: growth of the norm from T to 32; drifting: fraction of the 4 heads with a growing std
+    - remembrance: value at t = 24, for all distances; cosine: factor of one_minus_cosine, a number or one for each t
+    - excess
     """
     for series in task.series:
         said = {"early": 2.0, "late": 2.0, "restart": 2.0, "norm": 1.0, "drifting": 0.0, "remembrance": 0.5}

@@ -1,4 +1,4 @@
-"""What an axis of a grid does, by hand: over pairs of arms that are alike on all other axes."""
+"""Effects of an axis of a grid, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claims.test_sweeps import quantity, read, same, student
+from claims.synthetic import same, student
+from claims.test_sweeps import quantity, read
 from figures import synthetic
 
 from ssm.base.errors import ConfigError
@@ -23,7 +24,7 @@ Height = Callable[[int, int, int, int], float]  # of seed, a, conv, size
 
 
 def grid(folder: Path, height: Height, panel: str = "tiny", missing: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    """Series of the arms of a grid, two switches and two sizes, on three seeds."""
+    """Series of the arms of a grid with two switches and two sizes, on three seeds."""
     found = []
     for number, places in enumerate(itertools.product((0, 1), (0, 1), (8, 16))):
         for seed in range(3):
@@ -58,11 +59,11 @@ def test_an_effect_is_the_mean_over_the_other_axes(tmp_path: Path) -> None:
     same(read(tmp_path, effect("size", on=16, off=8), numbers), student([8.0, 16.0, 24.0]))
 
 
-def test_two_effects_are_told_apart(tmp_path: Path) -> None:
+def test_two_effects_are_compared(tmp_path: Path) -> None:
     series = grid(tmp_path, height)
     found = read(tmp_path, effect("a", against="conv"), series)
     same(found, student([3.5 + seed - 5 for seed in range(3)]))
-    assert found.words.endswith("; difference from that of conv")
+    assert found.words.endswith("; minus the effect of conv")
 
 
 def test_a_verdict_flips_when_the_data_flip(tmp_path: Path) -> None:
@@ -74,19 +75,18 @@ def test_a_verdict_flips_when_the_data_flip(tmp_path: Path) -> None:
         assert row["verdict"] == verdict, row
 
 
-def test_only_whole_pairs_count(tmp_path: Path) -> None:
-    """An arm whose partner is missing at this scale is left out, and so is a seed that one arm lacks."""
+def test_only_complete_pairs_count(tmp_path: Path) -> None:
+    """Arms whose partner is missing at this scale are left out, and so are seeds that one arm lacks."""
     series = grid(tmp_path, height, missing=(0,))  # a off, conv off, size 8
     rest = [2 + seed + np.mean([3, 3, 0]) for seed in range(3)]
     same(read(tmp_path, effect("a"), series), student(rest))
     fewer = [one for one in series if (one["arm"], one["seed"]) != ("g7", 1)]
     same(read(tmp_path, effect("a"), fewer), student([rest[0], rest[2]]))
-    with pytest.raises(UndecidableError, match="no two arms differ by size 32 and 8 alone at the scale smoke"):
+    with pytest.raises(UndecidableError, match="no two arms differ only in size 32 and 8 at the scale smoke"):
         read(tmp_path, effect("size", on=32, off=8), series)
 
 
-def test_it_is_registered_by_its_places(tmp_path: Path) -> None:
-    """The name of an axis is nobody's business; what is paired with what is."""
+def test_the_hash_depends_on_the_pairs_and_not_on_names(tmp_path: Path) -> None:
     series = grid(tmp_path, height)
     renamed = [
         one | {"axes": {f"x_{name}": value for name, value in one["axes"].items()}, "arm": f"x{one['arm']}"}
@@ -96,7 +96,7 @@ def test_it_is_registered_by_its_places(tmp_path: Path) -> None:
     own, alike = quantity(effect("a", against="conv")), quantity(effect("x_a", against="x_conv"))
     assert own.canonical("tiny", planned) == alike.canonical("tiny", other)
     turned = quantity(effect("conv", against="a"))
-    assert own.panel_arms("tiny", planned) != turned.panel_arms("tiny", planned), "arms are numbered as they are read"
+    assert own.panel_arms("tiny", planned) != turned.panel_arms("tiny", planned), "arms are numbered in reading order"
     for changed in ({"against": None}, {"where": {"size": 8}}, {"of": EXCESS | {"where": {"class": "none"}}}):
         assert own.canonical("tiny", planned) != own.model_copy(update=changed).canonical("tiny", planned)
     assert len(own.panel_arms("tiny", planned)) == 8
@@ -112,13 +112,13 @@ def test_it_is_registered_by_its_places(tmp_path: Path) -> None:
         ({"against": "konv"}, "against: no axis 'konv' in any grid; did you mean 'conv'"),
         ({"where": {"siez": 8}}, "where: no axis 'siez' in any grid; did you mean 'size'"),
         ({"on": 32, "off": 8, "axis": "size"}, "on: 'size' has no value 32"),
-        ({"where": {"a": True}}, "where: 'a' is the axis whose effect is meant"),
+        ({"where": {"a": True}}, "where: 'a' is an axis whose effect is measured"),
         ({"against": "a"}, "against: 'a' cannot be compared with itself"),
         ({"on": False}, "'on' and 'off' are both off"),
-        ({"of": EXCESS | {"arm": "base"}}, "arm: the arms are those of the sweep; leave it out here"),
+        ({"of": EXCESS | {"arm": "base"}}, "arm: leave it out here"),
     ],
 )
-def test_what_no_grid_has_is_refused(changes: dict[str, Any], error: str) -> None:
+def test_unknown_axes_and_values_are_rejected(changes: dict[str, Any], error: str) -> None:
     claim = {"id": "it", "says": "s", "paper": "p", "quantity": effect("a") | changes, "expected": {"above": 0}}
     content = {"target": "mi_fig3", "paper": "mi", "title": "t", "caption": "c", "setting": "s", "data": "d"}
     content |= {"models": ["tiny"], "seeds": [1], "drawings": [{"kind": "bars", "of": EXCESS}], "claims": [claim]}

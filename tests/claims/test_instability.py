@@ -1,4 +1,4 @@
-"""Instability on learning curves whose spikes are known."""
+"""Instability on learning curves with known spikes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OF_BYTES = MeasurementTask(measurement=LearningCurve(), run=run_spec(DATA)).cont
 
 
 def falling(seed: int, noise: float = NOISE) -> np.ndarray:
-    """A loss that falls from 5 to 2 nats as those of small models do, with noise: no spike."""
+    """A loss that falls from 5 to 2 nats like that of small models, with noise and without spikes."""
     rows = np.arange(ROWS)
     fall: np.ndarray = 2 + 3 * np.exp(-rows / 20) + np.random.default_rng(seed).normal(0, noise, ROWS)
     return fall
 
 
 def spiked(seed: int, height: float = 1.0, at: int = 150) -> np.ndarray:
-    """The same with a spike that is over after some rows."""
+    """The same loss with a spike that ends after some rows."""
     spike: np.ndarray = falling(seed) + height * np.exp(-np.maximum(np.arange(ROWS) - at, 0) / 4) * (
         np.arange(ROWS) >= at
     )
@@ -46,7 +46,7 @@ def diverged(seed: int) -> np.ndarray:
 def measure(
     folder: Path, what: str, base: Callable[[int], np.ndarray], passed: Callable[[int], np.ndarray] | None = None
 ) -> Estimate:
-    """The quantity of the arm base over three seeds; with `passed`, its difference from that arm's."""
+    """The quantity of the arm base over three seeds; with `passed`, its difference from that arm."""
     quantity = {"kind": "instability", "arm": "base", "what": what} | ({"against": "passed"} if passed else {})
     task = figure_task([claim(quantity, above=0.5)])
     series = []
@@ -61,20 +61,20 @@ def measure(
     return estimate(task.model_copy(update={"series": tuple(series)}), "tiny", task.figure.claims[0].quantity, folder)
 
 
-def test_noise_alone_is_no_spike_whatever_its_size() -> None:
+def test_noise_of_any_size_is_not_a_spike() -> None:
     for noise in (0.05, 0.1, 3.0):
         rises, found = zip(*(rises_and_noise(falling(seed, noise)) for seed in range(50)), strict=True)
         assert np.mean(found) == pytest.approx(noise, rel=0.1)
         assert max(np.array([one.max() for one in rises]) / found) < 6
 
 
-def test_a_fall_without_noise_never_rises() -> None:
+def test_a_noise_free_fall_has_no_rise() -> None:
     rises, noise = rises_and_noise(falling(0, 0.0))
     assert rises.max() <= 0
     assert noise < 0.01
 
 
-def test_a_spike_is_found_where_it_is_and_as_high_as_it_is() -> None:
+def test_place_and_height_of_a_spike() -> None:
     for seed in range(20):
         rises, noise = rises_and_noise(spiked(seed, height=2.0))
         assert rises.argmax() + FEWEST == pytest.approx(150, abs=2)
@@ -82,26 +82,26 @@ def test_a_spike_is_found_where_it_is_and_as_high_as_it_is() -> None:
         assert noise == pytest.approx(NOISE, rel=0.4)
 
 
-def test_a_spike_soon_after_the_start_is_one() -> None:
-    """Where the rate is largest, and few rows are before it."""
+def test_a_spike_near_the_start_is_found() -> None:
+    """There the learning rate is largest, and few rows are before it."""
     for seed in range(20):
         losses = falling(seed)
-        losses[12] += 2.0  # above what the loss falls in so many rows
+        losses[12] += 2.0  # more than the loss falls over the lag of the level
         rises, noise = rises_and_noise(losses)
         assert rises.argmax() + FEWEST == 12
         assert rises.max() > 6 * noise
 
 
-def test_a_level_that_stays_higher_is_a_rise_too() -> None:
-    """By hand: 16 rows of 3, 16 of 2 and 16 of 2.5; the last level that is lower is 2."""
+def test_a_level_that_stays_higher_is_a_rise() -> None:
+    """By hand: 16 rows of 3, 16 of 2 and 16 of 2.5; the lowest level is 2."""
     rises, _ = rises_and_noise(np.repeat([3.0, 2.0, 2.5], 16))
     assert rises.tolist() == [0.0] * 12 + [-1.0] * 8 + [-0.5] + [0.0] * 7 + [0.5] * 16
 
 
-def test_the_share_of_seeds_that_have_one(tmp_path: Path) -> None:
+def test_share_of_seeds_with_a_spike(tmp_path: Path) -> None:
     none = measure(tmp_path, "spiked", falling)
     assert (none.value, none.low) == (0.0, 0.0)
-    assert 0.5 < none.high < 1  # three seeds that agree
+    assert 0.5 < none.high < 1  # three seeds agree
     every = measure(tmp_path, "spiked", spiked)
     assert (every.value, every.high) == (1.0, 1.0)
     assert measure(tmp_path, "spiked", spiked, falling).value == 1.0
@@ -110,7 +110,7 @@ def test_the_share_of_seeds_that_have_one(tmp_path: Path) -> None:
     )
 
 
-def test_what_diverged_is_a_spike(tmp_path: Path) -> None:
+def test_a_diverged_run_counts_as_spiked(tmp_path: Path) -> None:
     def once(seed: int) -> np.ndarray:
         return (diverged if seed == 2 else falling)(seed)
 
@@ -119,17 +119,17 @@ def test_what_diverged_is_a_spike(tmp_path: Path) -> None:
     assert measure(tmp_path, "spiked", once).value == pytest.approx(1 / 3)
 
 
-def test_what_diverged_has_risen_to_the_ceiling_at_least(tmp_path: Path) -> None:
-    """From the lowest level, which the median of a moving window gives here, to twice the loss of a guess of bytes."""
+def test_a_diverged_run_rises_to_the_ceiling(tmp_path: Path) -> None:
+    """The rise goes from the lowest level (here by polars' rolling median) to twice the loss of a uniform guess."""
     lowest = [pl.Series(diverged(seed)[:100]).rolling_median(16, min_samples=16).min() for seed in (1, 2, 3)]
     rises = [2 * math.log(256) - float(one) for one in lowest if isinstance(one, float)]
     found = measure(tmp_path, "largest_rise", diverged)
     assert found.value == pytest.approx(np.mean(rises))
     assert found.low > 8
-    assert measure(tmp_path, "largest_rise", diverged, spiked).low > 6  # what is most unstable is told apart
+    assert measure(tmp_path, "largest_rise", diverged, spiked).low > 6
 
 
-def test_a_run_that_went_higher_before_it_diverged_has_that_rise() -> None:
+def test_a_rise_above_the_ceiling_before_divergence_counts() -> None:
     losses = np.append(np.repeat([3.0, 2.0, 20.0], 16), math.nan)
     assert rise_of_diverged(losses, math.log(256)) == 18.0
     assert rise_of_diverged(np.array([math.nan]), math.log(256)) == pytest.approx(math.log(256))
@@ -142,6 +142,6 @@ def test_the_largest_rise_has_an_interval_over_seeds(tmp_path: Path) -> None:
     assert "difference from the same of State Passing" in found.words
 
 
-def test_few_rows_have_no_level(tmp_path: Path) -> None:
-    with pytest.raises(UndecidableError, match="has 31 rows, not 32"):
+def test_too_few_rows_are_undecidable(tmp_path: Path) -> None:
+    with pytest.raises(UndecidableError, match="has 31 rows; 32 are needed"):
         measure(tmp_path, "largest_rise", lambda seed: falling(seed)[:31])

@@ -1,4 +1,4 @@
-"""Quantities of named models: exact where something is counted, with an interval over rounds where it was timed."""
+"""Quantities of models: exact if something is counted, with an interval over rounds if something is timed."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def test_a_property_confirms_and_refutes(tmp_path: Path) -> None:
         assert judge(made, tmp_path)["verdict"].to_list() == [verdict]
 
 
-def test_what_was_not_measured_decides_nothing(tmp_path: Path) -> None:
+def test_missing_properties_and_models_are_undecidable(tmp_path: Path) -> None:
     quantity = {"kind": "system_property", "model": "s5", "property": "selective"}
     with pytest.raises(UndecidableError, match="the state of s5 grows"):
         measured(tmp_path, quantity, [TAXON | {"selective": None}])
-    with pytest.raises(UndecidableError, match="gla is not among the models measured"):
+    with pytest.raises(UndecidableError, match="gla is not among the measured models"):
         measured(tmp_path, quantity | {"model": "gla"})
 
 
 def test_an_exponent_is_the_slope_over_all_lengths(tmp_path: Path) -> None:
-    """Least squares on logarithmic scales: log2 of 1, 4, 2, 2 rises by (-3 * 0 - 2 + 1 + 3) / 10 a doubling."""
+    """Least squares on logarithmic scales: log2 of 1, 4, 2, 2 rises by (-3 * 0 - 2 + 1 + 3) / 10 per doubling."""
     quantity = {"kind": "cost_exponent", "model": "s5", "cost": "state"}
     for values, exponent in (([1, 4, 2, 2], 0.2), ([3, 12, 48, 192], 2.0), ([7, 7, 7, 7], 0.0)):
         costs = [("s5", "s5", length, "state", 1, float(x)) for length, x in zip((8, 16, 32, 64), values, strict=True)]
@@ -81,7 +81,7 @@ def test_an_exponent_is_the_slope_over_all_lengths(tmp_path: Path) -> None:
 
 
 def test_a_timed_exponent_is_paired_by_round(tmp_path: Path) -> None:
-    """A machine that was twice as slow in some rounds gives the same exponents; their spread is the interval."""
+    """If a machine is slower in some rounds, the exponents stay the same; their spread is the interval."""
     slowness, exponents = [1.0, 2.0, 1.0, 2.0, 1.0], [0.9, 1.0, 1.1, 1.0, 1.05]
     costs = [
         ("s5", "s5", length, "training_step", repeat, slow * length**power)

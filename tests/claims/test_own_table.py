@@ -1,4 +1,4 @@
-"""Quantities of a table that the figure has for itself: exact without draws, over the draws with them."""
+"""Quantities of a figure's own table: exact without random draws, otherwise with an interval over the draws."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CURVE = {"measurement": "overflow", "x": "halvings", "column": "scaled", "where"
 def task(
     folder: Path, of: dict[str, Any], random: dict[int, list[float]] | None = None, **expected: float
 ) -> FigureTask:
-    """A table with a constant curve 2, 4, 8 at 1, 2, 3 halvings, and draws of another at each number of halvings."""
+    """A table with a constant curve 2, 4, 8 at 1, 2, 3 halvings, and draws of another curve."""
     rows = [("constant", halvings, 1, 2.0**halvings) for halvings in (1, 2, 3)]
     for halvings, values in (random or {1: [1.0, 2.0], 2: [3.0, 5.0]}).items():
         rows += [("random", halvings, draw, value) for draw, value in enumerate(values, 1)]
@@ -90,17 +90,17 @@ def test_it_confirms_and_refutes(tmp_path: Path) -> None:
         assert (row["verdict"], row["sort"]) == (verdict, "paper")
 
 
-def test_a_table_that_is_older_than_the_registration_counts_in_no_tally(tmp_path: Path) -> None:
+def test_tables_older_than_the_registration_are_not_registered(tmp_path: Path) -> None:
     made = task(tmp_path, {"kind": "slope", **CURVE})
     for date, registered in (("2024-12-31T00:00:00+00:00", True), ("2025-01-02T00:00:00+00:00", False)):
         frame = judge(made.model_copy(update={"registered": {"it": date}}), tmp_path)
         assert frame["registered"].to_list() == [registered]
 
 
-def test_what_is_missing(tmp_path: Path) -> None:
+def test_a_missing_table(tmp_path: Path) -> None:
     made = task(tmp_path, {"kind": "slope", **CURVE})
     quantity = made.figure.claims[0].quantity
-    with pytest.raises(UndecidableError, match="the figure has no overflow of its own at the scale smoke"):
+    with pytest.raises(UndecidableError, match="the figure itself has no overflow at the scale smoke"):
         estimate(made.model_copy(update={"tables": ()}), "", quantity, tmp_path)
     (tmp_path / "overflow-1.parquet").unlink()
     with pytest.raises(TableError, match=r"overflow-1\.parquet: no such table .*`snakemake ls_eq40` makes it"):
@@ -116,8 +116,8 @@ def test_tables_of_other_kinds_are_not_opened(tmp_path: Path) -> None:
     assert judge(more, tmp_path)["verdict"].to_list() == judge(made, tmp_path)["verdict"].to_list() == ["confirmed"]
 
 
-def test_an_arm_may_bear_any_name(tmp_path: Path) -> None:
-    """The figure's own table is of none."""
+def test_an_arm_named_figure_does_not_clash(tmp_path: Path) -> None:
+    """The figure's own table belongs to no arm."""
     made = task(tmp_path, {"kind": "slope", **CURVE})
     arms = {"figure": ArmEntry(label="An arm", training="p")}
     named = made.model_copy(update={"figure": made.figure.model_copy(update={"arms": arms})})
@@ -131,12 +131,12 @@ def test_an_arm_may_bear_any_name(tmp_path: Path) -> None:
     ("of", "message"),
     [
         ({"kind": "slope", **CURVE, "arm": "base"}, "leave it out here"),
-        ({"kind": "slope", **CURVE, "against": "base"}, "of one column of one table, without another arm"),
-        ({"kind": "restart_ratio", "times_context": 4}, "of one column of one table"),
-        ({"kind": "system_property"}, "no quantity of an arm"),
+        ({"kind": "slope", **CURVE, "against": "base"}, "must read one column of one table, and name no other arm"),
+        ({"kind": "restart_ratio", "times_context": 4}, "must read one column of one table"),
+        ({"kind": "system_property"}, "not a quantity of an arm"),
     ],
 )
-def test_it_is_of_the_figure_alone(of: dict[str, Any], message: str) -> None:
+def test_only_quantities_of_one_column_are_allowed(of: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         OwnTable.model_validate({"kind": "own_table", "of": of})
 
@@ -156,7 +156,7 @@ def planned(tmp_path: Path, name: str = "overflow", **changes: Any) -> Any:
     return make_plan(load_config(folder, figures=["ls_eq40"]))
 
 
-def test_what_is_measured_decides_what_was_registered(tmp_path: Path) -> None:
+def test_the_hash_depends_on_what_is_measured(tmp_path: Path) -> None:
     def registered(**changes: Any) -> Any:
         plan = planned(tmp_path, **changes)
         (found,) = contents(plan.figures["ls_eq40"], plan.runs, plan.measurements).values()
@@ -168,7 +168,7 @@ def test_what_is_measured_decides_what_was_registered(tmp_path: Path) -> None:
     assert registered(seed=5).quantity == plain.quantity
 
 
-def test_it_needs_no_models_and_names_what_is_there(tmp_path: Path) -> None:
+def test_models_are_not_needed_and_measurements_must_exist(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     assert not plan.runs
     assert not plan.data

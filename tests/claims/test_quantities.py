@@ -1,4 +1,4 @@
-"""Every quantity by hand, over seeds and over the sequences of one seed."""
+"""Quantities compared with values computed by hand, over seeds and over the sequences of one seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from claims.synthetic import Readings, claim, estimate, figure_task, write_tables
+from claims.synthetic import AT, Readings, claim, estimate, figure_task, same, student, write_tables
 from scipy import stats
 
 from ssm.base.errors import ConfigError, TableError
@@ -24,7 +24,10 @@ from ssm.specs.measurements.position_loss import PositionLoss
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
 OVERFLOWED: Readings = {("base", 2): {"norm": [1.0, math.inf, 1.0, 1.0]}}
-HUGE: Readings = {("base", 2): {"norm": [5e307] * 4}}  # finite, but their sum is not
+HUGE: Readings = {("base", 2): {"norm": [5e307] * 4}}  # finite, with an infinite sum
+BOTH_INFINITE: Readings = {(arm, 1): {"late": [math.inf] * 4} for arm in ("base", "passed")}
+GROWTH = {"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}
+REMEMBRANCE = {"kind": "remembrance", "arm": "base"}
 FORGETS: Readings = {("base", seed): {"remembrance": 0.0} for seed in (1, 2, 3)}
 
 
@@ -36,23 +39,12 @@ def measure(
     return estimate(task, "tiny", task.figure.claims[0].quantity, folder)
 
 
-def student(values: Any) -> tuple[float, float, float]:
-    """Mean and 95% interval by scipy's own distribution: independent of the code under test."""
-    values = np.asarray(values, float)
-    low, high = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
-    return values.mean(), low, high
-
-
-def same(found: Estimate, expected: Any) -> None:
-    assert (found.value, found.low, found.high) == pytest.approx(tuple(expected), rel=1e-9)
-
-
 @pytest.mark.parametrize(
     ("quantity", "key", "of"),
     [
         ({"kind": "restart_ratio", "arm": "base", "times_context": 4.0}, "late", lambda x: 2.0 + x),
         ({"kind": "perplexity_growth", "arm": "base", "times_context": 2.0}, "late", lambda x: 2.0 + x),
-        ({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, "late", lambda x: x),
+        (AT, "late", lambda x: x),
         ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, "norm", np.exp),
     ],
 )
@@ -65,7 +57,7 @@ def test_ratios_are_averaged_in_log_space_over_seeds(tmp_path: Path, quantity: A
 
 @pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio"])
 def test_against_another_arm_is_paired_by_seed(tmp_path: Path, kind: str) -> None:
-    """A spread that both arms share cancels; unpaired it would swamp the effect."""
+    """A large spread that both arms share cancels."""
     common = (0.0, 5.0, 10.0)
     readings: Readings = {}
     for seed, (shared, shift) in enumerate(zip(common, SHIFTS, strict=True), 1):
@@ -86,14 +78,14 @@ def test_restarted_names_the_arm_that_is_restarted(tmp_path: Path) -> None:
     assert measure(tmp_path, quantity, readings).value == pytest.approx(np.exp(mean - 6.0))
 
 
-def test_one_seed_has_an_interval_over_paired_sequences_and_says_so(tmp_path: Path) -> None:
+def test_one_seed_has_an_interval_over_paired_sequences(tmp_path: Path) -> None:
     shifts = [0.1, 0.3, 0.2, 0.6, 0.4]
     common = [0.0, 9.0, 3.0, 5.0, 7.0]
     readings: Readings = {
         ("base", 1): {"late": common},
         ("passed", 1): {"late": [a + b for a, b in zip(common, shifts, strict=True)]},
     }
-    quantity = {"kind": "perplexity_at", "arm": "passed", "against": "base", "times_context": 4.0}
+    quantity = AT | {"arm": "passed", "against": "base"}
     found = measure(tmp_path, quantity, readings, (1,), sequences=5)
     same(found, np.exp(student(shifts)))
     assert "5 sequences of one seed" in found.interval
@@ -121,8 +113,8 @@ def test_drifting_heads_is_a_fraction_and_a_difference_against(tmp_path: Path) -
         measure(tmp_path, alone | {"factor": 5.5}, readings)
 
 
-def test_seeds_that_differ_by_rounding_alone_agree(tmp_path: Path) -> None:
-    """0.3 - 0.2 is not 0.2 - 0.1 to the last bit: the spread of such numbers is no interval."""
+def test_seeds_that_differ_by_rounding_are_equal(tmp_path: Path) -> None:
+    """0.3 - 0.2 differs from 0.2 - 0.1 in the last bit; their spread is not an interval."""
     excess = {1: 0.2 - 0.1, 2: 0.3 - 0.2, 3: 0.4 - 0.3}
     assert len(set(excess.values())) == 3
     readings: Readings = {("base", seed): {"excess": one} for seed, one in excess.items()}
@@ -133,7 +125,7 @@ def test_seeds_that_differ_by_rounding_alone_agree(tmp_path: Path) -> None:
     assert measure(tmp_path, quantity, readings).low < 0.1
 
 
-def test_a_quantity_says_how_far_rounding_moves_it() -> None:
+def test_rounding_scales_with_the_limits() -> None:
     column = {"measurement": "accuracy", "column": "correct"}
     plain = ValueAt(arm="base", **column)
     wide = {"kind": "value_at", "limits": [-1000, 10], **column}
@@ -145,8 +137,8 @@ def test_a_quantity_says_how_far_rounding_moves_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio"])
-def test_the_end_of_a_text_is_its_last_quarter(tmp_path: Path, kind: str) -> None:
-    """Of 4 T = 32 positions [24, 32): a loss that is another one before is not read."""
+def test_only_the_last_quarter_is_read(tmp_path: Path, kind: str) -> None:
+    """Of 4 T = 32 positions only [24, 32) count; the loss before is different."""
     task = figure_task([claim({"kind": kind, "arm": "base", "times_context": 4.0}, above=0.0)], (1,))
     write_tables(tmp_path, task, {})
     (path,) = (tmp_path / f"{s.tables['position_loss']}.parquet" for s in task.series if s.arm == "base")
@@ -182,36 +174,36 @@ def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:
 
 
 SHAPE = {"kind": "shape_difference", "arm": "base", "distance": "one_minus_cosine"}
-# Remembrance is t / 24 / 2 at t of 0, 8, 16, 24, 28, 31; a list is the factor of 1 - cosine at each of them.
+# Remembrance is t / 48 at t = 0, 8, 16, 24, 28, 31. A list of factors scales 1 - cosine at each of them.
 RANGE = 31 / 48
 
 
-def test_curves_of_one_shape_differ_by_nothing_whatever_their_scale(tmp_path: Path) -> None:
-    """And though they rise together, which a rank correlation takes for the same, those of two shapes do differ."""
+def test_scale_does_not_change_the_shape(tmp_path: Path) -> None:
+    """Two rising curves of different shape do differ, although a rank correlation would not see it."""
     for factor in (1.0, 0.3):
         found = measure(tmp_path, SHAPE, {("base", 1): {"cosine": factor}}, (1,))
         assert (found.value, found.low, found.high) == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
-    late = {("base", 1): {"cosine": [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]}}  # nothing before the last t
+    late = {("base", 1): {"cosine": [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]}}  # 0 before the last t
     same(measure(tmp_path, SHAPE, late, (1,)), [28 / 48 / RANGE] * 3)
     falling = {("base", 1): {"cosine": -1.0}}
     same(measure(tmp_path, SHAPE, falling, (1,)), (1.0, 1.0, 1.0))
 
 
-def test_shapes_are_compared_by_seed(tmp_path: Path) -> None:
+def test_shapes_are_compared_seed_by_seed(tmp_path: Path) -> None:
     readings: Readings = {}
     for seed, factor in ((1, 0.5), (2, 0.25), (3, 0.75)):
-        readings["base", seed] = {"cosine": [1.0, 1.0, 1.0, factor, 1.0, 1.0]}  # less at t = 24 alone
+        readings["base", seed] = {"cosine": [1.0, 1.0, 1.0, factor, 1.0, 1.0]}  # lower at t = 24 only
     mean, low, high = student([0.5 * 24 / 31, 0.75 * 24 / 31, 0.25 * 24 / 31])
     same(measure(tmp_path, SHAPE, readings), (mean, max(low, 0.0), min(high, 1.0)))
 
 
-def test_a_flat_curve_has_no_shape(tmp_path: Path) -> None:
-    with pytest.raises(UndecidableError, match="not a finite number"):
+def test_a_constant_curve_has_no_shape(tmp_path: Path) -> None:
+    with pytest.raises(UndecidableError, match="no finite number"):
         measure(tmp_path, SHAPE, {("base", 1): {"cosine": 0.0}}, (1,))
 
 
 def test_against_the_same_arm_of_another_model(tmp_path: Path) -> None:
-    """Paired by seed; without the other's panel there is nothing to compare with."""
+    """Readings are paired by seed. Without the other panel the quantity is undecidable."""
     quantity = {"kind": "perplexity_at", "arm": "base", "against": "base", "times_context": 4.0}
     task = figure_task([claim(quantity | {"against_model": "tiny"}, above=1.0)], panels=("large", "tiny"))
     shifts = dict(enumerate(SHIFTS, 1))
@@ -229,7 +221,7 @@ def test_against_the_same_arm_of_another_model(tmp_path: Path) -> None:
         estimate(alone, "large", task.figure.claims[0].quantity, tmp_path)
 
 
-def test_a_mean_of_nothing_or_of_infinity_is_a_reading_without_a_number() -> None:
+def test_the_log_of_a_zero_or_infinite_mean_is_nan() -> None:
     sound = log_mean_reading(np.array([1.0, 2.0, 3.0]))
     for values in ([0.0, 0.0, 0.0], [1.0, np.inf, 2.0], [1e308, 1e308, 1e308], [1.0, np.nan, 2.0]):
         with np.errstate(all="raise"):
@@ -240,77 +232,40 @@ def test_a_mean_of_nothing_or_of_infinity_is_a_reading_without_a_number() -> Non
             assert reading.sequences == 3
 
 
-def test_parameter_ratio_is_exact(tmp_path: Path) -> None:
-    found = measure(tmp_path, {"kind": "parameter_ratio", "model": "tiny"}, {})
-    same(found, (1.25, 1.25, 1.25))
-    assert found.interval == "exact"
-
-
 @pytest.mark.parametrize(
     ("quantity", "readings", "seeds", "reason"),
     [
-        ({"kind": "perplexity_at", "arm": "control", "times_context": 4.0}, {}, (1, 2), "does not exist"),
-        ({"kind": "perplexity_at", "arm": "base", "times_context": 8.0}, {}, (1, 2), "to position 32"),
-        ({"kind": "restart_ratio", "arm": "base", "times_context": 8.0}, {}, (1, 2), "position 64"),
-        ({"kind": "state_norm_growth", "arm": "base", "times_context": 8.0}, {}, (1, 2), "64 is needed"),
-        ({"kind": "remembrance", "arm": "base", "kept_contexts": 5.0}, {}, (1, 2), "t = -8 is needed"),
-        ({"kind": "parameter_ratio", "model": "unpublished"}, {}, (1,), "no published"),
+        (AT | {"arm": "control"}, {}, (1, 2), "does not exist"),
+        (AT | {"times_context": 8.0}, {}, (1, 2), "up to position 32"),
+        (AT | {"kind": "restart_ratio", "times_context": 8.0}, {}, (1, 2), "position 64"),
+        (GROWTH | {"times_context": 8.0}, {}, (1, 2), "64 is needed"),
+        (REMEMBRANCE | {"kept_contexts": 5.0}, {}, (1, 2), "t = -8 is needed"),
         ({"kind": "parameter_ratio", "model": "absent"}, {}, (1,), "not among"),
-        (
-            {"kind": "perplexity_at", "arm": "base", "times_context": 4.0},
-            {("base", 2): {"late": [1.0, float("nan"), 1.0, 1.0]}},
-            (1, 2),
-            "seed 2",
-        ),
-        (
-            {"kind": "perplexity_at", "arm": "base", "times_context": 4.0},
-            {("base", 1): {"late": 1e4}},
-            (1, 2),
-            "overflows",
-        ),
-        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, OVERFLOWED, (1, 2, 3), "seed 2: a number"),
-        ({"kind": "state_norm_growth", "arm": "base", "times_context": 4.0}, HUGE, (1, 2, 3), "seed 2: a number"),
-        (
-            {"kind": "state_norm_growth", "arm": "passed", "against": "base", "times_context": 4.0},
-            OVERFLOWED,
-            (1, 2, 3),
-            "seed 2: a number",
-        ),
-        (
-            {"kind": "remembrance", "arm": "passed", "against": "base"},
-            FORGETS,
-            (1, 2, 3),
-            "seed 1, 2, 3: .* part that is 0",
-        ),
-        ({"kind": "remembrance", "arm": "base", "against": "passed"}, FORGETS, (1,), "seed 1: .* part that is 0"),
-        (
-            {"kind": "perplexity_at", "arm": "base", "times_context": 4.0},
-            {},
-            (1, 2, 3),
-            "all 3 seeds gave exactly 7.38906: their spread gives no interval",
-        ),
-        (
-            {"kind": "perplexity_at", "arm": "base", "against": "passed", "times_context": 4.0},
-            {("base", 1): {"late": [math.inf] * 4}, ("passed", 1): {"late": [math.inf] * 4}},
-            (1, 2),
-            "seed 1: a number",
-        ),
+        (AT, {("base", 2): {"late": [1.0, math.nan, 1.0, 1.0]}}, (1, 2), "seed 2"),
+        (AT, {("base", 1): {"late": 1e4}}, (1, 2), "overflows"),
+        (GROWTH, OVERFLOWED, (1, 2, 3), "seed 2: an overflow"),
+        (GROWTH, HUGE, (1, 2, 3), "seed 2: an overflow"),
+        (GROWTH | {"arm": "passed", "against": "base"}, OVERFLOWED, (1, 2, 3), "seed 2: an overflow"),
+        (REMEMBRANCE | {"arm": "passed", "against": "base"}, FORGETS, (1, 2, 3), "seed 1, 2, 3: .* part that is 0"),
+        (REMEMBRANCE | {"against": "passed"}, FORGETS, (1,), "seed 1: .* part that is 0"),
+        (AT, {}, (1, 2, 3), "all 3 seeds gave exactly 7.38906: no spread, no interval"),
+        (AT | {"against": "passed"}, BOTH_INFINITE, (1, 2), "seed 1: an overflow"),
     ],
 )
-def test_what_cannot_be_known_is_undecidable(
+def test_undecidable_quantities_and_their_reasons(
     tmp_path: Path, quantity: Any, readings: Readings, seeds: tuple[int, ...], reason: str
 ) -> None:
     with pytest.raises(UndecidableError, match=reason):
         measure(tmp_path, quantity, readings, seeds)
 
 
-def test_one_sequence_of_one_seed_decides_nothing(tmp_path: Path) -> None:
+def test_one_sequence_of_one_seed_is_undecidable(tmp_path: Path) -> None:
     with pytest.raises(UndecidableError, match="one sequence"):
-        measure(tmp_path, {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, {}, (1,), sequences=1)
+        measure(tmp_path, AT, {}, (1,), sequences=1)
 
 
-def test_the_table_of_a_diverged_run_decides_nothing(tmp_path: Path) -> None:
-    task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, above=0.0)])
+def test_a_diverged_run_is_undecidable(tmp_path: Path) -> None:
+    task = figure_task([claim(AT, above=0.0)])
     write_tables(tmp_path, task, {})
     path = tmp_path / f"{task.series[1].tables['position_loss']}.parquet"
     write_table(read_table(path), PositionLoss.table, path, {"diverged": "loss is NaN at step 3"})
@@ -318,26 +273,29 @@ def test_the_table_of_a_diverged_run_decides_nothing(tmp_path: Path) -> None:
         estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
 
 
-def test_a_missing_table_is_an_error_not_a_verdict(tmp_path: Path) -> None:
-    task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, above=0.0)])
+def test_a_missing_table_is_an_error_and_not_a_verdict(tmp_path: Path) -> None:
+    task = figure_task([claim(AT, above=0.0)])
     with pytest.raises(TableError, match="no such table"):
         estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
 
 
-def test_arms_share_no_seed_or_several_runs(tmp_path: Path) -> None:
-    quantity = {"kind": "perplexity_at", "arm": "passed", "against": "base", "times_context": 4.0}
+def test_arms_without_shared_seeds_and_duplicate_runs_are_undecidable(tmp_path: Path) -> None:
+    quantity = AT | {"arm": "passed", "against": "base"}
     task = figure_task([claim(quantity, above=0.0)], seeds=(1, 2))
     write_tables(tmp_path, task, {})
     apart = [s for s in task.series if (s.arm, s.seed) in {("base", 1), ("passed", 2)}]
     with pytest.raises(UndecidableError, match="share no seed"):
         estimate(task.model_copy(update={"series": apart}), "tiny", task.figure.claims[0].quantity, tmp_path)
+    restarted = RestartRatio(arm="passed", times_context=4.0, restarted="base")
+    with pytest.raises(UndecidableError, match="the restarted arm 'base' has no seed 2"):
+        estimate(task.model_copy(update={"series": apart}), "tiny", restarted, tmp_path)
     twice = (*task.series, task.series[0].model_copy(update={"run": "another"}))
     with pytest.raises(UndecidableError, match="several runs of seed 1"):
         estimate(task.model_copy(update={"series": twice}), "tiny", task.figure.claims[0].quantity, tmp_path)
 
 
-def test_of_several_measurements_of_a_kind_one_is_read_by_its_name(tmp_path: Path) -> None:
-    """`measurement` names the first that a quantity reads, the field called like its kind the second."""
+def test_a_measurement_is_read_by_its_name(tmp_path: Path) -> None:
+    """`measurement` names the first measurement of a quantity, the field with the name of a kind the second."""
     plain = {"kind": "restart_ratio", "arm": "base", "times_context": 4.0}
     task = figure_task([claim(plain, above=0.0)])
     write_tables(tmp_path, task, {("base", seed): {"late": 2.0 + x} for seed, x in enumerate(SHIFTS, 1)})
@@ -355,7 +313,7 @@ def test_of_several_measurements_of_a_kind_one_is_read_by_its_name(tmp_path: Pat
     assert not quantity.content().keys() & {"measurement", "restart_loss"}
 
 
-def test_a_figure_has_the_measurements_that_its_claims_and_drawings_name() -> None:
+def test_named_measurements_must_exist_in_the_figure() -> None:
     quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0, "measurement": "position_los"}
     with pytest.raises(ConfigError, match=r"claims.it.quantity.measurement: no measurement 'position_los' in this"):
         figure_task([claim(quantity, above=0.0)])

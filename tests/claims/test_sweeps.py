@@ -1,4 +1,4 @@
-"""Numbers of curves by hand: over arms that differ by a number, and along a column of one arm's table."""
+"""Quantities of curves compared with values computed by hand: sweeps over arms, and columns of one arm's table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claims.synthetic import estimate
+from claims.synthetic import estimate, same, student
 from figures import synthetic
 from pydantic import TypeAdapter
 from scipy import stats
@@ -32,7 +32,7 @@ def quantity(content: Mapping[str, Any]) -> Any:
 
 
 def family(folder: Path, height: Height, name: str = "d", seeds: int = 3, **axes: Any) -> list[dict[str, Any]]:
-    """Series of arms `name` and number, whose excess is `height(seed, number)`."""
+    """Series of arms whose excess is `height(seed, number)`; the name of an arm is `name` and its number."""
     found = []
     for x in X:
         for seed in range(seeds):
@@ -51,17 +51,7 @@ def read(folder: Path, content: Mapping[str, Any], series: list[dict[str, Any]])
     return estimate(figure(series), "tiny", quantity(content), folder)
 
 
-def student(values: Any) -> tuple[float, float, float]:
-    values = np.asarray(values, float)
-    low, high = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
-    return float(values.mean()), float(low), float(high)
-
-
-def same(found: Estimate, expected: Any) -> None:
-    assert (found.value, found.low, found.high) == pytest.approx(tuple(expected), rel=1e-9, abs=1e-12)
-
-
-def test_a_slope_is_that_of_every_seed(tmp_path: Path) -> None:
+def test_slope_of_a_sweep(tmp_path: Path) -> None:
     series = family(tmp_path, lambda seed, x: 5 - seed + (0.1 + 0.02 * seed) * x)
     found = read(tmp_path, {"kind": "slope", "sweep": ARMS}, series)
     same(found, student([0.1, 0.12, 0.14]))
@@ -74,7 +64,7 @@ def test_a_slope_is_that_of_every_seed(tmp_path: Path) -> None:
     same(read(tmp_path, {"kind": "slope", "sweep": ARMS}, bent), student(expected))
 
 
-def test_two_families_are_told_apart_by_seed(tmp_path: Path) -> None:
+def test_two_families_are_compared_by_seed(tmp_path: Path) -> None:
     own = family(tmp_path, lambda seed, x: (seed + 0.5) * x)
     others = family(tmp_path, lambda seed, x: (seed + 0.2 + 0.1 * seed) * x, "e")
     content = {"kind": "slope", "sweep": ARMS | {"against": [f"e{x:g}" for x in X]}}
@@ -83,8 +73,8 @@ def test_two_families_are_told_apart_by_seed(tmp_path: Path) -> None:
     assert "difference from the same of e16 (16)" in found.words
 
 
-def test_a_grid_says_by_its_axes_what_else_is_named_by_arm(tmp_path: Path) -> None:
-    """And both are registered as the same thing."""
+def test_a_sweep_by_axis_equals_a_sweep_by_names(tmp_path: Path) -> None:
+    """Both have the same number and the same hash."""
     series = family(tmp_path, lambda seed, x: (1 + seed) * x, mimetic="off")
     series += family(tmp_path, lambda seed, x: (3 + 2 * seed) * x, "e", mimetic="on")
     task = figure(series)
@@ -106,12 +96,12 @@ def test_a_grid_says_by_its_axes_what_else_is_named_by_arm(tmp_path: Path) -> No
     assert [name for name, *_ in planned.verdicts] == ["it"]
     assert len(planned.series_of(planned.figure.claims[0], "tiny")) == 8
     alike = series + [one | {"arm": f"again {one['arm']}"} for one in series[:3]]
-    with pytest.raises(UndecidableError, match=r"each at a number of its own; .*again d16 \(16\), d16 \(16\)"):
+    with pytest.raises(UndecidableError, match=r"arms with different numbers; .*again d16 \(16\), d16 \(16\)"):
         estimate(figure(alike), "tiny", quantity({"kind": "slope", "sweep": grid | {"where": {}}}), tmp_path)
 
 
 def test_a_crossing_lies_on_the_line_between_two_points(tmp_path: Path) -> None:
-    """Excess is 0.02 x less a little by seed: it goes through 1 at 50 and a little."""
+    """The excess is 0.02 x - 0.1 seed, so it passes 1 at 50 + 5 seed."""
     series = family(tmp_path, lambda seed, x: 0.02 * x - 0.1 * seed)
     content = {"kind": "crossing", "sweep": ARMS, "value": 1.0}
     same(read(tmp_path, content, series), student([50, 55, 60]))
@@ -122,22 +112,22 @@ def test_a_crossing_lies_on_the_line_between_two_points(tmp_path: Path) -> None:
     same(found, np.exp(student(np.log(2) * (5.5 - 0.1 * np.arange(3)))))
 
 
-def test_what_does_not_go_through_a_value_is_told_of(tmp_path: Path) -> None:
+def test_a_curve_that_does_not_cross_is_undecidable(tmp_path: Path) -> None:
     series = family(tmp_path, lambda seed, x: x if seed else 0.0)
-    for value, says in ((30.0, "seed 0: does not go up through 30 from 16 to 128"), (10.0, "seed 0")):
+    for value, says in ((30.0, "seed 0: the curve does not go up through 30 between x = 16 and 128"), (10.0, "seed 0")):
         with pytest.raises(UndecidableError, match=says):
             read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": value}, series)
     above = family(tmp_path, lambda seed, x: x + seed)
-    with pytest.raises(UndecidableError, match="seed 0: does not go up through 3"):
+    with pytest.raises(UndecidableError, match="seed 0: the curve does not go up through 3"):
         read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 3.0}, above)
 
 
-def test_a_crossing_that_has_to_hold_is_the_first_that_does(tmp_path: Path) -> None:
+def test_a_crossing_that_must_hold_is_the_first_that_does(tmp_path: Path) -> None:
     heights = {16.0: 0.0, 32.0: 2.0, 64.0: 0.0, 128.0: 2.0}
     series = family(tmp_path, lambda seed, x: heights[x] + 0.1 * seed)
     once = read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 1.0}, series)
     assert once.value == pytest.approx(16 + 16 * (0.5 + 0.45 + 0.4) / 3)
-    with pytest.raises(UndecidableError, match="up through 1 for 2 points"):
+    with pytest.raises(UndecidableError, match="up through 1 and stays there for 2 points"):
         read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 1.0, "holds": 2}, series)
     steady = family(tmp_path, lambda seed, x: (2.0 if x > 40 else heights[x] * (x == 16)) + 0.1 * seed)
     held = read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 1.0, "holds": 2}, steady)
@@ -168,19 +158,19 @@ def test_an_order_is_its_smallest_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [(0.0, 0.0, 0.0), (0.0, 1.0, 3.0), (0.3, 0.35, 0.4)])
-def test_the_interval_of_an_order_holds_the_true_one_often_enough(steps: tuple[float, ...]) -> None:
+def test_coverage_of_the_interval_of_an_order(steps: tuple[float, ...]) -> None:
     generator = np.random.default_rng(0)
     order = Order(sweep=ARMS)
-    x, true, held = np.arange(4.0), np.cumsum([0, *steps]), 0
+    x, true, covered = np.arange(4.0), np.cumsum([0, *steps]), 0
     for _ in range(400):
         curves = [Points(x, true + generator.normal(0, 0.3, 4)) for _ in range(5)]
         _, low, high, _ = order._over_seeds(curves)
-        held += low <= min(steps) <= high
-    assert held / 400 > 0.94  # of 0.95, less what 400 of them let one expect
+        covered += low <= min(steps) <= high
+    assert covered / 400 > 0.94  # 0.95 minus the noise of 400 trials
 
 
 def passkeys(path: Path, right: Mapping[int, int], trials: int = 20) -> None:
-    """Of all keys at a length so many are right, the first ones."""
+    """A passkey table in which the first `right[length]` of the trials are correct."""
     rows = [
         {"length": length, "depth": 0.5, "trial": trial, "correct": trial < count, "digits_right": 0}
         for length, count in right.items()
@@ -192,7 +182,7 @@ def passkeys(path: Path, right: Mapping[int, int], trials: int = 20) -> None:
 KEYS = {"measurement": "passkey", "x": "length", "column": "correct"}
 
 
-def test_how_far_keys_are_found_is_a_crossing_of_every_seed(tmp_path: Path) -> None:
+def test_crossing_of_a_column(tmp_path: Path) -> None:
     counts = [{64: 20, 128: 20 - seed, 256: 4, 512: 0} for seed in range(3)]
     series = []
     for seed, right in enumerate(counts):
@@ -212,8 +202,8 @@ def test_how_far_keys_are_found_is_a_crossing_of_every_seed(tmp_path: Path) -> N
         read(tmp_path, content | {"column": "corect"}, series)
 
 
-def test_a_reach_has_a_number_where_a_curve_does_not_go_through_the_value(tmp_path: Path) -> None:
-    """The second fall counts for nothing, and neither does what comes back."""
+def test_a_reach_always_has_a_number(tmp_path: Path) -> None:
+    """Only the first fall below the value counts."""
     right = {64: 20, 128: 18, 256: 10, 512: 19}
     content = KEYS | {"kind": "reach", "arm": "base"}
     passkeys(tmp_path / "k.parquet", right)
@@ -226,7 +216,7 @@ def test_a_reach_has_a_number_where_a_curve_does_not_go_through_the_value(tmp_pa
     assert read(tmp_path, content | {"value": 0.7}, series).value == 0
 
 
-def test_one_seed_has_its_interval_from_its_trials(tmp_path: Path) -> None:
+def test_one_seed_has_an_interval_over_its_trials(tmp_path: Path) -> None:
     passkeys(tmp_path / "k.parquet", {64: 19, 128: 15, 256: 5, 512: 2})
     content = KEYS | {"kind": "area", "arm": "base"}
     found = read(tmp_path, content, [synthetic.series("base", 1, passkey="k")])
@@ -257,8 +247,8 @@ def influences(
     return found
 
 
-def test_how_straight_a_curve_is(tmp_path: Path) -> None:
-    """The squared correlation, by scipy; an exponential and a power are told apart."""
+def test_r_squared_separates_an_exponential_from_a_power_law(tmp_path: Path) -> None:
+    """The expected numbers are squared correlations by scipy."""
 
     def bent(seed: int, d: float) -> float:
         return -0.1 * d + 0.3 * np.sin(d * (1 + seed))
@@ -286,7 +276,7 @@ def test_how_straight_a_curve_is(tmp_path: Path) -> None:
 
 
 def test_a_curve_between_two_points(tmp_path: Path) -> None:
-    """Both included; of one arm told apart from another, and with one seed over its sequences."""
+    """`between` includes both ends. It works for a comparison of arms, and for one seed."""
     series = influences(tmp_path, lambda seed, d: -0.1 * d if d < 10 else (0.2 + 0.1 * seed) * d)
     others = influences(tmp_path, lambda seed, d: -0.5 * d, arm="other")
     content = CURVE | {"kind": "slope", "between": [10, 29], "against": "other"}
@@ -299,10 +289,10 @@ def test_a_curve_between_two_points(tmp_path: Path) -> None:
     for which, end in (("largest", 7), ("smallest", 3)):
         found = read(tmp_path, CURVE | {"kind": "extreme", "which": which, "between": [3, 7]}, rising)
         same(found, student([end, end + 1, end + 2]))
-    with pytest.raises(UndecidableError, match="influence of 'base' has 0 distance at this scale: no curve"):
+    with pytest.raises(UndecidableError, match="'base' has too few values of distance at this scale: 0"):
         read(tmp_path, content | {"between": [40, 50]}, series + others)
     content = {"kind": "slope", "arm": "a", "measurement": "m", "x": "x", "column": "y"}
-    assert "between" not in quantity(content).content(), "what is registered is older"
+    assert "between" not in quantity(content).content(), "registrations are older than this key"
     assert quantity(content | {"between": [1, 2]}).canonical("tiny")["between"] == [1, 2]
 
 
@@ -314,8 +304,8 @@ def test_the_extreme_of_a_curve(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("which", "sign"), [("smallest", 1), ("largest", -1)])
-def test_where_a_curve_has_its_extreme(tmp_path: Path, which: str, sign: int) -> None:
-    """A parabola has it at its vertex, on either scale; of other curves it is the parabola's through three points."""
+def test_optimum_of_a_curve(tmp_path: Path, which: str, sign: int) -> None:
+    """The optimum of a parabola is its vertex, on both scales of x. Other curves have a parabola through 3 points."""
     places = [45.0, 40.0, 50.0]
     content = {"kind": "optimum", "which": which, "sweep": ARMS}
     found = read(tmp_path, content, family(tmp_path, lambda seed, x: sign * (x - places[seed]) ** 2))
@@ -338,8 +328,8 @@ def test_where_a_curve_has_its_extreme(tmp_path: Path, which: str, sign: int) ->
     same(found, student([128.0, 16.0, 45.0]))
 
 
-def test_a_sweep_is_of_any_number_of_an_arm(tmp_path: Path) -> None:
-    """Here of the length to which keys are found, which doubles with the number."""
+def test_a_sweep_of_a_crossing(tmp_path: Path) -> None:
+    """Here the length up to which keys are found doubles with the number."""
     series = []
     for x in X:
         for seed in range(3):
@@ -358,26 +348,26 @@ def test_a_sweep_is_of_any_number_of_an_arm(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ({"kind": "slope"}, "give either 'sweep', or all of 'arm', 'measurement', 'x' and 'column'"),
-        ({"kind": "slope", "sweep": ARMS, "arm": "d16"}, "a 'sweep' says by itself"),
+        ({"kind": "slope", "sweep": ARMS, "arm": "d16"}, "a 'sweep' already says"),
         ({"kind": "slope", "sweep": ARMS | {"at": [1.0, 2.0]}}, "arms: 4 arms at 2 numbers"),
         (
             {"kind": "slope", "sweep": ARMS | {"over": "d_state"}},
             "give either 'arms' with their numbers 'at', or 'over'",
         ),
         ({"kind": "slope", "sweep": ARMS | {"of": EXCESS | {"kind": "value_a"}}}, "did you mean 'value_at'"),
-        ({"kind": "slope", "sweep": ARMS | {"of": EXCESS | {"arm": "d16"}}}, "the arms are those of the sweep"),
+        ({"kind": "slope", "sweep": ARMS | {"of": EXCESS | {"arm": "d16"}}}, "the arms are given elsewhere"),
         (
             {"kind": "slope", "sweep": ARMS | {"of": EXCESS | {"colum": "x"}}},
             "unknown key 'colum'; did you mean 'column'",
         ),
-        ({"kind": "slope", "sweep": ARMS, "between": [1, 2]}, "a 'sweep' says by itself"),
-        ({"kind": "r_squared", "sweep": ARMS, "log_x": True, "less_log_x": True}, "x is logarithmic already"),
+        ({"kind": "slope", "sweep": ARMS, "between": [1, 2]}, "a 'sweep' already says"),
+        ({"kind": "r_squared", "sweep": ARMS, "log_x": True, "less_log_x": True}, "already makes x logarithmic"),
         ({"kind": "order", "sweep": ARMS | {"against": ARMS["arms"]}}, "leave 'against' out"),
-        ({"kind": "slope", "sweep": {"of": {"kind": "parameter_ratio"}}}, "is no quantity of an arm"),
-        ({"kind": "slope", "sweep": {"of": {"kind": {}}}}, "kind: {} is no quantity of an arm"),
+        ({"kind": "slope", "sweep": {"of": {"kind": "parameter_ratio"}}}, "is not a quantity of an arm"),
+        ({"kind": "slope", "sweep": {"of": {"kind": {}}}}, "kind: {} is not a quantity of an arm"),
     ],
 )
-def test_what_is_no_curve_is_refused_in_one_line(content: dict[str, Any], says: str) -> None:
+def test_malformed_curves_are_rejected_in_one_line(content: dict[str, Any], says: str) -> None:
     claim = {"id": "it", "says": "s", "paper": "p", "quantity": content, "expected": {"above": 0}}
     with pytest.raises(ConfigError) as error:
         ClaimSpec.parse(claim, "figure.yaml")
@@ -385,10 +375,10 @@ def test_what_is_no_curve_is_refused_in_one_line(content: dict[str, Any], says: 
     assert "\n" not in str(error.value)
 
 
-def test_a_sweep_needs_seeds_and_arms_and_sound_runs(tmp_path: Path) -> None:
+def test_a_sweep_needs_seeds_arms_and_finite_runs(tmp_path: Path) -> None:
     content = {"kind": "slope", "sweep": ARMS}
     series = family(tmp_path, lambda seed, x: x + seed)
-    with pytest.raises(UndecidableError, match="share 1 of their seeds"):
+    with pytest.raises(UndecidableError, match="share too few seeds: 1"):
         read(tmp_path, content, [one for one in series if one["seed"] == 0 or one["arm"] == "d16"])
     with pytest.raises(UndecidableError, match="the arm 'd32' does not exist"):
         read(tmp_path, content, [one for one in series if one["arm"] != "d32"])
@@ -398,7 +388,7 @@ def test_a_sweep_needs_seeds_and_arms_and_sound_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 10])
-def test_numbers_that_agree_have_the_interval_of_clopper_and_pearson(count: int) -> None:
+def test_equal_numbers_have_the_interval_of_clopper_and_pearson(count: int) -> None:
     exact = stats.binomtest(count, count).proportion_ci(method="exact")
     assert agreement(1.0, count, (0.0, 1.0)) == pytest.approx((exact.low, 1.0))
     none = stats.binomtest(0, count).proportion_ci(method="exact")
@@ -407,7 +397,7 @@ def test_numbers_that_agree_have_the_interval_of_clopper_and_pearson(count: int)
     assert 0 < low < 0.3 < high < 1
 
 
-def test_keys_that_are_found_by_every_seed_have_an_interval(tmp_path: Path) -> None:
+def test_equal_seeds_have_an_interval_if_there_are_limits(tmp_path: Path) -> None:
     series = []
     for seed in range(5):
         passkeys(tmp_path / f"k{seed}.parquet", {64: 20, 128: 20 - seed})
@@ -422,12 +412,12 @@ def test_keys_that_are_found_by_every_seed_have_an_interval(tmp_path: Path) -> N
     mean, low, high = student(shares)
     limited = of | {"along": "length", "times_context": 4.0, "limits": [0, 1]}
     same(read(tmp_path, limited, series), (mean, low, min(high, 1.0)))
-    with pytest.raises(UndecidableError, match="measured at length 64, 128 at this scale, 256 is needed"):
+    with pytest.raises(UndecidableError, match="measured at length 64, 128 at this scale; 256 is needed"):
         read(tmp_path, limited | {"times_context": 8.0}, series)
 
 
 def test_an_extreme_among_several_curves(tmp_path: Path) -> None:
-    """The largest of all, wherever it is by seed: on which curve, and at which x."""
+    """The largest value over all curves and all x, for each seed."""
     found = []
     for seed in range(3):
         heights = {(x, other): 0.1 * x + 0.01 * other for x in (1, 2, 3) for other in (0, 5)}
@@ -449,12 +439,12 @@ def test_an_extreme_among_several_curves(tmp_path: Path) -> None:
     alone = quantity({"kind": "extreme", "which": "largest"} | curve | {"among": None})
     assert "among" not in alone.content()
     for wrong in ({"among": "layer"}, {"where": {"depth": 0.0}}):
-        with pytest.raises(ValueError, match="'among' is another key of the table"):
+        with pytest.raises(ValueError, match="'among' must be another key of the table"):
             quantity({"kind": "extreme", "which": "largest"} | curve | wrong)
 
 
-def test_an_extreme_told_apart_from_other_rows_of_another_arm(tmp_path: Path) -> None:
-    """There of a single point, which is its own extreme; a slope needs two."""
+def test_an_extreme_compared_with_other_rows_of_another_arm(tmp_path: Path) -> None:
+    """The other arm has one point, which is its own extreme. A slope needs two points."""
     found = []
     for seed in range(3):
         for arm, least in (("d", 0.0), ("e", 1.0)):
@@ -477,11 +467,11 @@ def test_an_extreme_told_apart_from_other_rows_of_another_arm(tmp_path: Path) ->
     read_off = read(tmp_path, {"kind": "extreme", "which": "largest", "among": "signal"} | curve, found)
     same(read_off, student(np.array([0.2, 1.2, 2.2]) - 1.1))
     assert read_off.words.endswith("difference from the same of e, depth 0.0, layer 1")
-    with pytest.raises(UndecidableError, match="smoothness of 'e' has 1 layer at this scale: no curve"):
+    with pytest.raises(UndecidableError, match=r"smoothness of 'e' has too few values of layer .*: 1; 2 are needed"):
         read(tmp_path, {"kind": "slope"} | curve, found)
     assert quantity({"kind": "slope"} | curve).canonical("tiny")["against_where"] == {"depth": 0.0, "layer": 1}
     for kind in ({"kind": "slope"}, {"kind": "extreme", "which": "largest"}):
         older = curve | {"against_where": None}
-        assert "against_where" not in quantity(kind | older).content(), "what is registered is older"
+        assert "against_where" not in quantity(kind | older).content(), "registrations are older than this key"
         with pytest.raises(ValueError, match="'against_where' needs 'against'"):
             quantity(kind | curve | {"against": None})

@@ -1,4 +1,4 @@
-"""A verdict follows its interval, for every kind of claim, in all three ways."""
+"""A verdict follows from its interval, for every kind of quantity, in all three ways."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claims.synthetic import LABELS, MEASURED, claim, figure_task, write_tables
+from claims.synthetic import AT, LABELS, MEASURED, claim, figure_task, write_tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -37,7 +37,7 @@ def inside(x: float, expected: Expected) -> bool:
 
 
 @given(bounds, st.tuples(finite, finite).map(sorted))
-def test_the_verdict_is_what_every_point_of_the_interval_says(expected: Expected, interval: list[float]) -> None:
+def test_a_verdict_agrees_with_every_point_of_the_interval(expected: Expected, interval: list[float]) -> None:
     low, high = interval
     marks = [x for b in (expected.above, expected.below) if b is not None for x in (np.nextafter(b, -9e9), b)]
     marks += [np.nextafter(m, 9e9) for m in marks]
@@ -48,19 +48,19 @@ def test_the_verdict_is_what_every_point_of_the_interval_says(expected: Expected
 
 
 @given(bounds, st.floats(0.01, 100))
-def test_every_region_can_come_out_all_three_ways(expected: Expected, width: float) -> None:
+def test_every_region_can_give_all_three_verdicts(expected: Expected, width: float) -> None:
     if expected.above is None:
         assert expected.below is not None
         edge, out, into = expected.below, width, -width
     else:
         room = width if expected.below is None else (expected.below - expected.above) / 4
         edge, out, into = expected.above, -width, room
-    assume(abs(into) > 1e-6)  # a region narrower than the numbers' spacing has no middle
+    assume(abs(into) > 1e-6)  # a region narrower than the spacing of the numbers has no inside
     for near, far, verdict in ((into, 2 * into, CONFIRMED), (out, 2 * out, REFUTED), (out, into, OPEN)):
         assert decide(*sorted((edge + near, edge + far)), expected)[0] == verdict
 
 
-def test_the_reason_names_the_interval_and_the_bound() -> None:
+def test_a_reason_names_the_interval_and_the_bound() -> None:
     assert decide(1.2, 1.9, Expected(above=1.5)) == (OPEN, "interval 1.2 to 1.9 contains the bound 1.5")
     assert decide(1.2, 1.5, Expected(below=1.5)) == (OPEN, "interval 1.2 to 1.5 contains the bound 1.5")
     assert decide(1.6, 1.9, Expected(above=1.5)) == (CONFIRMED, "interval 1.6 to 1.9 lies inside > 1.5")
@@ -71,15 +71,15 @@ def test_the_reason_names_the_interval_and_the_bound() -> None:
 @pytest.mark.parametrize(
     ("numbers", "expected", "shown", "verdict", "reason"),
     [
-        ((7e-16,) * 3, {"above": 0.0}, (0.0,) * 3, REFUTED, "value 0 lies outside > 0; rounding alone would make it "),
+        ((7e-16,) * 3, {"above": 0.0}, (0.0,) * 3, REFUTED, "value 0 lies outside > 0; only rounding would make it "),
         ((-7e-16,) * 3, {"above": 0.0}, (0.0,) * 3, REFUTED, "value 0 lies outside > 0"),
-        ((1 - 4e-16,) * 3, {"below": 1.0}, (1.0,) * 3, REFUTED, "value 1 lies outside < 1; rounding alone would "),
+        ((1 - 4e-16,) * 3, {"below": 1.0}, (1.0,) * 3, REFUTED, "value 1 lies outside < 1; only rounding would "),
         ((7e-16,) * 3, {"below": 0.1}, (0.0,) * 3, CONFIRMED, "value 0 lies inside < 0.1"),
-        ((0.2, 4e-16, 0.4), {"above": 0.0}, (0.2, 0.0, 0.4), OPEN, "interval 0 to 0.4 contains the bound 0; rounding "),
+        ((0.2, 4e-16, 0.4), {"above": 0.0}, (0.2, 0.0, 0.4), OPEN, "interval 0 to 0.4 contains the bound 0; only roun"),
         ((1e-9,) * 3, {"above": 0.0}, (1e-9,) * 3, CONFIRMED, "value 1e-09 lies inside > 0"),
     ],
 )
-def test_no_verdict_hangs_on_rounding(
+def test_no_verdict_depends_on_rounding(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     numbers: tuple[float, float, float],
@@ -89,16 +89,16 @@ def test_no_verdict_hangs_on_rounding(
     reason: str,
 ) -> None:
     monkeypatch.setattr(PerplexityAt, "estimate", lambda *_: Estimate(*numbers, "exact", "it"))
-    task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, **expected)])
+    task = figure_task([claim(AT, **expected)])
     write_tables(tmp_path, task, {})
     row = judge(task, tmp_path).row(0, named=True)
     assert (row["estimate"], row["low"], row["high"]) == shown
     assert row["verdict"] == verdict
     assert row["reason"].startswith(reason)
-    assert ("rounding alone" in row["reason"]) == ("rounding" in reason)
+    assert ("only rounding" in row["reason"]) == ("only" in reason)
 
 
-def test_a_region_is_neither_unbounded_nor_empty() -> None:
+def test_unbounded_and_empty_regions_are_rejected() -> None:
     for bounds in ({}, {"above": 1.0, "below": 1.0}, {"above": 1.1, "below": 1.0}):
         with pytest.raises(ConfigError):
             Expected.parse(bounds, "tests")
@@ -109,9 +109,15 @@ def thrice(key: str, *values: Any) -> list[dict[str, Any]]:
     return [{key: value} for value in values]
 
 
-LATE, LESS = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.1, 1.0]  # curves that rise at the end alone
+LATE, LESS = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.1, 1.0]  # curves that rise only at the end
 NORM = {"measurement": "state_statistics", "x": "position", "column": "norm", "where": {"layer": -1}}
-# kind -> the quantity, a bound for "> bound", what the tables of the three seeds say above it, and below it
+COSINE = {
+    "measurement": "effective_remembrance",
+    "x": "t",
+    "column": "value",
+    "where": {"distance": "one_minus_cosine"},
+}
+# kind -> the quantity, a number for the region "> number", tables of three seeds above it, and tables below it
 FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[str, Any]]]] = {
     "restart_ratio": ({"times_context": 4.0}, 1.5, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
     "perplexity_growth": ({"times_context": 4.0}, 1.5, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
@@ -139,44 +145,27 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
     "slope": (NORM, 0.1, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
     "crossing": (NORM | {"value": 4.0}, 16.0, thrice("norm", 1.6, 1.62, 1.64), thrice("norm", 3.0, 3.1, 3.2)),
     "reach": (
-        {
-            "measurement": "effective_remembrance",
-            "x": "t",
-            "column": "value",
-            "where": {"distance": "one_minus_cosine"},
-            "value": 0.0,
-        },
+        COSINE | {"value": 0.0},
         14.0,
         thrice("cosine", *([1.0, 1.0, end, -1.0, -1.0, -1.0] for end in (1.0, 1.01, 1.02))),
         thrice("cosine", *([1.0, end, -1.0, -1.0, -1.0, -1.0] for end in (1.0, 1.01, 1.02))),
     ),
     "area": (NORM, 4.0, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
     "order": (
-        {"measurement": "effective_remembrance", "x": "t", "column": "value", "where": {"distance": "jensen_shannon"}},
+        COSINE | {"where": {"distance": "jensen_shannon"}},
         0.05,
         thrice("remembrance", 0.6, 0.61, 0.62),
         thrice("remembrance", 0.1, 0.11, 0.12),
     ),
     "r_squared": (
-        {
-            "measurement": "effective_remembrance",
-            "x": "t",
-            "column": "value",
-            "where": {"distance": "one_minus_cosine"},
-        },
+        COSINE,
         0.9,
         thrice("cosine", *([1.0] * 5 + [end] for end in (1.01, 1.02, 1.03))),
         thrice("cosine", LATE, LESS, [1.0, 0.0, 0.0, 0.0, 0.2, 1.0]),
     ),
     "extreme": (NORM | {"which": "largest"}, 6.0, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
     "optimum": (
-        {
-            "measurement": "effective_remembrance",
-            "x": "t",
-            "column": "value",
-            "where": {"distance": "one_minus_cosine"},
-            "which": "largest",
-        },
+        COSINE | {"which": "largest"},
         20.0,
         thrice("cosine", *([1.0, 0.0, 0.0, 1.0, middle, 0.0] for middle in (1.0, 1.01, 1.02))),
         thrice("cosine", *([1.0, 0.0, middle, 0.1, 0.0, 0.0] for middle in (1.0, 1.1, 1.2))),
@@ -184,8 +173,8 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 }
 
 
-def test_every_quantity_is_flipped() -> None:
-    """Those of what a figure names in test_on_models.py, test_on_samples.py, test_own_table.py, others in their own."""
+def test_every_quantity_has_a_test_that_flips_its_verdict() -> None:
+    """Other files have those of models, samples, own tables, effects and instability."""
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
     assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | {"effect", "instability", "own_table"}
     for kinds, base in ((on_models, ModelQuantity), (on_samples, SampleQuantity)):
@@ -202,7 +191,7 @@ def test_a_verdict_flips_when_the_data_flip(tmp_path: Path, kind: str) -> None:
         row = judge(task, tmp_path).row(0, named=True)
         assert row["verdict"] == verdict, row
         assert LABELS["base"] in row["quantity"]
-        assert None not in row.values()  # of what has a value all is told
+        assert None not in row.values()
 
 
 def test_parameter_ratio_flips_with_its_bounds(tmp_path: Path) -> None:
@@ -215,13 +204,15 @@ def test_parameter_ratio_flips_with_its_bounds(tmp_path: Path) -> None:
     task = figure_task(claims, panels=("tiny", "small"))
     write_tables(tmp_path, task, {})
     frame = judge(task, tmp_path)
-    assert frame["claim"].to_list() == ["yes", "no", "unknown"]  # once, not once a panel
+    assert frame["claim"].to_list() == ["yes", "no", "unknown"]  # once, and not once per panel
     assert frame["verdict"].to_list() == [CONFIRMED, REFUTED, OPEN]
+    assert frame["estimate"].to_list() == [1.25, 1.25, None]
+    assert frame["interval"].to_list() == ["exact", "exact", "none"]
+    assert frame["reason"][2] == "the paper states no number of parameters for unpublished"
 
 
-def test_several_panels_are_judged_apart(tmp_path: Path) -> None:
-    quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
-    task = figure_task([claim(quantity, above=1.0)], panels=("tiny", "small"))
+def test_several_panels_have_separate_verdicts(tmp_path: Path) -> None:
+    task = figure_task([claim(AT, above=1.0)], panels=("tiny", "small"))
     write_tables(tmp_path, task, {})
     frame = judge(task, tmp_path)
     assert frame["claim"].to_list() == ["it/tiny", "it/small"]
@@ -230,25 +221,23 @@ def test_several_panels_are_judged_apart(tmp_path: Path) -> None:
     assert claim_of(task, "other") is None
 
 
-def test_a_claim_about_some_models_is_judged_on_them_alone(tmp_path: Path) -> None:
-    """On none of the scale's: not decided, and why."""
-    quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
+def test_a_claim_about_some_models_is_judged_only_on_them(tmp_path: Path) -> None:
+    """If the scale has none of them, the claim is not decided."""
     claims = [
-        claim(quantity, "small_ones", above=1.0) | {"models": ["small", "middle"]},
-        claim(quantity, "large_ones", above=1.0) | {"models": []},
+        claim(AT, "small_ones", above=1.0) | {"models": ["small", "middle"]},
+        claim(AT, "large_ones", above=1.0) | {"models": []},
     ]
     task = figure_task(claims, panels=("tiny", "small", "middle"), seeds=(1,))
     write_tables(tmp_path, task, {("base", 1): {"late": [2.0, 2.1, 2.2, 2.3]}})
     frame = judge(task, tmp_path)
     assert frame["claim"].to_list() == ["small_ones/small", "small_ones/middle", "large_ones"]
     assert frame["verdict"].to_list() == [CONFIRMED, CONFIRMED, OPEN]
-    assert frame["reason"][2] == "it is about models that the scale smoke does not have"
+    assert frame["reason"][2] == "this claim is about models that the scale smoke does not have"
     assert [sort == "elsewhere" for sort in frame["sort"]] == [False, False, True]
 
 
-def test_an_undecidable_claim_is_a_row_with_its_reason_that_a_table_can_hold(tmp_path: Path) -> None:
-    quantity = {"kind": "perplexity_at", "arm": "control", "times_context": 4.0}
-    task = figure_task([claim(quantity, above=1.0)])
+def test_an_undecidable_claim_has_a_reason(tmp_path: Path) -> None:
+    task = figure_task([claim(AT | {"arm": "control"}, above=1.0)])
     write_tables(tmp_path, task, {})
     frame = judge(task, tmp_path)
     row = frame.row(0, named=True)
@@ -258,11 +247,10 @@ def test_an_undecidable_claim_is_a_row_with_its_reason_that_a_table_can_hold(tmp
     write_table(frame, VERDICTS, tmp_path / "verdicts.parquet", {})
 
 
-def test_a_dry_run_decides_and_reports_nothing(tmp_path: Path) -> None:
-    quantity = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
+def test_a_dry_run_computes_but_reports_nothing(tmp_path: Path) -> None:
     claims = [
-        claim(quantity, "number", above=1.0),
-        claim(quantity | {"arm": "control"}, "no_such_arm", above=1.0),
+        claim(AT, "number", above=1.0),
+        claim(AT | {"arm": "control"}, "no_such_arm", above=1.0),
         claim({"kind": "parameter_ratio", "model": "tiny"}, "exact", above=1.0),
     ]
     task = figure_task(claims).model_copy(update={"dry_run": True})
@@ -277,11 +265,8 @@ def test_a_dry_run_decides_and_reports_nothing(tmp_path: Path) -> None:
         CONFIRMED,
     ]
     (tmp_path / f"{task.series[0].tables['position_loss']}.parquet").unlink()
-    with pytest.raises(TableError, match="no such table"):  # a dry run reads, too
+    with pytest.raises(TableError, match="no such table"):
         judge(task, tmp_path)
-
-
-AT = {"kind": "perplexity_at", "arm": "base", "times_context": 4.0}
 
 
 def registration(task: Any, tables: Path) -> tuple[bool | None, str]:
@@ -289,7 +274,7 @@ def registration(task: Any, tables: Path) -> tuple[bool | None, str]:
     return row["registered"], row["registration"]
 
 
-def test_a_verdict_says_whether_its_claim_was_registered_before_its_tables_were_made(tmp_path: Path) -> None:
+def test_registration_must_be_before_the_measurement(tmp_path: Path) -> None:
     task = figure_task([claim(AT, above=1.0)])
     write_tables(tmp_path, task, {})
     assert registration(task, tmp_path) == (True, "registered 2024-12-31 00:00 UTC, before it was measured")
@@ -299,7 +284,7 @@ def test_a_verdict_says_whether_its_claim_was_registered_before_its_tables_were_
     for late in ("2025-01-01T00:00:01+00:00", "2024-12-31T23:30:00-01:00"):
         found = registration(task.model_copy(update={"registered": {"it": late}}), tmp_path)
         assert found[0] is False
-        assert found[1].endswith("but measured before, 2025-01-01 00:00 UTC")
+        assert found[1].endswith("but measured earlier, 2025-01-01 00:00 UTC")
     in_time = task.model_copy(update={"registered": {"it": MEASURED}})
     assert registration(in_time, tmp_path)[0] is True
     dry = task.model_copy(update={"dry_run": True})
@@ -307,13 +292,13 @@ def test_a_verdict_says_whether_its_claim_was_registered_before_its_tables_were_
 
 
 @pytest.mark.parametrize("date", ["2024-12-31T00:00:00+00:00x", "2024-12-31", "2024-12-31T00:00:00+01:00"])
-def test_a_registration_has_a_time(date: str) -> None:
-    task = figure_task([claim({"kind": "perplexity_at", "arm": "base", "times_context": 4.0}, above=1.0)])
+def test_a_registration_date_must_be_a_time_in_utc(date: str) -> None:
+    task = figure_task([claim(AT, above=1.0)])
     with pytest.raises(ConfigError, match=r"task: registered\.it: must be a time in UTC"):
         FigureTask.parse(task.content() | {"registered": {"it": date}}, "task")
 
 
-def test_of_the_tables_those_count_that_the_claim_reads(tmp_path: Path) -> None:
+def test_only_tables_that_the_claim_reads_decide_its_registration(tmp_path: Path) -> None:
     task = figure_task(
         [claim(AT, "it", above=1.0), claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=0)]
     )
@@ -335,12 +320,12 @@ def test_of_the_tables_those_count_that_the_claim_reads(tmp_path: Path) -> None:
     assert registered() == [False, False]
     path = tmp_path / "model-size-1.parquet"
     write_table(read_table(path), ModelSize.table, path, {})
-    assert judge(task, tmp_path)["registration"][1].endswith("but its tables do not say when they were made")
+    assert judge(task, tmp_path)["registration"][1].endswith("but its tables do not say when they were measured")
 
 
 @pytest.mark.parametrize("kind", [*FLIPS, "parameter_ratio"])
-def test_a_quantity_reads_the_tables_that_it_says(tmp_path: Path, kind: str) -> None:
-    """Those that decide a number are registered: what it reads unsaid could change behind a registration."""
+def test_a_quantity_reads_only_the_tables_that_it_declares(tmp_path: Path, kind: str) -> None:
+    """The declared tables are registered. Any other table could change after the registration."""
     fields = FLIPS[kind][0] if kind in FLIPS else {}
     named = {"model": "tiny"} if kind == "parameter_ratio" else {"arm": "base"}
     task = figure_task([claim({"kind": kind} | named | fields, above=0.0)], seeds=(1, 2))
@@ -350,14 +335,14 @@ def test_a_quantity_reads_the_tables_that_it_says(tmp_path: Path, kind: str) -> 
     for path in tmp_path.glob("*.parquet"):
         if schema_name(path) not in reads:
             path.unlink()
-    judge(task, tmp_path)  # a table that it misses would be an error
+    judge(task, tmp_path)  # an undeclared table would now be missing
     for path in tmp_path.glob("*.parquet"):
         path.unlink()
     with pytest.raises(TableError):
         judge(task, tmp_path)
 
 
-def test_whose_statement_a_verdict_is_on(tmp_path: Path) -> None:
+def test_kinds_of_statements(tmp_path: Path) -> None:
     size = {"kind": "parameter_ratio", "model": "tiny"}
     claims = [claim(AT, "a", above=1.0), claim(size, "b", above=0), claim(AT, "c", ours=True, above=1.0)]
     task = figure_task(claims)
@@ -368,12 +353,12 @@ def test_whose_statement_a_verdict_is_on(tmp_path: Path) -> None:
 
 
 def apart(task: Any) -> Any:
-    """The same task with arms that were trained apart."""
+    """The same task with arms that were trained separately."""
     return task.model_copy(update={"series": tuple(one.model_copy(update={"origin": None}) for one in task.series)})
 
 
-def test_one_seed_of_arms_that_were_trained_apart_decides_nothing(tmp_path: Path) -> None:
-    """Two trainings that differ by their seed alone differ by far more than the sequences of one of them."""
+def test_one_seed_of_separately_trained_arms_is_not_decided(tmp_path: Path) -> None:
+    """Two trainings with different seeds differ by much more than the sequences of one of them."""
     compared = claim(AT | {"arm": "passed", "against": "base"}, "compared", below=1.0)
     restarted = claim(AT | {"kind": "restart_ratio", "arm": "passed", "restarted": "base"}, "restarted", below=1.0)
     task = figure_task([compared, restarted, claim(AT, "alone", above=1.0)], seeds=(1,))
@@ -383,19 +368,19 @@ def test_one_seed_of_arms_that_were_trained_apart_decides_nothing(tmp_path: Path
     frame = judge(apart(task), tmp_path)
     assert frame["verdict"].to_list() == [OPEN, OPEN, CONFIRMED]
     assert frame["reason"].to_list()[:2] == [ONE_SEED] * 2
-    assert frame["estimate"].is_not_null().all()  # the number stands, and decides nothing
+    assert frame["estimate"].is_not_null().all()  # the number is reported without a verdict
 
 
-def test_several_seeds_of_arms_that_were_trained_apart_decide(tmp_path: Path) -> None:
+def test_several_seeds_of_separately_trained_arms_decide(tmp_path: Path) -> None:
     task = apart(figure_task([claim(AT | {"arm": "passed", "against": "base"}, below=1.0)]))
     write_tables(tmp_path, task, {("passed", seed): {"late": 1.0 + seed / 100} for seed in (1, 2, 3)})
     assert judge(task, tmp_path)["verdict"].to_list() == [CONFIRMED]
-    single = tuple(one for one in task.series if one.arm == "base" or one.seed == 1)  # the other arm has one of them
+    single = tuple(one for one in task.series if one.arm == "base" or one.seed == 1)  # only one shared seed
     assert judge(task.model_copy(update={"series": single}), tmp_path)["reason"].to_list() == [ONE_SEED]
 
 
-def test_published_weights_are_of_one_training_whatever_seeds_read_them(tmp_path: Path) -> None:
-    """Several seeds of what goes on from other weights, of an arm that was trained here as well, decide nothing."""
+def test_published_weights_count_as_one_training(tmp_path: Path) -> None:
+    """Several seeds that continue from other weights than the compared arm decide nothing."""
     task = figure_task([claim(AT | {"arm": "passed", "against": "base"}, below=1.0)])
     write_tables(tmp_path, task, {("passed", seed): {"late": 1.0 + seed / 100} for seed in (1, 2, 3)})
 

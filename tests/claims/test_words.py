@@ -1,4 +1,4 @@
-"""What readers see of a verdict, at the terminal."""
+"""The text of verdicts at the terminal."""
 
 from __future__ import annotations
 
@@ -57,28 +57,27 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
     assert lines[4:] == [
         "3 claims",
         "  statements of the papers: 1 confirmed, 1 refuted, 1 not decided",
-        "  3 intervals of 95%: about 0.15 will miss the true value by chance; expect up to so many wrong verdicts",
+        "  3 intervals of 95%: about 0.15 will miss the true value by chance; expect up to as many wrong verdicts",
     ]
     for width in (None, 80):
         assert verdict_lines([], width)[1:] == ["0 claims"]
 
 
-def test_what_was_not_registered_is_marked_and_not_counted() -> None:
+def test_unregistered_verdicts_are_marked_and_not_counted() -> None:
     lines = verdict_lines([row(registered=False), row(registered=False, verdict="refuted"), row(number="b")])
     assert [line.endswith("confirmed, not registered") for line in lines[1:4]] == [True, False, False]
     assert "  statements of the papers: 1 confirmed, 0 refuted, 0 not decided" in lines
-    assert "  not registered before their seeds were read, and not counted: 2" in lines
+    assert "  not counted, because registered too late or not at all: 2" in lines
 
 
-def test_a_number_counts_once() -> None:
+def test_a_repeated_number_counts_once() -> None:
     found = tally([row(), row(target="lg_fig1"), row(number="b")])
     assert (found.claims, found.counts, found.repeated, found.intervals) == (3, {PAPER: {CONFIRMED: 2}}, 1, 2)
-    assert (
-        verdict_lines([row(), row(target="lg_fig1"), row(number="b")])[4] == "3 claims on 2 numbers, each counted once"
-    )
+    lines = verdict_lines([row(), row(target="lg_fig1"), row(number="b")])
+    assert lines[4] == "3 claims on 2 numbers, each counted once"
 
 
-def test_a_number_with_several_regions_counts_as_its_worst_verdict() -> None:
+def test_the_worst_verdict_on_a_number_counts() -> None:
     for verdicts, counted in (
         ((CONFIRMED, OPEN), OPEN),
         ((CONFIRMED, REFUTED), REFUTED),
@@ -88,26 +87,26 @@ def test_a_number_with_several_regions_counts_as_its_worst_verdict() -> None:
         assert tally(row(verdict=verdict) for verdict in verdicts).counts == {PAPER: {counted: 1}}
 
 
-def test_definitions_and_our_own_checks_are_counted_apart() -> None:
+def test_definitions_and_added_checks_are_counted_separately() -> None:
     rows = [row(), row(sort=ADDED, verdict=OPEN), row(sort=DEFINITION, number="b", interval="exact")]
     found = tally(rows)
     assert found.counts == {PAPER: {CONFIRMED: 1}, DEFINITION: {CONFIRMED: 1}, ADDED: {OPEN: 1}}
-    assert found.intervals == 1  # exact numbers have none, and one number has one however often it is judged
+    assert found.intervals == 1  # exact numbers have no interval; a number that is judged twice has one
     assert "  definitions: 1 confirmed, 0 refuted, 0 not decided" in verdict_lines(rows)
     assert "  added checks: 0 confirmed, 0 refuted, 1 not decided" in verdict_lines(rows)
 
 
-def test_a_statement_on_models_of_other_scales_counts_nowhere() -> None:
+def test_statements_on_models_of_other_scales_are_not_counted() -> None:
     found = tally([row(), row(sort=ELSEWHERE, verdict=OPEN, estimate=None, interval="none")])
     assert (found.counts, found.elsewhere, found.repeated, found.unregistered) == ({PAPER: {CONFIRMED: 1}}, 1, 0, 0)
 
 
-def test_so_many_intervals_let_one_expect_so_many_wrong_verdicts() -> None:
+def test_expected_number_of_wrong_verdicts() -> None:
     assert tally(row(number=str(i)) for i in range(40)).wrong == 2.0
     assert tally(row(number=str(i), estimate=None, interval="none") for i in range(40)).wrong == 0
 
 
-def test_without_a_terminal_every_word_is_there_on_one_line() -> None:
+def test_without_a_terminal_nothing_is_cut() -> None:
     paper = "in the paper " * 30
     given = row(paper=paper + "\n the end", estimate=None, verdict=OPEN, reason="a long reason " * 9 + "indeed")
     line = verdict_lines([given])[1]
@@ -116,7 +115,7 @@ def test_without_a_terminal_every_word_is_there_on_one_line() -> None:
     assert "..." not in line
 
 
-def test_a_narrow_terminal_costs_the_papers_words_before_our_numbers() -> None:
+def test_a_narrow_terminal_cuts_the_papers_words_first() -> None:
     (_, line, *_) = verdict_lines([row(claim="a_claim_with_a_rather_long_id", paper="grows without bound " * 9)], 90)
     assert line == "lg_fig5  a_claim_with_a_rat...  grows witho...  2 (1.8 to 2.25)      > 1.5     confirmed"
 

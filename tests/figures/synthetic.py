@@ -17,7 +17,7 @@ Shape = Callable[[float], float]
 
 
 def quarter_edges(length: int) -> list[int]:
-    """0, 1 ... 8, 10, 12, 14, 16, 20 ...: four equal parts to an octave."""
+    """Edges of bins: 0, 1 ... 8, 10, 12, 14, 16, 20 ..., with four equal bins per octave."""
     edges = list(range(min(length, 8) + 1))
     while edges[-1] < length:
         octave = 2 ** (edges[-1].bit_length() - 1)
@@ -37,7 +37,7 @@ def position_loss(path: Path, length: int, loss: Shape, offsets: Sequence[float]
 
 
 def restart_loss(path: Path, context: int, length: int, loss: Shape, offsets: Sequence[float] = (0.0, 0.1)) -> None:
-    """One bin [3/4 kT, kT) for k = 1, 2, 4 ..."""
+    """One bin [3/4 kT, kT) for each k = 1, 2, 4 ..."""
     ends = [context * 2**i for i in range(20) if context * 2**i <= length]
     rows = [
         {"sequence": s, "position_from": 3 * end // 4, "position_to": end, "loss": loss(end) + offset}
@@ -48,7 +48,7 @@ def restart_loss(path: Path, context: int, length: int, loss: Shape, offsets: Se
 
 
 def remembrance(path: Path, length: int, value: Shape, distances: Sequence[str], sequences: int = 3) -> None:
-    """Value `value(t)` scaled by 1, 0.8, 0.6 for the distances in order, spread by sequence around it."""
+    """Value `value(t)`, scaled by 1, 0.8, 0.6 for the distances in order, with a small spread over sequences."""
     rows = [
         {"sequence": s, "t": t, "length": length, "distance": d, "value": value(t) * (1 - 0.2 * i) + 0.01 * (s - 1)}
         for s in range(sequences)
@@ -67,7 +67,7 @@ def state_statistics(
     heads: int = 2,
     sequences: int = 2,
 ) -> None:
-    """Whole-state norm `norm(position)` and head std `std(layer, head, position)`, times 1 +- 0.05 by sequence."""
+    """Norm `norm(position)` and std of heads `std(layer, head, position)`, times a factor of each sequence."""
     rows = []
     for s in range(sequences):
         factor = 1 + 0.05 * (2 * s - sequences + 1)
@@ -82,7 +82,7 @@ def state_statistics(
 
 
 def length_class(path: Path, kind: str, excess: float | None, context: int = 32, length: int = 1024) -> None:
-    """One run's class."""
+    """The class of one run."""
     row = dict.fromkeys(SCHEMAS["length_class"].columns) | {
         "class": kind,
         "excess": excess,
@@ -95,7 +95,7 @@ def length_class(path: Path, kind: str, excess: float | None, context: int = 32,
 
 
 def model_size(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Named models; what a row leaves out takes a small model's value."""
+    """Models; the default values are those of a small model."""
     small = {
         "model": "tiny", "mixer": "mamba2", "n_layers": 2, "d_model": 64, "state_shape": "4 x 16 x 32",
         "peak_lr": 1e-3, "parameters": 123456, "embedding_parameters": 4096, "published_parameters": None,
@@ -104,7 +104,7 @@ def model_size(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def taxonomy(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Systems; what a row leaves out is S5's."""
+    """Recurrent systems; the default values are those of S5."""
     s5 = {
         "model": "s5", "mixer": "s5", "system": "S5", "paper": "Smith et al. 2023", "scan": "diagonal_scan",
         "decay": "by channel", "complex": True, "recurrence": "$x_t = x_{t-1} + B u_t$\n$y_t = x_t$",
@@ -115,7 +115,7 @@ def taxonomy(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def cost(path: Path, exponents: dict[str, float], lengths: Sequence[int] = (8, 16, 32)) -> None:
-    """Costs that grow as T to the given power, by model."""
+    """Costs that grow as T to the given power of each model."""
     rows = [
         {"model": model, "mixer": "s5", "length": length, "cost": kind, "repeat": 1, "value": length**power}
         for model, power in exponents.items()
@@ -131,12 +131,12 @@ def save(path: Path, kind: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def diverge(path: Path, kind: str) -> None:
-    """Mark a table as measured on a diverged run; its values stay those of the last good weights."""
+    """Mark a table as measured on a diverged run. Its values stay those of the last finite weights."""
     write_table(read_table(path, SCHEMAS[kind]), SCHEMAS[kind], path, {"diverged": "loss is NaN at step 3"})
 
 
 def series(arm: str, seed: int, panel: str = "tiny", context: int = 32, **tables: str) -> dict[str, Any]:
-    """One series as plain data; tables by measurement kind."""
+    """One series as plain data, with its tables by kind of measurement."""
     return {
         "arm": arm, "label": arm.replace("_", " "), "panel": panel, "seed": seed, "context": context,
         "policy": "zero", "run": f"{arm}_{seed}", "tables": tables,

@@ -1,4 +1,4 @@
-"""Plots of any column and of any quantity: what stands in their artists is what the tables hold."""
+"""Plots of any column and of any quantity: their artists have the values of the tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from figures import synthetic
+from figures.test_attention_maps import MAPS
+from figures.test_attention_maps import series as attention_series
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -29,7 +31,7 @@ LENGTHS, DEPTHS = (64, 128, 256), (0.0, 0.5, 1.0)
 
 
 def keys(path: Path, right: Callable[[int, float], int], trials: int = 10) -> str:
-    """Of the keys at a length and a depth so many are right; the name of the table."""
+    """A table in which `right(length, depth)` keys are found; returns the name of the table."""
     rows = [
         {"length": length, "depth": depth, "trial": trial, "correct": trial < right(length, depth), "digits_right": 0}
         for length in LENGTHS
@@ -41,7 +43,7 @@ def keys(path: Path, right: Callable[[int, float], int], trials: int = 10) -> st
 
 
 def two_arms(folder: Path, seeds: int = 2, panel: str = "tiny") -> list[dict[str, Any]]:
-    """Base: 8 - seed right at 64, 4 at 128, none further; State Passing finds all. Depth 1 costs one."""
+    """Base finds 8 - seed keys at 64, 4 at 128, 1 at 256; State Passing finds all. Depth 1 costs one key."""
     found = []
     for seed in range(seeds):
         right = {64: 8 - seed, 128: 4, 256: 1}
@@ -66,7 +68,7 @@ def texts(axes: Axes) -> list[str]:
 
 
 def test_a_curve_is_the_mean_of_its_column(tmp_path: Path) -> None:
-    """Over depths and trials of a seed first, and then over seeds, whose range is the band."""
+    """It is averaged over depths and trials of a seed first, and then over seeds, whose range is the band."""
     plot = {"kind": "curves", **KEYS, "x": "length", "tokens": True, "level": 0.1, "y_label": "keys found"}
     (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path))
     base = line(axes, "base")
@@ -82,8 +84,8 @@ def test_a_curve_is_the_mean_of_its_column(tmp_path: Path) -> None:
     assert any(list(each.get_ydata()) == [0.1, 0.1] for each in axes.lines)
 
 
-def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Path) -> None:
-    """Curves alone: of two models, or with another kind between them, they have rows of their own."""
+def test_one_panel_drawings_of_one_kind_share_a_row(tmp_path: Path) -> None:
+    """Drawings of two models, or separated by another kind, have their own rows."""
     one = {"kind": "curves", **KEYS, "x": "length"}
     two, cells = (
         one | {"column": "digits_right"},
@@ -101,7 +103,7 @@ def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Pat
     assert places([cells, cells], series) == [(0, 0), (1, 0)]
     heads = [synthetic.series(f"d{n}", 1, context=64, passkey="b0") for n in range(4)]
     small = cells | {"x": "depth", "y": "length", "arms": [f"d{n}" for n in range(4)], "percent": True}
-    assert places([one, two, small], series + heads)[:3] == [(0, 0), (1, 0), (2, 0)], "four maps in a row"
+    assert places([one, two, small], series + heads)[:3] == [(0, 0), (1, 0), (2, 0)], "small maps have a row of four"
     both = series + [other | {"panel": "small"} for other in series]
     assert places([one, two], both) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     beside = draw_figure(synthetic.task([one, two], series), tmp_path)
@@ -109,17 +111,17 @@ def test_drawings_of_one_kind_with_a_panel_each_stand_side_by_side(tmp_path: Pat
     long = one | {"x_label": "length of the string", "y_label": "keys found at twice the length of training, by digits"}
     beside = draw_figure(synthetic.task([one, long, long], series), tmp_path)
     beside.draw_without_rendering()
-    assert [bool(axes.get_title("left")) for axes in beside.axes] == [True, False, False], "one model, named once"
+    assert [bool(axes.get_title("left")) for axes in beside.axes] == [True, False, False], "one title for one model"
     for axes in beside.axes:
         label, whole = axes.yaxis.label.get_window_extent(), axes.get_tightbbox()
         assert whole is not None
-        assert label.y0 >= 0, "a label stays inside the picture, and beside its axes"
+        assert label.y0 >= 0, "the label stays inside the picture and beside its axes"
         assert label.height <= 1.25 * axes.bbox.height
         assert whole.x1 <= beside.bbox.width
 
 
 def own(folder: Path) -> None:
-    """The figure's own table: two formats, two arithmetics, at 1, 2 and 3 halvings two draws."""
+    """The figure's own table: two formats, two arithmetics, and two draws at each of 1, 2 and 3 halvings."""
     rows = [
         {
             **{"format": name, "arithmetic": arithmetic, "state": "carried", "inputs": "random", "share": 0.0},
@@ -135,7 +137,7 @@ def own(folder: Path) -> None:
 
 
 def test_curves_of_the_figures_own_table(tmp_path: Path) -> None:
-    """A panel for each value of one key, a curve for each of another, and the standard error over draws."""
+    """A panel for each value of one key, a curve for each value of another, and the standard error over draws."""
     own(tmp_path)
     plot = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled"}
     measured = {"kind": "overflow", "formats": ["float32"], "arithmetics": ["cpp"], "halvings": [1], "shares": [0]}
@@ -146,17 +148,17 @@ def test_curves_of_the_figures_own_table(tmp_path: Path) -> None:
         for label in ("cpp", "loop"):
             np.testing.assert_allclose(line(axes, label).get_ydata(), [base + 4, base + 5, base + 6])
         band = axes.collections[0].get_paths()[0].vertices[:, 1]
-        assert (band.min(), band.max()) == pytest.approx((base + 3, base + 7))  # 1 is the standard error of 3 and 5
+        assert (band.min(), band.max()) == pytest.approx((base + 3, base + 7))  # the standard error of 3 and 5 is 1
     (axes,) = axes_of(tmp_path, plot | {"where": {"format": "float32"}}, [], **given)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [14, 15, 16])
-    figure = draw_figure(synthetic.task([plot], [], **given), tmp_path)
-    assert figure._supxlabel.get_text() == "Band: standard error over draws"  # type: ignore[attr-defined]
+    note = draw_figure(synthetic.task([plot], [], **given), tmp_path).get_supxlabel()
+    assert note == "Band: standard error over draws"
     (tmp_path / "overflow-1.parquet").unlink()
     with pytest.raises(TableError, match=r"overflow-1\.parquet: no such table .*`snakemake ls_eq40` makes it"):
         axes_of(tmp_path, plot, [], **given)
 
 
-def test_panels_beside_each_other_keep_titles_that_differ(tmp_path: Path) -> None:
+def test_panels_of_a_shared_row_keep_different_titles(tmp_path: Path) -> None:
     own(tmp_path)
     one = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled", "split": "format"}
     half, single = ({"where": {"format": name}} for name in ("float16", "float32"))
@@ -173,26 +175,26 @@ def test_panels_beside_each_other_keep_titles_that_differ(tmp_path: Path) -> Non
         ("keys found", -1.0, ["keys", "found"]),
     ],
 )
-def test_lines_are_broken_between_words_alone(text: str, room: float, lines: list[str]) -> None:
+def test_text_is_wrapped_only_between_words(text: str, room: float, lines: list[str]) -> None:
     assert wrapped(text, room).split("\n") == lines
 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"by": "format", "split": "format"}, "split: 'format' is what 'by' has a curve for already"),
-        ({"arms": ["base"]}, "arms: 'overflow' is measured of the figure, and of no arm"),
+        ({"by": "format", "split": "format"}, "split: 'by' already draws a curve for each 'format'"),
+        ({"arms": ["base"]}, "arms: leave it out; 'overflow' is measured on the figure"),
     ],
 )
-def test_curves_that_cannot_be_drawn(changed: dict[str, Any], says: str) -> None:
+def test_contradictory_keys_of_curves_are_rejected(changed: dict[str, Any], says: str) -> None:
     plot = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled"}
     Curves.parse(plot | {"by": "format", "split": "arithmetic"}, "fig.yaml")
     with pytest.raises(ConfigError, match=re.escape(says)):
         Curves.parse(plot | changed, "fig.yaml")
 
 
-def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:
-    """Arm by arm and seed by seed, so that what both share of a seed is gone."""
+def test_difference_from_another_panel(tmp_path: Path) -> None:
+    """Differences are taken by arm and seed, so that the shared effect of a seed cancels."""
     found = []
     for seed in range(3):
         for panel, arms in (("tiny", ("base", "passed")), ("other", ("base",))):
@@ -214,12 +216,12 @@ def test_a_curve_against_that_of_another_panel(tmp_path: Path) -> None:
     assert base.get_xdata().tolist() == [1, 2, 3, 4]
     np.testing.assert_allclose(base.get_ydata(), [-0.2, -0.4, -0.6, -0.8])
     assert [each.get_label() for each in axes.lines if not str(each.get_label()).startswith("_")] == ["base"]
-    with pytest.raises(ConfigError, match=r"drawings\.curves\.against: 'othr' is no panel of this figure"):
+    with pytest.raises(ConfigError, match=r"drawings\.curves\.against: this figure has no panel 'othr'"):
         synthetic.task([plot | {"against": {"tiny": "othr"}}], found, models=["tiny", "other"], collect=[])
 
 
 def test_a_curve_for_each_value_of_a_key(tmp_path: Path) -> None:
-    """Of the arms that are wanted; a panel without a value has no curve of it."""
+    """Only selected arms are drawn. A panel has no curve for a value that it lacks."""
     found = []
     for panel, signals in (("tiny", ("b", "h")), ("other", ("block",))):
         for arm in ("base", "passed"):
@@ -251,12 +253,12 @@ def test_a_curve_for_each_value_of_a_key(tmp_path: Path) -> None:
         synthetic.task([plot | {"arms": ["bose"]}], found, collect=[], arms={"base": None})
 
 
-def test_a_curve_is_of_the_rows_that_are_asked_for(tmp_path: Path) -> None:
+def test_a_curve_has_the_selected_rows(tmp_path: Path) -> None:
     plot = {"kind": "curves", **KEYS, "x": "depth", "where": {"length": 64}}
     (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path, seeds=1))
     np.testing.assert_allclose(line(axes, "base").get_ydata(), [0.8, 0.8, 0.7])
     assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("linear", "depth", "correct")
-    error = np.std([1.0] * 8 + [0.0] * 2, ddof=1) / math.sqrt(10)  # one seed: over its trials
+    error = np.std([1.0] * 8 + [0.0] * 2, ddof=1) / math.sqrt(10)  # one seed: standard error over trials
     band = axes.collections[0].get_paths()[0].vertices
     assert band[band[:, 0] == 0, 1].max() == pytest.approx(0.8 + error)
     with pytest.raises(TableError, match="the column 'depth' of a passkey table is Float64 and cannot be 'deep'"):
@@ -265,7 +267,7 @@ def test_a_curve_is_of_the_rows_that_are_asked_for(tmp_path: Path) -> None:
         axes_of(tmp_path, plot | {"x": "lenght"}, two_arms(tmp_path))
 
 
-def test_a_curve_of_logarithms_is_their_exponential_at_the_middle_of_bins(tmp_path: Path) -> None:
+def test_exponential_of_logarithms_at_the_middle_of_bins(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0, offsets=(0.0, 0.2))
     plot = {"kind": "curves", "measurement": "position_loss", "column": "loss", "x": "position", "exponential": True}
     (axes,) = axes_of(tmp_path, plot, [synthetic.series("base", 0, position_loss="p")])
@@ -280,11 +282,11 @@ def learning(folder: Path, arm: str, seed: int, steps: int = 100) -> dict[str, A
     return synthetic.series(arm, seed, learning_curve=f"{arm}{seed}")
 
 
-def test_a_learning_curve_is_means_of_neighbouring_steps(tmp_path: Path) -> None:
+def test_a_learning_curve_has_means_of_neighboring_steps(tmp_path: Path) -> None:
     plot = {"kind": "learning_curves", "column": "loss", "points": 8}
     (axes,) = axes_of(tmp_path, plot, [learning(tmp_path, "base", 0)])
     drawn = line(axes, "base")
-    expected = [*(np.arange(7) * 13 + 7.0), 96.0]  # 13 steps each, the last 9
+    expected = [*(np.arange(7) * 13 + 7.0), 96.0]  # 13 steps each, and the last 9
     np.testing.assert_allclose(drawn.get_xdata(), expected)
     np.testing.assert_allclose(drawn.get_ydata(), expected)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "loss")
@@ -293,7 +295,7 @@ def test_a_learning_curve_is_means_of_neighbouring_steps(tmp_path: Path) -> None
 
 
 def grid(folder: Path, seeds: int = 2) -> list[dict[str, Any]]:
-    """Keys found of 10: 1, 2 and 4 at d_state 16, 32 and 64, 3 more with mimetic initialization, one more a seed."""
+    """Of 10 keys, 1, 2 and 4 are found at d_state 16, 32 and 64; 3 more with mimetic init, and one more per seed."""
     found = []
     for size, count in ((16, 1), (32, 2), (64, 4)):
         for mimetic in ("off", "on"):
@@ -305,7 +307,7 @@ def grid(folder: Path, seeds: int = 2) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_sweep_has_a_curve_a_family_and_a_tick_a_number(tmp_path: Path) -> None:
+def test_a_sweep_has_a_curve_per_family_and_a_tick_per_number(tmp_path: Path) -> None:
     plot = {"kind": "sweep", "of": AT, "over": "d_state", "log_x": True}
     (axes,) = axes_of(tmp_path, plot, grid(tmp_path))
     np.testing.assert_allclose(line(axes, "mimetic off").get_ydata(), [0.15, 0.25, 0.45])
@@ -330,8 +332,8 @@ def test_a_sweep_of_a_ratio_has_its_geometric_mean(tmp_path: Path) -> None:
     np.testing.assert_allclose(line(axes, "mimetic off").get_ydata(), [1, math.sqrt(2 * 1.5), math.sqrt(4 * 2.5)])
 
 
-def test_a_diverged_run_has_no_point_no_bar_and_no_cell(tmp_path: Path) -> None:
-    """Not even where its other seeds are sound."""
+def test_a_diverged_run_has_no_point_bar_or_cell(tmp_path: Path) -> None:
+    """Other seeds do not replace it."""
     series = grid(tmp_path)
     synthetic.diverge(tmp_path / "d32off1.parquet", "passkey")
     (axes,) = axes_of(tmp_path, {"kind": "sweep", "of": AT, "over": "d_state"}, series)
@@ -350,14 +352,14 @@ def test_a_diverged_run_has_no_point_no_bar_and_no_cell(tmp_path: Path) -> None:
     assert texts(axes) == ["This figure has no arm at this scale."]
 
 
-def test_bars_are_means_and_every_seed_is_a_dot(tmp_path: Path) -> None:
+def test_a_bar_is_a_mean_and_a_dot_is_a_seed(tmp_path: Path) -> None:
     plot = {"kind": "bars", "of": AT | {"where": {"length": 64, "depth": 0.0}}, "level": 0.1, "label": "keys found"}
     (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path))
     assert [patch.get_width() for patch in axes.patches] == pytest.approx([0.75, 1.0])
     dots = [sorted(each.get_xdata()) for each in axes.lines if each.get_marker() == "o"]
     assert dots == [pytest.approx([0.7, 0.8]), pytest.approx([1.0, 1.0])]
     heights = [each.get_ydata() for each in axes.lines if each.get_marker() == "o"]
-    assert all(len(set(one)) == 2 for one in heights), "equal seeds stand beside each other"
+    assert all(len(set(one)) == 2 for one in heights), "equal seeds have different heights"
     assert texts(axes) == ["base", "state passing"]
     assert axes.get_xlabel() == "keys found"
     assert axes.get_xlim()[0] == 0
@@ -366,8 +368,8 @@ def test_bars_are_means_and_every_seed_is_a_dot(tmp_path: Path) -> None:
     assert [axes.get_title(loc="left") for axes in axes_of(tmp_path, plot, both)] == ["tiny", "small"]
 
 
-def test_bars_of_several_drawings_share_their_lines(tmp_path: Path) -> None:
-    """An arm is one line of the row; the first panel names it, also where it has no bar itself."""
+def test_bars_of_a_shared_row_share_their_lines(tmp_path: Path) -> None:
+    """Each arm has one line. The first panel names it, even if it has no bar there."""
     few, all_ = {"kind": "bars", "of": AT, "arms": ["base"], "label": "few"}, {"kind": "bars", "of": AT, "label": "all"}
     rest = all_ | {"arms": ["state_passing"], "label": "rest"}
     series = two_arms(tmp_path)
@@ -384,7 +386,7 @@ def test_bars_of_several_drawings_share_their_lines(tmp_path: Path) -> None:
     assert [(one.rowspan.start, one.colspan.start) for one in places if one] == [(0, 0), (0, 1), (1, 0)]
 
 
-def test_a_bar_of_a_negative_number_starts_at_zero_too(tmp_path: Path) -> None:
+def test_a_negative_bar_starts_at_zero(tmp_path: Path) -> None:
     plot = {"kind": "bars", "of": AT | {"against": "state_passing", "where": {"length": 64}}, "arms": ["base"]}
     (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path))
     (bar,) = axes.patches
@@ -392,7 +394,7 @@ def test_a_bar_of_a_negative_number_starts_at_zero_too(tmp_path: Path) -> None:
     assert axes.get_xlim()[0] < 21.5 / 30 - 29 / 30
 
 
-def test_a_heat_map_has_a_cell_a_setting(tmp_path: Path) -> None:
+def test_a_heat_map_has_a_cell_for_each_setting(tmp_path: Path) -> None:
     plot = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", "percent": True, "limits": [0, 1]}
     base, passing = axes_of(tmp_path, plot, two_arms(tmp_path))
     assert [axes.get_title(loc="left") for axes in (base, passing)] == ["base", "state passing"]
@@ -411,8 +413,8 @@ def test_a_heat_map_has_a_cell_a_setting(tmp_path: Path) -> None:
     assert len(bare.patches) == 9
 
 
-def test_text_stands_as_it_is(tmp_path: Path) -> None:
-    """Dollars are no formulas, and a long line goes on below."""
+def test_text_is_drawn_verbatim(tmp_path: Path) -> None:
+    """Dollars do not start formulas, and long lines continue below."""
     long = "word " * 30
     (axes,) = axes_of(tmp_path, {"kind": "text", "lines": ["$a|a.", "", "  " + long]}, [])
     drawn = texts(axes)
@@ -428,7 +430,7 @@ def test_text_stands_as_it_is(tmp_path: Path) -> None:
         axes_of(tmp_path, column | {"column": "prompt"}, two_arms(tmp_path))
 
 
-def test_text_of_a_table_that_belongs_to_no_arm(tmp_path: Path) -> None:
+def test_text_of_the_figures_own_table(tmp_path: Path) -> None:
     pieces = [("prompt", 2, "a b\n  d\n"), ("answer", 1, " c.")]
     rows = [
         {"place": place, "piece": piece, "tokens": tokens, "text": text}
@@ -456,7 +458,7 @@ def test_text_of_a_table_that_belongs_to_no_arm(tmp_path: Path) -> None:
         ({"kind": "curves", "measurement": "passkey", "column": "correct"}, "x: this key is required"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_in_one_line(plot: dict[str, Any], says: str) -> None:
+def test_incomplete_plots_are_rejected_in_one_line(plot: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as error:
         synthetic.task([plot], [])
     assert says in str(error.value)
@@ -464,15 +466,16 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(plot: dict[str, Any], says:
 
 
 @pytest.mark.exhaustive
-def test_all_of_them_are_written_the_same_every_time(tmp_path: Path) -> None:
+def test_all_plots_are_drawn_the_same_every_time(tmp_path: Path) -> None:
     drawings = [
         {"kind": "curves", **KEYS, "x": "length", "tokens": True},
         {"kind": "sweep", "of": AT, "over": "d_state"},
         {"kind": "bars", "of": AT},
         {"kind": "heat_map", **KEYS, "x": "length", "y": "depth"},
         {"kind": "text", "lines": ["a $ b"]},
+        MAPS,
     ]
-    task = synthetic.task(drawings, grid(tmp_path))
+    task = synthetic.task(drawings, grid(tmp_path) + attention_series(tmp_path, "base", seeds=1))
     first, again = (draw(task, tmp_path, tmp_path / name)[0].read_bytes() for name in ("once", "twice"))
     assert first == again
     assert b"a $ b" in first

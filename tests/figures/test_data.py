@@ -1,4 +1,4 @@
-"""The numbers behind the figures, against values computed by hand."""
+"""The curves of figures, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ssm.figures.style import log_ticks, token_ticks
 from ssm.specs.measurements import SCHEMAS
 
 
-def test_perplexity_is_the_exponential_of_the_mean_loss_and_its_band_the_range_of_seeds(tmp_path: Path) -> None:
+def test_perplexity_is_averaged_in_nats_and_its_band_is_the_range_of_seeds(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "a.parquet", 64, lambda p: 1.0, offsets=(0.0, 0.2))
     synthetic.position_loss(tmp_path / "b.parquet", 64, lambda p: 2.0, offsets=(0.0, 0.4))
     task = synthetic.task(
@@ -46,7 +46,7 @@ def test_perplexity_is_the_exponential_of_the_mean_loss_and_its_band_the_range_o
     np.testing.assert_allclose(curve.high, math.exp(2.2))
 
 
-def test_one_seed_has_the_standard_error_over_sequences_as_its_band(tmp_path: Path) -> None:
+def test_the_band_of_one_seed_is_the_standard_error_over_sequences(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "a.parquet", 64, lambda p: 1.0, offsets=(0.0, 0.3, 0.6))
     task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("base", 0, position_loss="a")])
     (curve,) = perplexity_curves(task, tmp_path, "tiny")
@@ -55,8 +55,8 @@ def test_one_seed_has_the_standard_error_over_sequences_as_its_band(tmp_path: Pa
     np.testing.assert_allclose(curve.high, math.exp(1.3 + error))
 
 
-def test_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Path) -> None:
-    """Full loss is log2(position) at its bins' ends: [24, 28), [28, 32) at kT = 32 weigh the same."""
+def test_the_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Path) -> None:
+    """The full loss is log2(position) at the ends of bins. At kT = 32, [24, 28) and [28, 32) have equal weights."""
     for arm, rise, restarted in (("base", 1.0, 3.0), ("tbtt", 0.5, 2.0)):
         synthetic.position_loss(tmp_path / f"p_{arm}.parquet", 128, lambda p, r=rise: r * math.log2(p))
         synthetic.restart_loss(tmp_path / f"r_{arm}.parquet", 32, 128, lambda p, r=restarted: r)
@@ -68,19 +68,19 @@ def test_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Path) 
     assert base.x.tolist() == tbtt.x.tolist() == [32, 64, 128]
     np.testing.assert_allclose(base.y, [math.exp(loss - 3) for loss in full])
     np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 3) for loss in full])
-    np.testing.assert_allclose(base.low, base.y)  # paired: the sequences' own offsets cancel
+    np.testing.assert_allclose(base.low, base.y)  # paired: the offsets of the sequences cancel
 
     base, tbtt = ratio_curves(task, tmp_path, "tiny")
     np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 2) for loss in full])
 
 
-def test_ratio_of_an_arm_that_does_not_exist_at_this_scale_is_empty(tmp_path: Path) -> None:
+def test_the_ratio_to_a_missing_arm_is_empty(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0)
     task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("tbtt", 0, position_loss="p")])
     assert ratio_curves(task, tmp_path, "tiny", restarted="base") == []
 
 
-def test_a_seed_that_diverged_is_not_averaged_away(tmp_path: Path) -> None:
+def test_a_diverged_seed_is_not_averaged_away(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "a.parquet", 64, lambda p: 1.0)
     synthetic.position_loss(tmp_path / "b.parquet", 64, lambda p: 1.0 if p <= 32 else math.nan)
     task = synthetic.task(
@@ -92,7 +92,8 @@ def test_a_seed_that_diverged_is_not_averaged_away(tmp_path: Path) -> None:
     assert curve.breaks_off()
 
 
-def test_a_diverged_run_has_no_curve_although_its_last_good_weights_were_measured(tmp_path: Path) -> None:
+def test_a_diverged_run_has_no_curve(tmp_path: Path) -> None:
+    """Its table was measured at the last finite weights."""
     kinds = {"position_loss": "p", "restart_loss": "r", "state_statistics": "s", "effective_remembrance": "e"}
     synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0)
     synthetic.restart_loss(tmp_path / "r.parquet", 32, 64, lambda p: 1.0)
@@ -103,12 +104,12 @@ def test_a_diverged_run_has_no_curve_although_its_last_good_weights_were_measure
     for kind, table in kinds.items():
         synthetic.diverge(tmp_path / f"{table}.parquet", kind)
     for curve, x in zip(all_curves(task, tmp_path), sound, strict=True):
-        np.testing.assert_array_equal(curve.x, x)  # where it was measured is still known
+        np.testing.assert_array_equal(curve.x, x)  # the keys stay
         assert np.isnan([curve.y, curve.low, curve.high]).all()
 
 
-def test_of_a_diverged_run_nothing_but_where_it_was_measured_is_read(tmp_path: Path) -> None:
-    """Neither what it answered nor its class: none of them is a number that a NaN could stand for."""
+def test_only_keys_of_a_diverged_run_are_read(tmp_path: Path) -> None:
+    """Answers and classes become null."""
     answers = [{"length": 64, "depth": 0.5, "trial": t, "correct": True, "digits_right": 5} for t in range(2)]
     synthetic.save(tmp_path / "a.parquet", "passkey", answers)
     synthetic.length_class(tmp_path / "c.parquet", "strong", -0.1)
@@ -125,8 +126,8 @@ def test_of_a_diverged_run_nothing_but_where_it_was_measured_is_read(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_every_measurement_says_which_columns_are_keys(kind: str) -> None:
-    """What is no key is a value, which a diverged run has not."""
+def test_every_measurement_declares_its_keys(kind: str) -> None:
+    """All other columns are values, which a diverged run does not have."""
     schema = SCHEMAS[kind]
     assert schema.keys
     assert set(schema.keys) < set(schema.columns)
@@ -157,7 +158,8 @@ def test_state_norm_and_remembrance_are_means_over_sequences(tmp_path: Path) -> 
         remembrance_curves(task, tmp_path, "tiny", "one_minus_cosine")
 
 
-def test_arms_keep_the_plans_order_although_json_sorts_the_figures_own() -> None:
+def test_arms_keep_the_order_of_the_plan() -> None:
+    """The order of the figure file is lost in sorted JSON."""
     arm = {"label": "l", "training": "pretrain"}
     figure = {"arms": {"t128": arm, "t16": arm, "t32": arm}, "models": ["tiny"], "data": "text", "seeds": [0]}
     series = [synthetic.series(name, seed) for name in ("t16", "t32", "t128") for seed in (0, 1)]
@@ -165,7 +167,7 @@ def test_arms_keep_the_plans_order_although_json_sorts_the_figures_own() -> None
     assert arms(task) == ["t16", "t32", "t128"]
 
 
-def test_of_several_measurements_of_a_kind_one_is_drawn_by_its_name(tmp_path: Path) -> None:
+def test_a_measurement_is_drawn_by_its_name(tmp_path: Path) -> None:
     for name, norm in (("short", 2.0), ("long", 3.0)):
         synthetic.state_statistics(tmp_path / f"{name}.parquet", 64, norm=lambda p, norm=norm: norm)
     series = [synthetic.series("base", 0, state_statistics="short", far="long")]
@@ -176,10 +178,10 @@ def test_of_several_measurements_of_a_kind_one_is_drawn_by_its_name(tmp_path: Pa
         assert task.figure.drawings[0].content() == {"kind": "state_norm"} | plot
 
 
-def test_the_heads_that_drift_most_are_chosen_and_sorted(tmp_path: Path) -> None:
+def test_the_heads_that_drift_most_are_chosen(tmp_path: Path) -> None:
     def std(layer: int, head: int, position: float) -> float:
         growth = {(0, 1): 3.0, (1, 0): 5.0, (0, 0): 1.1, (1, 1): math.nan}[layer, head]
-        return 7.0 if position <= 32 else 7.0 * growth  # what grows is chosen, whatever its size
+        return 7.0 if position <= 32 else 7.0 * growth  # the choice does not depend on the size
 
     synthetic.state_statistics(tmp_path / "s.parquet", 128, norm=lambda p: 1.0, std=std)
     task = synthetic.task([{"kind": "state_norm"}], [synthetic.series("base", 0, state_statistics="s")])
@@ -188,7 +190,7 @@ def test_the_heads_that_drift_most_are_chosen_and_sorted(tmp_path: Path) -> None
     assert drifting_heads(table, context=32, heads=3) == [(0, 0), (0, 1), (1, 0)]
 
 
-def test_a_missing_table_is_one_line_that_names_it_and_its_command(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_table_has_its_command(tmp_path: Path) -> None:
     task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("base", 0, position_loss="gone")])
     with pytest.raises(TableError) as caught:
         perplexity_curves(task, tmp_path / "tables", "tiny")
@@ -200,7 +202,7 @@ def test_a_missing_table_is_one_line_that_names_it_and_its_command(tmp_path: Pat
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=5))
-def test_the_mean_over_seeds_lies_in_its_band(values: list[float]) -> None:
+def test_the_mean_over_seeds_is_inside_its_band(values: list[float]) -> None:
     lines = [
         (_series(seed), Line(np.array([1.0]), np.array([value]), np.array([0.1]))) for seed, value in enumerate(values)
     ]
@@ -210,7 +212,7 @@ def test_the_mean_over_seeds_lies_in_its_band(values: list[float]) -> None:
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.02, 1e6))
-def test_log_ticks_lie_inside_and_are_few(low: float, factor: float) -> None:
+def test_log_ticks_are_inside_and_few(low: float, factor: float) -> None:
     ticks = log_ticks(low, low * factor)
     assert 2 <= len(ticks) <= 6
     assert all(low * 0.999 <= tick <= low * factor * 1.001 for tick in ticks)
@@ -218,7 +220,7 @@ def test_log_ticks_lie_inside_and_are_few(low: float, factor: float) -> None:
 
 
 @given(st.integers(0, 12), st.integers(3, 17), st.integers(3, 10))
-def test_token_ticks_pass_through_the_training_length(context: int, octaves: int, most: int) -> None:
+def test_token_ticks_include_the_training_context(context: int, octaves: int, most: int) -> None:
     low, high = 2.0 ** max(0, context - 3), 2.0 ** (context + octaves)
     ticks = token_ticks(low, high, through=2**context, most=most)
     assert 2**context in ticks

@@ -1,4 +1,4 @@
-"""Figures: what stands in their artists, and the files they become."""
+"""Figures: the contents of their artists, and the files that are written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ POSITION = {"kind": "position_curves"}
 
 
 def position_task(folder: Path, arms: tuple[str, ...] = ARM_NAMES, seeds: int = 2, **figure: Any) -> FigureTask:
-    """Arm i at seed s has the loss 1 + i + s everywhere (means over its sequences add 0.05)."""
+    """Arm i with seed s has the loss 1 + i + s everywhere; the mean over its sequences adds 0.05."""
     series = []
     for i, arm in enumerate(arms):
         for seed in range(seeds):
@@ -54,7 +54,7 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.findobj(Text)]
 
 
-def test_the_curves_in_the_picture_are_the_tables_numbers(tmp_path: Path) -> None:
+def test_curves_have_the_numbers_of_the_tables(tmp_path: Path) -> None:
     (axes,) = draw_figure(position_task(tmp_path), tmp_path).axes
     for i, label in enumerate(("base", "control", "state passing")):
         drawn = line(axes, label)
@@ -80,7 +80,7 @@ def test_the_band_is_the_range_over_seeds(tmp_path: Path) -> None:
     assert (heights.min(), heights.max()) == pytest.approx((math.exp(1.05), math.exp(2.05)))
 
 
-def test_the_ratio_stands_below_on_the_same_axis_with_its_line_at_one(tmp_path: Path) -> None:
+def test_the_ratio_is_below_on_the_same_axis_with_a_line_at_one(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "p.parquet", 128, lambda p: 2.0)
     synthetic.restart_loss(tmp_path / "r.parquet", 32, 128, lambda p: 1.5)
     series = [synthetic.series("base", 0, position_loss="p", restart_loss="r")]
@@ -93,7 +93,7 @@ def test_the_ratio_stands_below_on_the_same_axis_with_its_line_at_one(tmp_path: 
     assert above.get_xlim() == below.get_xlim()
 
 
-def test_models_stand_side_by_side_and_share_the_perplexity_axis(tmp_path: Path) -> None:
+def test_models_are_side_by_side_and_share_the_perplexity_axis(tmp_path: Path) -> None:
     series = []
     for i, model in enumerate(("tiny", "small", "large")):
         synthetic.position_loss(tmp_path / f"{model}.parquet", 64, lambda p, v=1.0 + i: v)
@@ -105,7 +105,7 @@ def test_models_stand_side_by_side_and_share_the_perplexity_axis(tmp_path: Path)
     assert sum(text == "base" for text in texts(figure)) == 1  # one legend for all
 
 
-def test_an_arm_without_a_finite_value_is_named_and_one_that_breaks_off_is_drawn_so_far(tmp_path: Path) -> None:
+def test_arms_that_diverge_or_break_off_are_marked(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "a.parquet", 256, lambda p: math.nan)
     synthetic.position_loss(tmp_path / "b.parquet", 256, lambda p: 2.0 if p <= 64 else math.inf)
     series = [synthetic.series("base", 0, position_loss="a"), synthetic.series("control", 0, position_loss="b")]
@@ -157,9 +157,9 @@ def test_state_norm_is_drawn_to_its_end(tmp_path: Path) -> None:
     assert axes.get_xlim()[1] >= 256
 
 
-def test_a_diverged_run_is_a_label_and_no_line(tmp_path: Path) -> None:
+def test_a_diverged_run_has_a_label_and_no_line(tmp_path: Path) -> None:
     task = position_task(tmp_path, seeds=2)
-    synthetic.diverge(tmp_path / "control1.parquet", "position_loss")  # one seed of two
+    synthetic.diverge(tmp_path / "control1.parquet", "position_loss")  # one of two seeds
     figure = draw_figure(task, tmp_path)
     (axes,) = figure.axes
     assert np.isnan(line(axes, "control (diverged)").get_ydata()).all()
@@ -180,7 +180,7 @@ def test_the_class_of_a_diverged_run_is_no_extension(tmp_path: Path) -> None:
     assert any(each.get_marker() == ">" for each in excesses.lines)
 
 
-def test_drifting_heads_of_a_diverged_run_are_drawn_empty(tmp_path: Path) -> None:
+def test_heads_of_a_diverged_run_are_empty(tmp_path: Path) -> None:
     synthetic.state_statistics(tmp_path / "s.parquet", 64, norm=lambda p: 1.0)
     synthetic.diverge(tmp_path / "s.parquet", "state_statistics")
     task = synthetic.task(
@@ -190,7 +190,7 @@ def test_drifting_heads_of_a_diverged_run_are_drawn_empty(tmp_path: Path) -> Non
         assert "no finite value" in [text.get_text() for text in axes.texts]
 
 
-def test_classes_colour_the_curves_and_a_shared_run_counts_once(tmp_path: Path) -> None:
+def test_classes_color_the_curves_and_a_shared_run_counts_once(tmp_path: Path) -> None:
     series = []
     for seed, (kind, excess) in enumerate((("strong", -0.1), ("none", 2.0), ("none", None), ("not decided", 0.2))):
         synthetic.length_class(tmp_path / f"c{seed}.parquet", kind, excess)
@@ -233,7 +233,7 @@ def test_configurations_are_printed(tmp_path: Path) -> None:
     } <= set(printed)
 
 
-def test_systems_of_an_earlier_version_are_one_line_to_type(tmp_path: Path) -> None:
+def test_taxonomy_tables_of_an_earlier_version_are_an_error_with_a_command(tmp_path: Path) -> None:
     """Their recurrences are not LaTeX."""
     synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, {"model": "old", "recurrence": "x_t = x_{t-1} + B u_t"}])
     drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1"])
@@ -241,7 +241,7 @@ def test_systems_of_an_earlier_version_are_one_line_to_type(tmp_path: Path) -> N
         draw_figure(drawn, tmp_path)
     path = tmp_path / "taxonomy-1.parquet"
     assert str(error.value) == (
-        f"{path}: of an earlier version of ssm; type `rm {path} && snakemake bn_appB --config scale={drawn.scale}`"
+        f"{path}: made by an earlier version of ssm; type `rm {path} && snakemake bn_appB --config scale={drawn.scale}`"
     )
 
 
@@ -251,7 +251,7 @@ def test_systems_are_printed(tmp_path: Path) -> None:
     linear = {"model": "la", "system": "Linear attention", "identity": True}
     gru = {"model": "gru", "system": "GRU", "selective": True, "linear": False}
     synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, grows, gru, linear])
-    synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # of another kind: not this plot's
+    synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # another kind, which this plot does not read
     drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1", "model-size-1"])
     printed = texts(draw_figure(drawn, tmp_path))
     assert printed.count("not selective") == 2
@@ -263,7 +263,7 @@ def test_systems_are_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mixer", SPECS.values(), ids=lambda mixer: mixer.taxonomy.system)
 def test_the_lines_of_a_recurrence_fit_their_column(mixer: type[MixerSpecBase]) -> None:
     (_, left, _), (_, right, _) = HEADS[1:3]
-    room = 0.94 * (right - left) * WIDTH * 72  # points, less a gap
+    room = 0.94 * (right - left) * WIDTH * 72  # points, minus a gap
     for line in mixer.taxonomy.recurrence:
         assert MathTextParser("path").parse(line, dpi=72, prop=FontProperties(size=SMALL)).width <= room, line
 
@@ -278,7 +278,7 @@ def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
 
 PASSKEY: dict[str, Any] = {"measurement": "passkey", "x": "length", "column": "correct"}
 OF = {"of": {"kind": "value_at", "measurement": "passkey", "column": "correct"}}
-NEEDED: dict[str, dict[str, Any]] = {  # what a kind of plot cannot do without
+NEEDED: dict[str, dict[str, Any]] = {  # required keys of plots
     "head_std": {"chosen_by": "base"},
     "curves": PASSKEY,
     "bars": OF,
@@ -288,8 +288,7 @@ NEEDED: dict[str, dict[str, Any]] = {  # what a kind of plot cannot do without
 }
 
 
-def test_every_plot_is_drawn_somewhere() -> None:
-    """In these tests, by its name."""
+def test_every_plot_is_drawn_in_a_test() -> None:
     tests = "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("test_*.py")))
     for kind in PLOTS:
         assert f'"kind": "{kind}"' in tests, kind
@@ -301,7 +300,7 @@ def test_a_figure_without_series_says_so(kind: str, tmp_path: Path) -> None:
     assert any("no arm at this scale" in text for text in texts(draw_figure(synthetic.task([plot], []), tmp_path)))
 
 
-def test_an_arm_has_one_look_in_every_figure(tmp_path: Path) -> None:
+def test_an_arm_has_the_same_style_in_every_figure(tmp_path: Path) -> None:
     arms = ("t16", "state_passing", "t32", "base", "standard_base")
     (axes,) = draw_figure(position_task(tmp_path, arms, seeds=1), tmp_path).axes
     for arm in ("state_passing", "base"):
@@ -340,7 +339,7 @@ def test_the_svg_is_the_same_bytes_every_time(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "once").iterdir()) == ["lg_fig5.pdf", "lg_fig5.png", "lg_fig5.svg"]
 
 
-def test_a_failing_figure_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failing_figure_keeps_the_existing_files(tmp_path: Path) -> None:
     task = position_task(tmp_path, seeds=1)
     before = [path.read_bytes() for path in draw(task, tmp_path, tmp_path / "out")]
     (tmp_path / "base0.parquet").unlink()
@@ -349,7 +348,7 @@ def test_a_failing_figure_leaves_what_was_there(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in sorted((tmp_path / "out").iterdir())] == [before[2], before[1], before[0]]
 
 
-def test_ssm_plot_draws_what_the_plan_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ssm_plot_draws_a_planned_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = tmp_path / "lg_fig5.json"
     spec.write_text(json.dumps(position_task(tmp_path, ("base",), seeds=1).content()))
     parser = argparse.ArgumentParser()

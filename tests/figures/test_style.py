@@ -1,4 +1,4 @@
-"""Colours that can be told apart, also without red-green vision, and styles that stay with their arm."""
+"""Colors that color-blind readers can distinguish, and the same style for an arm in every figure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssm.claims.families import member_name
 from ssm.figures.colors import INK
 from ssm.figures.style import ARMS, CLASSES, GREY, HUES, arm_styles, ramp, tints
 
-# Machado, Oliveira & Fernandes (2009), deuteranopia, severity 1; acts on linear RGB
+# Machado, Oliveira & Fernandes (2009), deuteranopia, severity 1, on linear RGB
 DEUTERANOPIA = np.array(
     [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
 )
@@ -22,7 +22,7 @@ XYZ = np.array(
 
 
 def lab(color: str, vision: np.ndarray) -> np.ndarray:
-    """CIELAB of a colour as seen with `vision`, a 3 x 3 matrix on linear RGB."""
+    """CIELAB of a color as seen with `vision`, a 3 x 3 matrix on linear RGB."""
     rgb = np.array(to_rgb(color))
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     xyz = XYZ @ np.clip(vision @ linear, 0, 1) / (XYZ @ np.ones(3))
@@ -31,25 +31,25 @@ def lab(color: str, vision: np.ndarray) -> np.ndarray:
 
 
 def closest(colors: list[str], vision: np.ndarray) -> float:
-    """The smallest CIE76 distance between two of the colours; 2.3 is just noticeable."""
+    """The smallest CIE76 distance between two of the colors; 2.3 is just noticeable."""
     return min(float(np.linalg.norm(lab(a, vision) - lab(b, vision))) for a, b in combinations(colors, 2))
 
 
 @pytest.mark.parametrize("vision", [np.eye(3), DEUTERANOPIA], ids=["full", "deuteranopia"])
-def test_arms_and_classes_differ_in_colour(vision: np.ndarray) -> None:
+def test_arms_and_classes_differ_in_color(vision: np.ndarray) -> None:
     assert closest([style.color for style in ARMS.values()], vision) > 12
     assert closest([style.color for style in CLASSES.values()], vision) > 12
     assert closest([style.color for style in ramp(7)], vision) > 7
     assert closest([INK, *(style.color for style in ramp(4))], vision) > 12
 
 
-def test_arms_differ_without_any_colour() -> None:
+def test_arms_differ_without_color() -> None:
     assert len({style.marker for style in ARMS.values()}) == len(ARMS)
     assert len({(style.line, style.marker) for style in ramp(8)}) == 8
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#0d1117"])
-def test_every_colour_is_seen_on_a_light_and_on_a_dark_page(page: str) -> None:
+def test_every_color_is_visible_on_light_and_dark_pages(page: str) -> None:
     colors = [style.color for style in [*ARMS.values(), *CLASSES.values(), *ramp(8)] if style.color != INK]
     assert all(np.linalg.norm(lab(page, np.eye(3)) - lab(color, np.eye(3))) > 30 for color in colors)
 
@@ -62,7 +62,7 @@ def test_styles_do_not_depend_on_the_other_arms() -> None:
     assert among["standard_state_passing"] != ARMS["state_passing"]
 
 
-def test_the_ramp_runs_from_dark_to_light_in_the_arms_order() -> None:
+def test_the_ramp_goes_from_dark_to_light_in_the_order_of_arms() -> None:
     styles = arm_styles(["t16", "t32", "t64", "t128"])
     light = [lab(styles[arm].color, np.eye(3))[0] for arm in ("t16", "t32", "t64", "t128")]
     assert light == sorted(light)
@@ -75,19 +75,19 @@ def places(family: str, **axes: list[object]) -> dict[str, tuple[str, dict[str, 
     return {member_name(family, combo): (family, combo) for combo in combos}  # type: ignore[arg-type]
 
 
-def test_members_of_one_family_follow_its_numbers_and_lines_tell_the_other_axes() -> None:
+def test_colors_show_the_numbers_of_a_family_and_lines_its_other_axes() -> None:
     members = places("base", d_state=[64, 16, 32], conv=["off", "on"])
     styles = arm_styles([*members, "tbtt"], members)
     assert styles["tbtt"] == ARMS["tbtt"]
     colors = [styles[f"base[d_state={n},conv=off]"].color for n in (16, 32, 64)]
-    assert colors == [style.color for style in ramp(3)]  # along the numbers, whatever their order in the file
+    assert colors == [style.color for style in ramp(3)]  # in the order of the numbers, not of the file
     for n in (16, 32, 64):
         off, on = (styles[f"base[d_state={n},conv={way}]"] for way in ("off", "on"))
         assert off.color == on.color
         assert (off.line, off.marker) != (on.line, on.marker)
 
 
-def test_every_member_of_the_sixteen_switches_looks_unlike_the_others() -> None:
+def test_the_members_of_sixteen_switches_look_different() -> None:
     switch = [False, True]
     members = places("base", a=switch, dt=switch, bc=switch, conv=switch)
     styles = arm_styles(list(members), members)
@@ -95,7 +95,7 @@ def test_every_member_of_the_sixteen_switches_looks_unlike_the_others() -> None:
 
 
 @pytest.mark.parametrize("vision", [np.eye(3), DEUTERANOPIA], ids=["full", "deuteranopia"])
-def test_several_families_have_a_hue_each(vision: np.ndarray) -> None:
+def test_each_of_several_families_has_its_own_hue(vision: np.ndarray) -> None:
     several = places("base", n=[1, 2, 3]) | places("default", n=[1, 2, 3]) | places("mimetic", n=[1, 2, 3])
     styles = arm_styles(list(several), several)
     assert closest([style.color for style in styles.values()], vision) > 7
@@ -106,6 +106,6 @@ def test_several_families_have_a_hue_each(vision: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#0d1117"])
-def test_every_tint_is_seen_on_a_light_and_on_a_dark_page(page: str) -> None:
+def test_every_tint_is_visible_on_light_and_dark_pages(page: str) -> None:
     colors = [color for hue in (*HUES, GREY) for color in tints(hue, 5)]
     assert min(np.linalg.norm(lab(page, np.eye(3)) - lab(color, np.eye(3))) for color in colors) > 30

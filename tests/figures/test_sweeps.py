@@ -1,4 +1,4 @@
-"""Figures of grids: every curve, bar and cell is the number that its members' tables hold."""
+"""Figures of grids: every curve, bar and cell has the number of its members' tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def task(
     models: tuple[str, ...] = ("tiny",),
     **more: Any,
 ) -> FigureTask:
-    """A figure whose tables are written by `write`(path, model, axes, seed), which says their kind."""
+    """A figure whose tables are written by `write`(path, model, axes, seed), which returns their kind."""
     figure, series = spec(drawings, arms, models, **more), []
     for model in models:
         for number, (name, arm) in enumerate(figure.arms.items()):
@@ -75,7 +75,7 @@ def excess(height: Height) -> Callable[[Path, str, Axis, int], str]:
 
 
 def height(model: str, axes: Axis, seed: int) -> float:
-    """A number that tells every series apart."""
+    """A number that is different for every series."""
     mimetic = axes.get("init") == "mimetic"
     return float(axes.get("d_state", 1)) * (3 if mimetic else 1) + 0.1 * seed + (100 if model == "large" else 0)
 
@@ -105,7 +105,7 @@ def test_a_sweep_draws_the_mean_over_seeds_at_every_number(tmp_path: Path) -> No
         assert tbtt == ARMS["tbtt"].color
 
 
-def test_families_on_one_axis_are_curves_of_their_own(tmp_path: Path) -> None:
+def test_families_on_one_axis_have_separate_curves(tmp_path: Path) -> None:
     arms = {"base": BASE | {"grid": GRID}, "tbtt": {"label": "TBTT", "training": "q", "from": "base"}}
     plot = SWEEP | {"reference": [], "where": {"init": "mimetic"}}
     (axes,) = draw_figure(task([plot], excess(height), tmp_path, arms), tmp_path).axes
@@ -113,7 +113,7 @@ def test_families_on_one_axis_are_curves_of_their_own(tmp_path: Path) -> None:
     assert all(list(found.get_xdata()) == [8, 16, 32] for found in lines(axes).values())
 
 
-def test_a_reference_looks_like_no_curve(tmp_path: Path) -> None:
+def test_a_reference_differs_in_color_from_curves(tmp_path: Path) -> None:
     arms = {"wide": BASE | {"grid": {"d_state": [8, 16]}}, "plain": {"label": "Plain", "training": "q"}}
     plot = SWEEP | {"reference": ["plain"]}
     (axes,) = draw_figure(task([plot], excess(height), tmp_path, arms), tmp_path).axes
@@ -121,14 +121,14 @@ def test_a_reference_looks_like_no_curve(tmp_path: Path) -> None:
     assert wide.get_color() != plain.get_color()
 
 
-def test_a_reference_that_is_not_there_at_this_scale_has_no_line(tmp_path: Path) -> None:
+def test_a_missing_reference_has_no_line(tmp_path: Path) -> None:
     arms = {"wide": BASE | {"grid": {"d_state": [8, 16]}}, "tbtt": None}
     (axes,) = draw_figure(task([SWEEP], excess(height), tmp_path, arms), tmp_path).axes
     assert list(lines(axes)) == ["Base"]
 
 
-def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
-    """The slope over the drawn points is the claim's own number."""
+def test_a_sweep_shows_the_numbers_that_a_claim_uses(tmp_path: Path) -> None:
+    """The slope over the drawn points is the number of the claim."""
     sweep = {"of": EXCESS, "over": "d_state", "family": "base", "where": {"init": "mimetic"}}
     quantity = {"kind": "slope", "sweep": sweep | {"against_where": {"init": "default"}}}
     claim = {"id": "steeper", "says": "s", "paper": "p", "quantity": quantity, "expected": {"above": 0.0}}
@@ -143,7 +143,7 @@ def test_a_sweep_shows_what_a_claim_on_it_is_judged_by(tmp_path: Path) -> None:
     assert {arm for _, arm in judged.quantity.panel_arms("tiny", made.series)} == members
 
 
-def test_bars_may_be_of_a_family(tmp_path: Path) -> None:
+def test_bars_of_a_family(tmp_path: Path) -> None:
     bars = {"kind": "bars", "of": EXCESS, "arms": ["tbtt", "base"]}
     (axes,) = draw_figure(task([bars], excess(height), tmp_path), tmp_path).axes
     ways = [(n, way) for n in (8, 16, 32) for way in ("default", "mimetic")]
@@ -156,7 +156,7 @@ def cells(axes: Axes) -> dict[tuple[float, float], str]:
     return {text.get_position(): text.get_text() for text in axes.texts}
 
 
-def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Path) -> None:
+def test_a_heat_map_of_a_key_and_an_axis_has_a_row_per_member(tmp_path: Path) -> None:
     def write(path: Path, model: str, axes: Axis, seed: int) -> str:
         synthetic.position_loss(path, 4, lambda p: math.log(float(axes["context"]) * p), offsets=(0.0,))
         if axes["context"] == 64 and seed == 3:
@@ -181,7 +181,7 @@ def test_a_heat_map_of_a_key_and_an_axis_has_a_row_for_every_member(tmp_path: Pa
 
 
 def test_a_heat_map_has_the_class_of_every_cell(tmp_path: Path) -> None:
-    """Of training T against reading length: seeds that differ decide nothing, and within T there is no class."""
+    """Training T by reading length. Different classes of seeds are not decided. Within T there is no class."""
 
     def write(path: Path, model: str, axes: Axis, seed: int) -> str:
         T, lengths = int(axes["T"]), [16, 32, 64]
@@ -210,7 +210,7 @@ def test_a_heat_map_has_the_class_of_every_cell(tmp_path: Path) -> None:
     ]
 
 
-def test_a_heat_map_of_two_axes_is_one_number_a_member(tmp_path: Path) -> None:
+def test_a_heat_map_of_two_axes_has_a_cell_per_member(tmp_path: Path) -> None:
     plot = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
     (axes,) = draw_figure(task([plot | {"arms": ["base"]}], excess(height), tmp_path), tmp_path).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["default", "mimetic"]
@@ -219,8 +219,8 @@ def test_a_heat_map_of_two_axes_is_one_number_a_member(tmp_path: Path) -> None:
     assert axes.get_title(loc="left") == "Base"
 
 
-def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
-    """With one vertical axis, under titles of several lines; where a cell's number needs more, in fewer columns."""
+def test_small_heat_maps_are_four_per_row(tmp_path: Path) -> None:
+    """They share the vertical axis, and titles may have several lines. Longer numbers need fewer columns."""
     grid = GRID | {"conv": [False, True], "bias": [False, True]}
     arms = {"base": BASE | {"grid": grid}}
     plot = {"kind": "heat_map", "measurement": "length_class", "column": "excess", "x": "d_state", "y": "init"}
@@ -232,7 +232,7 @@ def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
     assert [axes.get_ylabel() for axes in drawn] == ["init", "", "", ""]
     assert [bool(axes.yaxis.get_tick_params()["labelleft"]) for axes in drawn] == [True, False, False, False]
     assert all(len(cells(axes)) == 6 for axes in drawn)
-    written = task([plot | {"percent": True}], lambda *_: "length_class", tmp_path, arms)  # its tables are there
+    written = task([plot | {"percent": True}], lambda *_: "length_class", tmp_path, arms)  # the tables exist
     wide = draw_figure(written, tmp_path).axes
     assert [axes.get_subplotspec().colspan.start for axes in wide] == [0, 1, 0, 1]
     assert [axes.get_ylabel() for axes in wide] == ["init", "", "init", ""]
@@ -249,7 +249,7 @@ def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
             SWEEP | {"over": "d_stat"},
             "drawings.sweep.over: no axis 'd_stat' in any grid; did you mean 'd_state'?",
         ),
-        (SWEEP | {"over": "init"}, "drawings.sweep.over: not all values of 'init' are numbers; 'bars' draws"),
+        (SWEEP | {"over": "init"}, "drawings.sweep.over: not all values of 'init' are numbers; use the plot 'bars'"),
         (SWEEP | {"reference": ["tbt"]}, "drawings.sweep.reference: unknown arm 'tbt'; did you mean 'tbtt'?"),
         (
             {"kind": "bars", "of": EXCESS, "arms": ["bse"]},
@@ -265,7 +265,7 @@ def test_small_heat_maps_stand_four_in_a_row(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_told_when_the_file_is_read(plot: dict[str, Any], says: str) -> None:
+def test_impossible_plots_are_rejected_when_the_file_is_read(plot: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as error:
         spec([plot], ARMS_OF_GRID, ("tiny",))
     assert str(error.value).startswith(f"fig.yaml: {says}")
@@ -275,12 +275,18 @@ def test_what_cannot_be_drawn_is_told_when_the_file_is_read(plot: dict[str, Any]
     ("sweep", "says"),
     [
         ({"over": "d_stat"}, "sweep.over: no axis 'd_stat' in any grid; did you mean 'd_state'?"),
-        ({"over": "d_state", "family": "bse"}, "sweep.family: no arm 'bse' with a grid; did you mean 'base'?"),
+        (
+            {"over": "d_state", "family": "bse"},
+            "sweep.family: no arm with a grid is called 'bse'; did you mean 'base'?",
+        ),
         ({"over": "d_state", "where": {"int": "x"}}, "sweep.where: no axis 'int' in any grid; did you mean 'init'?"),
-        ({"arms": ["base", "tbtt"], "at": [1, 2]}, "sweep: 'base' stands for 6 arms; name one, or sweep over an axis"),
+        (
+            {"arms": ["base", "tbtt"], "at": [1, 2]},
+            "sweep: 'base' is a family of 6 arms; name one, or sweep over an axis",
+        ),
     ],
 )
-def test_a_sweep_over_what_no_grid_has_is_told_when_the_file_is_read(sweep: dict[str, Any], says: str) -> None:
+def test_unknown_axes_of_a_sweep_are_rejected_when_the_file_is_read(sweep: dict[str, Any], says: str) -> None:
     claim = {"id": "it", "says": "s", "paper": "p", "quantity": {"kind": "slope", "sweep": {"of": EXCESS} | sweep}}
     ClaimSpec.parse(claim | {"expected": {"above": 0}}, "alone")
     with pytest.raises(ConfigError) as error:
@@ -288,7 +294,7 @@ def test_a_sweep_over_what_no_grid_has_is_told_when_the_file_is_read(sweep: dict
     assert str(error.value).startswith(f"fig.yaml: claims.it.quantity.{says}")
 
 
-def test_a_sweep_takes_one_family_and_values_however_they_are_written(tmp_path: Path) -> None:
+def test_a_sweep_selects_one_family_and_compares_values_as_text(tmp_path: Path) -> None:
     both = {"base": BASE | {"grid": {"d_state": [8, 16], "conv": [False, True]}}}
     both["after"] = {"label": "A", "training": "q", "from": "base"}
     quantity = {"kind": "slope", "sweep": {"of": EXCESS, "over": "d_state", "where": {"conv": "on"}, "family": "after"}}

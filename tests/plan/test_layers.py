@@ -157,5 +157,5 @@ def test_a_layer_that_does_not_fit_names_file_and_arm(folder: Path, student: dic
 
 
 def test_a_layer_needs_a_parent(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"arms\.student: 'layer' goes with 'from', the arm whose layer it is"):
+    with pytest.raises(ConfigError, match=r"arms\.student: 'layer' needs 'from', the arm whose layer is copied"):
         planned(folder, student={"label": "S", "training": "pretrain", "layer": 1})

@@ -79,13 +79,13 @@ def test_a_repair_has_the_model_of_its_parent(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arms", "said"),
     [
-        ({"scaled": {**SCALED, "training": "posttrain"}}, "give one of 'training' .*, 'repair' .* and 'snapshot_of'"),
-        ({"scaled": {key: SCALED[key] for key in ("label", "repair")}}, "'repair' goes with 'from'"),
+        ({"scaled": {**SCALED, "training": "posttrain"}}, "one of 'training' .*, 'repair' .* and 'snapshot_of'"),
+        ({"scaled": {key: SCALED[key] for key in ("label", "repair")}}, "'repair' needs 'from'"),
         (
             {"scaled": {**SCALED, "initial_state": "state_passing"}},
-            "a repair is no training: it takes no 'initial_state'",
+            "a repair is not trained: leave 'initial_state' out",
         ),
-        ({"scaled": {**SCALED, "data": "keys"}}, "it takes no 'layer', 'model' or 'data'"),
+        ({"scaled": {**SCALED, "data": "keys"}}, "leave 'layer', 'model' and 'data' out"),
         ({"scaled": {**SCALED, "repair": {"kind": "scale_b"}}}, "arms.scaled.repair"),
         (
             {"scaled": {**SCALED, "repair": {"kind": "clip_dt", "limit": [1]}}},

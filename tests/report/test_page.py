@@ -159,7 +159,7 @@ def test_an_unregistered_verdict_is_marked_and_not_counted(tmp_path: Path) -> No
     assert "Added checks" not in text
     assert text.count("✗ refuted not registered") == 2  # in the overview and in the figure
     assert "✓ confirmed not registered" not in text
-    assert text.count("not registered: with these seeds this is not what was registered") == 2
+    assert text.count("not registered: no registration has this claim with these seeds") == 2
 
 
 def marks(html: str) -> list[str]:

@@ -180,18 +180,18 @@ VALUES = "expected a list of values, or a mapping of their names to values, got 
         ),
         (
             {"base": BASE | {"grid": {"n": [1, 2]}}, "after": AFTER | {"grid": {"n": [2, 3]}}},
-            "arms.after.grid.n: 'base' has no member at 3; valid names: 1, 2",
+            "arms.after.grid.n: 'base' has no member with 3; valid names: 1, 2",
         ),
         (
             {"base": BASE, "early": {"label": "E", "snapshot_of": "base", "at": 0.5, "grid": {"d_state": [1]}}},
-            "arms.early.grid.d_state: a snapshot has the axes of its arm and 'at', no others",
+            "arms.early.grid.d_state: a snapshot has the axes of its arm; it can only add 'at'",
         ),
         ({"base": BASE | {"grid": {"d_state": [1]}, "colour": 1}}, "arms.base[d_state=1]: unknown key 'colour'; "),
-        ({"base[d_state=1]": BASE}, "arms.base[d_state=1]: a name with '[' is that of a grid's member"),
-        ({"base": BASE | {"grid": {"d_state": list(range(10_000))}}}, "arms: the grids span 10,000 arms, a figure has"),
+        ({"base[d_state=1]": BASE}, "arms.base[d_state=1]: only members of a grid have a '[' in their"),
+        ({"base": BASE | {"grid": {"d_state": list(range(10_000))}}}, "arms: the grids make 10,000 arms; a figure has"),
         (
             {"base": BASE | {"grid": {f"a{i}": [1, 2] for i in range(40)}}},
-            "arms: the grids span more than 1,000,000,000 arms, a figure has at most 100",
+            "arms: the grids make more than 1,000,000,000 arms; a figure has at most 100",
         ),
         (
             {"base": BASE | {"grid": {f"a_long_name_{i}": [1] for i in range(12)}}},
@@ -209,12 +209,12 @@ def test_errors_of_grids_are_one_line(arms: dict[str, Any], says: str) -> None:
 
 
 def test_a_grid_needs_arms_and_claims_need_existing_members() -> None:
-    with pytest.raises(ConfigError, match="grid: spans arms, and this figure has none"):
+    with pytest.raises(ConfigError, match="grid: this figure has no arms to which"):
         figure(grid={"d_state": [1]})
     with pytest.raises(ConfigError, match=r"claims.it: unknown arm 'base\[n=3\]'; did you mean 'base\[n=[12]\]'"):
         figure(arms={"base": BASE | {"grid": {"n": [1, 2]}}}, claims=[claim(arm="base[n=3]")])
     with pytest.raises(ConfigError, match=r"claims.it: unknown arm 'bse'; did you mean 'base'"):
         figure(arms={"base": BASE | {"grid": {"n": [1, 2]}}}, claims=[claim(arm="bse")])
     wider = {"base": BASE | {"grid": {"n": [1], "m": [1, 2]}}, "other": BASE | {"grid": {"n": [1], "k": [1, 2]}}}
-    with pytest.raises(ConfigError, match=r"quantity.against: 2 members belong to \[n=1,m=1\]; name one, such as 'oth"):
+    with pytest.raises(ConfigError, match=r"quantity.against: 2 members match \[n=1,m=1\]; name one of them"):
         figure(arms=wider, claims=[claim(arm="base", against="other")])

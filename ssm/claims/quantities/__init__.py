@@ -1,4 +1,4 @@
-"""What tests a claim, one file each, which is called like its kind."""
+"""The quantities: one file each, named after its kind."""
 
 from __future__ import annotations
 

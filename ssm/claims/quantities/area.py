@@ -10,16 +10,16 @@ from ssm.claims.curve import CurveQuantity
 
 
 class Area(CurveQuantity):
-    """The area under a curve from its first point to its last, by trapezoids, over that distance: its mean height."""
+    """The mean height of a curve: its area from the first to the last point, by trapezoids, divided by the width."""
 
     kind: Literal["area"] = "area"
-    log_x: bool = False
+    log_x: bool = False  # true: the logarithm of x is the horizontal axis
 
+    @np.errstate(divide="ignore", invalid="ignore")
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.log(x) if self.log_x else x
-            height: np.ndarray = (y[:, 1:] + y[:, :-1]) / 2 @ np.diff(x) / (x[-1] - x[0])
+        x = np.log(x) if self.log_x else x
+        height: np.ndarray = (y[:, 1:] + y[:, :-1]) / 2 @ np.diff(x) / (x[-1] - x[0])
         return height
 
-    def called(self) -> str:
-        return "area over width" + (" on a logarithmic x" if self.log_x else "")
+    def describe_number(self) -> str:
+        return "mean height (area / width)" + (" on a logarithmic x" if self.log_x else "")

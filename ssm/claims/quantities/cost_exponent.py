@@ -1,4 +1,4 @@
-"""The exponent by which a cost grows with the length."""
+"""How a cost grows with the length."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ COSTS = {
 
 
 class CostExponent(ModelQuantity):
-    """p of cost ~ T^p, the slope over all measured lengths on logarithmic scales, for one named model (ls Table 1)."""
+    """The exponent p in cost ~ T^p of one model (ls Table 1): the slope over all lengths, on logarithmic scales."""
 
     kind: Literal["cost_exponent"] = "cost_exponent"
     reads: ClassVar[tuple[str, ...]] = ("cost",)
+    # time of a step in training or decoding, bytes kept for the backward pass, or bytes of the state
     cost: Literal["training_step", "training_memory", "decoding_step", "state"]
 
     @property
@@ -32,18 +33,18 @@ class CostExponent(ModelQuantity):
         return self.cost in ("training_step", "decoding_step")
 
     def estimate(self, panel: PanelTables) -> Estimate:
-        """Bytes give one exponent, exactly; seconds one a round: a bootstrap of the median over rounds."""
+        """Bytes give one exact exponent. Times give one for each round, and a bootstrap interval of their median."""
         rows = self.rows(panel).filter(pl.col("cost") == self.cost).sort("length", "repeat")
         logs = np.log(rows["value"].to_numpy().reshape(rows["length"].n_unique(), -1))  # (lengths, rounds)
-        exponents = np.polyfit(np.log(rows["length"].unique().sort()), logs, 1)[0]  # (rounds,): as the machine was then
+        exponents = np.polyfit(np.log(rows["length"].unique().sort()), logs, 1)[0]  # (rounds,)
         value = float(np.median(exponents))
         if len(exponents) < 2:
             return self.exact(value, panel)
         generator = numpy_generator(0, "cost exponent")
         draws = np.median(generator.choice(exponents, (DRAWS, len(exponents))), axis=1)
         low, high = (float(np.quantile(draws, tail)) for tail in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-        how = f"bootstrap of the median over {len(exponents)} rounds"
-        return Estimate(value, low, high, how, self.words(panel))
+        method = f"bootstrap of the median over {len(exponents)} rounds"
+        return Estimate(value, low, high, method, self.words(panel))
 
     def words(self, panel: PanelTables) -> str:
-        return f"p of {COSTS[self.cost]} ~ T^p, the slope over all T on logarithmic scales, {self.model}"
+        return f"exponent p of {COSTS[self.cost]} ~ T^p for {self.model}: slope over all T on logarithmic scales"

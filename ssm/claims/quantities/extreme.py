@@ -1,4 +1,4 @@
-"""A curve's largest or smallest value."""
+"""The largest or smallest value of a curve."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from ssm.specs.base import Name
 
 
 class Extreme(CurveQuantity):
-    """The largest value of a curve, or the smallest: what holds of it holds all along the curve."""
+    """The largest or smallest value of a curve: a bound on it holds for the whole curve."""
 
     later: ClassVar[frozenset[str]] = frozenset({"among"})
-    fewest: ClassVar[int] = 1  # of one point it is that point's value
+    fewest: ClassVar[int] = 1
     kind: Literal["extreme"] = "extreme"
-    which: Literal["largest", "smallest"]
-    among: Name | None = None  # another key: of the curves at each of its values, the one with the extreme
+    which: Literal["largest", "smallest"]  # which extreme value
+    among: Name | None = None  # another key: take the extreme of several curves, one for each value of this key
 
     @model_validator(mode="after")
     def _of_a_table(self) -> Self:
         if self.among is not None and (self.sweep is not None or self.among in (self.x, *self.where)):
-            raise ValueError("'among' is another key of the table than 'x' and those of 'where'; a sweep has none")
+            raise ValueError("'among' must be another key of the table than 'x' and those in 'where'; a sweep has none")
         return self
 
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Of every seed by itself: noise moves it outwards, so that a bound that it keeps is kept."""
+        """The extreme of each seed. Noise moves it outward, so the noise-free curve keeps any bound that it keeps."""
         found: np.ndarray = y.max(axis=1) if self.which == "largest" else y.min(axis=1)
         return found
 
     def points_of(self, rows: pl.DataFrame, schema: Schema, series: Series, panel: PanelTables) -> Points:
-        """Of several curves all points, one after the other."""
+        """With `among`: the points of all curves, one curve after the other."""
         if self.among is None:
             return super().points_of(rows, schema, series, panel)
         read = super().points_of
         curves = [read(some, schema, series, panel) for some in split(rows, schema, self.among)]
         x, y = (np.concatenate([getattr(one, name) for one in curves]) for name in ("x", "y"))
-        resampled = all(len(one.draws) for one in curves)  # a curve of one sequence is not
+        resampled = all(len(one.draws) for one in curves)  # a curve from one sequence has no draws
         draws = np.concatenate([one.draws for one in curves], axis=-1) if resampled else NOTHING
         return Points(x, y, draws, min(one.sequences for one in curves))
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         among = f" among all {self.among}s" if self.among is not None else ""
         return f"{self.which} value{among}"

@@ -1,4 +1,4 @@
-"""Whether a curve rises all the way."""
+"""Whether a curve rises (or falls) everywhere."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ssm.claims.panel_tables import PanelTables
 
 
 class Order(CurveQuantity):
-    """The smallest step between neighbours on a curve: above 0 (above 1 with `ratio`), the curve rises all the way."""
+    """The smallest step between neighbors on a curve: above 0 (above 1 with `ratio`), the curve rises everywhere."""
 
     kind: Literal["order"] = "order"
-    direction: Literal["up", "down"] = "up"
-    ratio: bool = False  # of neighbours, instead of their difference
+    direction: Literal["up", "down"] = "up"  # down: the smallest fall instead of the smallest rise
+    ratio: bool = False  # true: use ratios of neighbors instead of differences
 
     @model_validator(mode="after")
-    def _alone(self) -> Self:
+    def _not_compared(self) -> Self:
         if self.compared:
-            raise ValueError("an order is not compared with another one; leave 'against' out")
+            raise ValueError("an order cannot be compared with another arm; leave 'against' out")
         return self
 
     @property
@@ -34,45 +34,46 @@ class Order(CurveQuantity):
         smallest: np.ndarray = self.steps(y).min(axis=1)
         return smallest
 
+    @np.errstate(divide="ignore", invalid="ignore")
     def steps(self, y: np.ndarray) -> np.ndarray:
-        """(R, K) -> (R, K - 1): above 0 where it rises as it should."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            y = np.log(y) if self.ratio else y
-            return np.diff(y, axis=1) * (1 if self.direction == "up" else -1)
+        """Steps between neighbors, positive in the expected direction. (R, K) -> (R, K - 1)"""
+        y = np.log(y) if self.ratio else y
+        return np.diff(y, axis=1) * (1 if self.direction == "up" else -1)
 
     def estimate(self, panel: PanelTables) -> Estimate:
-        """The intervals of the steps between neighbours, paired by seed, make the interval of the smallest.
+        """The interval of the smallest step, from the intervals of all steps, paired by seed.
 
-        Its lower end is the lowest of their lower ends: not above the smallest step's own, whichever that is, so that
-        no correction is due (intersection-union test, Berger 1982). Its upper end is the lowest of their upper ends,
-        which are taken at a level that allows for their number (Bonferroni).
+        Its lower end is the lowest of their lower ends. It is never above that of the truly smallest step, so no
+        correction is needed (intersection-union test, Berger 1982). Its upper end is the lowest of their upper ends,
+        at a level corrected for the number of steps (Bonferroni).
         """
         curves = self.points(panel)
         broken = [str(seed) for seed, one in curves.items() if not np.isfinite(self.steps(one.y[None])).all()]
         if broken:
-            raise UndecidableError(f"not a finite number for seed {', '.join(broken)}")
+            raise UndecidableError(f"no finite number for seed {', '.join(broken)}")
         first, *others = curves.values()
-        value, low, high, how = self._over_seeds(list(curves.values())) if others else self._one_seed(first)
+        value, low, high, method = self._over_seeds(list(curves.values())) if others else self._one_seed(first)
         numbers = np.array([value, low, high])
         value, low, high = (np.exp(numbers) if self.ratio else numbers).tolist()
-        return Estimate(value, low, high, f"{how}; of {len(first.x) - 1} steps the smallest", self.words(panel))
+        steps = f"smallest of {len(first.x) - 1} steps"
+        return Estimate(value, low, high, f"{method}; {steps}", self.words(panel))
 
     def _over_seeds(self, curves: list[Points]) -> tuple[float, float, float, str]:
         steps = self.steps(np.stack([one.y for one in curves]))  # (seeds, K - 1)
         if (np.ptp(steps, axis=0) <= self.rounding).any():
-            raise UndecidableError(f"all {len(steps)} seeds gave exactly one step: their spread gives no interval")
+            raise UndecidableError(f"all {len(steps)} seeds gave exactly the same step: no spread, no interval")
         low = min(seed_interval(step, LEVEL)[1] for step in steps.T)
         high = min(seed_interval(step, 1 - (1 - LEVEL) / steps.shape[1])[2] for step in steps.T)
         return float(steps.mean(axis=0).min()), low, high, f"95% Student t over {len(steps)} seeds"
 
     def _one_seed(self, points: Points) -> tuple[float, float, float, str]:
         if not len(points.draws):
-            raise UndecidableError("one seed and one sequence give no interval")
+            raise UndecidableError("one sequence of one seed gives no interval")
         steps, tail = self.steps(points.draws), (1 - LEVEL) / 2  # (DRAWS, K - 1)
         low = float(np.quantile(steps, tail, axis=0).min())
         high = float(np.quantile(steps, 1 - tail / steps.shape[1], axis=0).min())
-        over = f"over {points.sequences} sequences of one seed: other seeds may differ more"
+        over = f"over {points.sequences} sequences of one seed (other seeds may differ more)"
         return float(self.number(points.x, points.y[None])[0]), low, high, f"95% bootstrap {over}"
 
-    def called(self) -> str:
-        return f"smallest {'ratio of' if self.ratio else 'step between'} neighbours, going {self.direction}"
+    def describe_number(self) -> str:
+        return f"smallest {'ratio of' if self.ratio else 'step between'} neighbors, going {self.direction}"

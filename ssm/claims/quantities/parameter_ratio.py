@@ -1,4 +1,4 @@
-"""Parameters counted over parameters published."""
+"""Counted parameters / published parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ssm.claims.quantity import ModelQuantity
 
 
 class ParameterRatio(ModelQuantity):
-    """Parameters counted here / parameters that the paper states, for one named model."""
+    """The number of parameters of one model, divided by the number that the paper states."""
 
     kind: Literal["parameter_ratio"] = "parameter_ratio"
     reads: ClassVar[tuple[str, ...]] = ("model_size",)
@@ -19,8 +19,8 @@ class ParameterRatio(ModelQuantity):
     def estimate(self, panel: PanelTables) -> Estimate:
         row = self.rows(panel).row(0, named=True)
         if not row["published_parameters"]:
-            raise UndecidableError(f"no published number of parameters is known for {self.model}")
+            raise UndecidableError(f"the paper states no number of parameters for {self.model}")
         return self.exact(row["parameters"] / row["published_parameters"], panel)
 
     def words(self, panel: PanelTables) -> str:
-        return f"parameters of {self.model} counted here / parameters that the paper states"
+        return f"parameters of {self.model}, counted / stated by the paper"

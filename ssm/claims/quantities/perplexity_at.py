@@ -7,18 +7,17 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, tokens
-from ssm.claims.positions import at_end, last_quarter, position_loss
+from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
 
 
 class PerplexityAt(ArmQuantity):
-    """Position-wise perplexity at [3/4 kT, kT)."""
+    """Position-wise perplexity on the targets [3/4 kT, kT), where T is the training context."""
 
     kind: Literal["perplexity_at"] = "perplexity_at"
     reads: ClassVar[tuple[str, ...]] = ("position_loss",)
-    times_context: PositiveFloat
+    times_context: PositiveFloat  # k
 
     @property
     def read_on(self) -> Scale:

@@ -1,4 +1,4 @@
-"""Perplexity far out over that at the end of the training context."""
+"""Perplexity far beyond the training context / perplexity at its end."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from pydantic import PositiveFloat
 
 from ssm.base.curves import mean_loss
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, tokens
-from ssm.claims.positions import at_end, last_quarter, position_loss
+from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
 
 
 class PerplexityGrowth(ArmQuantity):
-    """Position-wise perplexity at [3/4 kT, kT) / the same at [T/2, T)."""
+    """Position-wise perplexity on [3/4 kT, kT), divided by that on [T/2, T). T is the training context."""
 
     kind: Literal["perplexity_growth"] = "perplexity_growth"
     reads: ClassVar[tuple[str, ...]] = ("position_loss",)
-    times_context: PositiveFloat
+    times_context: PositiveFloat  # k
 
     @property
     def read_on(self) -> Scale:

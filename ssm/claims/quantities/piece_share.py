@@ -1,4 +1,4 @@
-"""The share of pieces that stand in a sample."""
+"""The share of given pieces that a sample has."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ssm.claims.pieces import Piece, SampleQuantity, find_pieces
 
 
 class PieceShare(SampleQuantity):
-    """Of some pieces of text, the share that stands in the figure's sample: verbatim, each behind those before it."""
+    """The share of given pieces that the figure's sample has, verbatim and in this order."""
 
     kind: Literal["piece_share"] = "piece_share"
     reads: ClassVar[tuple[str, ...]] = ("sample",)
     definition: ClassVar[bool] = True
+    # pieces of text, in order; `{key}` matches a number, the same one wherever the name is the same
     pieces: Annotated[tuple[Piece, ...], Field(strict=False, min_length=1)]
 
     def estimate(self, panel: PanelTables) -> Estimate:
@@ -24,4 +25,4 @@ class PieceShare(SampleQuantity):
         return self.exact(sum(place is not None for place in found) / len(found), panel)
 
     def words(self, panel: PanelTables) -> str:
-        return f"of {len(self.pieces)} pieces of text, the share that stands in the sample, verbatim and in order"
+        return f"share of {len(self.pieces)} pieces of text that the sample has, verbatim and in order"

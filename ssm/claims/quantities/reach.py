@@ -1,4 +1,4 @@
-"""How far a curve holds a value."""
+"""How far a curve stays above a value."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ssm.claims.curve import CurveQuantity
 
 
 class Reach(CurveQuantity):
-    """How far a curve holds a value from its first point on: the longest length at which 99% are right (mi Figure 7b).
+    """The x up to which a curve stays above a value, such as the longest length with 99% accuracy (mi Figure 7b).
 
-    Where it first falls below `value`, on a straight line between the points. Unlike a crossing it always has a number:
-    0 where the curve begins below the value, its last x where it never falls below, which is then a lower bound.
+    It is the x at which the curve first falls below `value`, interpolated linearly. Unlike `crossing` it always has a
+    number: 0 if the curve starts below the value, and its last x (a lower bound) if it never falls below it.
     """
 
     kind: Literal["reach"] = "reach"
-    value: float
+    value: float  # the value that the curve has to keep
 
+    @np.errstate(divide="ignore", invalid="ignore")
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         height = y - self.value  # (R, K)
         fallen = height < 0
-        first = fallen.argmax(axis=1)  # (R,); 0: from the beginning, or never
+        first = fallen.argmax(axis=1)  # (R,); 0: below from the start, or never
         rows, before = np.arange(len(y)), np.maximum(first - 1, 0)
         above, below = height[rows, before], height[rows, first]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            there = x[before] + above / (above - below) * (x[first] - x[before])
+        there = x[before] + above / (above - below) * (x[first] - x[before])
         ends = np.where(fallen[:, 0], 0.0, x[-1])
         return np.where(np.isfinite(height).all(axis=1), np.where(first > 0, there, ends), np.nan)
 
-    def called(self) -> str:
-        return f"last place that holds {self.value:g} from the first on"
+    def describe_number(self) -> str:
+        return f"largest x up to which the curve stays above {self.value:g}"

@@ -1,4 +1,4 @@
-"""Effective Remembrance of what lies far back."""
+"""Effective Remembrance of the distant past."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ Distance = Literal["total_variation", "jensen_shannon", "one_minus_cosine"]
 
 
 class Remembrance(ArmQuantity):
-    """Mean Effective Remembrance at t = length - kept * T: the weight of all but the last `kept` contexts."""
+    """Mean Effective Remembrance (lg Definition 3.3) at t = length - kept_contexts * T.
+
+    It is the effect of all but the last kept_contexts * T tokens: the first t tokens are withheld from the model. T is
+    the training context.
+    """
 
     kind: Literal["remembrance"] = "remembrance"
     reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
-    distance: Distance = "total_variation"
-    kept_contexts: PositiveFloat = 1.0
+    distance: Distance = "total_variation"  # distance between the two predictions
+    kept_contexts: PositiveFloat = 1.0  # number of training contexts that the model still reads
 
     @property
     def read_on(self) -> Scale:
@@ -35,21 +39,21 @@ class Remembrance(ArmQuantity):
         return (0.0, 1.0)
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
-        """A mean over sequences, linear between the measured t."""
+        """A mean over sequences, interpolated linearly between the measured t."""
         return mean_reading(self._by_sequence(panel, series))
 
     def read_logarithm(self, panel: PanelTables, series: Series) -> Reading:
         return log_mean_reading(self._by_sequence(panel, series))
 
     def _by_sequence(self, panel: PanelTables, series: Series) -> np.ndarray:
-        """At t, of each sequence. (S,)"""
+        """The value at t for each sequence. (S,)"""
         table = panel.table(series, self.name_of("effective_remembrance"), "effective_remembrance")
         length = maximum(table["length"])
         t = length - self.kept_contexts * series.context
         times = remembrance_curve(table, self.distance)["t"].to_numpy()
         if not times[0] <= t <= times[-1]:
             raise UndecidableError(
-                f"remembrance of '{series.arm}' is measured for t from {times[0]:,} to {times[-1]:,} at this scale, "
+                f"remembrance of '{series.arm}' is measured for t from {times[0]:,} to {times[-1]:,} at this scale; "
                 f"t = {t:,.0f} is needed"
             )
         values = by_sequence(table.filter(pl.col("distance") == self.distance), ["t"], "value")

@@ -1,4 +1,4 @@
-"""Perplexity with the full history over that of a restarted model."""
+"""Perplexity with the full history / perplexity of a restarted model."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from pydantic import PositiveFloat
 
 from ssm.base.curves import paired_log_ratio, ratio_positions
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
-from ssm.claims.panel_tables import PanelTables, tokens
-from ssm.claims.positions import at_end, position_loss
+from ssm.claims.panel_tables import PanelTables, at_end, position_loss, tokens
 from ssm.claims.quantity import ArmQuantity, PanelArm, Scale
 from ssm.claims.series import Series
 from ssm.specs.base import Name
 
 
 class RestartRatio(ArmQuantity):
-    """Perplexity with the full history / perplexity of a model restarted T/2..T tokens before, on the same targets.
+    """Perplexity with the full history, divided by that after a restart T/2 to T tokens before, on the same targets.
 
-    `restarted` names the arm that is restarted: the base gives Rbase, nothing (the arm itself) gives Rown.
+    `restarted` is the arm that is restarted. With the base this is Rbase; without, the arm itself is restarted (Rown).
     """
 
     kind: Literal["restart_ratio"] = "restart_ratio"
     reads: ClassVar[tuple[str, ...]] = ("position_loss", "restart_loss")
-    times_context: PositiveFloat  # read at [3/4 kT, kT), T being the arm's training context
-    restarted: str | None = None
-    restart_loss: Name | None = None
+    times_context: PositiveFloat  # k: the targets are [3/4 kT, kT), where T is the training context of the arm
+    restarted: str | None = None  # the arm that is restarted; none: the measured arm itself
+    restart_loss: Name | None = None  # name of the measurement of the restarted loss; none: restart_loss
 
     def arms(self) -> tuple[str, ...]:
         return super().arms() if self.restarted is None else (*super().arms(), self.restarted)
@@ -34,12 +33,12 @@ class RestartRatio(ArmQuantity):
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         places = super().panel_arms(panel)
         if self.restarted is not None:
-            places = (*places, (panel, self.restarted), (self.there(panel), self.restarted))
+            places = (*places, (panel, self.restarted), (self.against_panel(panel), self.restarted))
         return tuple(dict.fromkeys(places))
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content, itself = super().canonical(panel), self.against is None and self.restarted == self.arm
-        if itself:  # another way to say that an arm is restarted itself
+        if itself:  # equivalent to leaving `restarted` out
             content["restarted"] = None
         elif self.restarted is not None:
             content["restarted"] = self.panel_arms(panel).index((panel, self.restarted))
@@ -57,7 +56,7 @@ class RestartRatio(ArmQuantity):
         restart = panel.table(other, self.name_of("restart_loss"), "restart_loss")
         if stop not in ratio_positions(restart):
             raise UndecidableError(
-                f"the restarted loss of '{other.arm}' is not measured at position {stop:,} at this scale"
+                f"the loss after a restart of '{other.arm}' is not measured at position {stop:,} at this scale"
             )
         full = position_loss(panel, series, self, stop)
         return mean_reading(paired_log_ratio(full, restart, stop)["value"].to_numpy())
@@ -65,4 +64,4 @@ class RestartRatio(ArmQuantity):
     def describe(self, panel: PanelTables) -> str:
         other = panel.label(self.restarted) if self.restarted else "the same model"
         end = at_end(self.times_context)
-        return f"perplexity of {panel.label(self.arm)} / of {other} restarted T/2 to T tokens before, at {end}"
+        return f"perplexity of {panel.label(self.arm)} / of {other} after a restart T/2 to T tokens before, at {end}"

@@ -1,4 +1,4 @@
-"""How two distances' curves of remembrance differ."""
+"""How the remembrance curves under two distances differ in shape."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ssm.claims.series import Series
 
 
 class ShapeDifference(SeriesQuantity):
-    """How far the remembrance curves of one arm under two distances lie apart, each taken from its range to [0, 1].
+    """The difference in shape between the remembrance curves of one arm under two distances.
 
-    The largest absolute difference over all t between the means over sequences, each less its minimum and over its
-    range: 0 for curves that differ in level and scale alone.
+    Each curve is a mean over sequences, scaled to the range [0, 1]. The result is the largest absolute difference over
+    all t. It is 0 for curves that differ only in offset and scale.
     """
 
     kind: Literal["shape_difference"] = "shape_difference"
     reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
-    distance: Distance
-    with_distance: Distance = "total_variation"
+    distance: Distance  # the first distance between predictions
+    with_distance: Distance = "total_variation"  # the second distance
 
     @property
     def bounds(self) -> tuple[float, float]:
         return (0.0, 1.0)
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
-        """One seed's interval is a bootstrap over sequences."""
+        """With one seed, the interval is a bootstrap over sequences."""
         table = panel.table(series, self.name_of("effective_remembrance"), "effective_remembrance")
         names = (self.distance, self.with_distance)
         means = [remembrance_curve(table, name)["value"].to_numpy()[None] for name in names]
@@ -43,15 +43,15 @@ class ShapeDifference(SeriesQuantity):
     def describe(self, panel: PanelTables) -> str:
         names = " and ".join(name.replace("_", " ") for name in (self.distance, self.with_distance))
         return (
-            f"largest difference over t between {panel.label(self.arm)}'s mean remembrance under {names}, "
-            "each taken from its range to 0 to 1"
+            f"largest difference over t between the mean remembrance of {panel.label(self.arm)} under {names}, "
+            "each scaled to the range 0 to 1"
         )
 
 
 def _largest_difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Between the rows of two sets of curves, each taken from its range to [0, 1].
+    """The largest difference between the rows of two sets of curves, each row scaled to [0, 1].
 
-    (R, K), (R, K) -> (R,); NaN where a curve is constant.
+    (R, K), (R, K) -> (R,); NaN if a curve is constant.
     """
     with np.errstate(invalid="ignore"):
         shapes = [(x - x.min(axis=1, keepdims=True)) / np.ptp(x, axis=1, keepdims=True) for x in (first, second)]

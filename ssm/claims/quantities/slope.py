@@ -1,4 +1,4 @@
-"""Slope of a curve."""
+"""The slope of a curve."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ssm.claims.curve import CurveQuantity
 
 
 class Slope(CurveQuantity):
-    """Slope of the straight line through a curve's points, by least squares; on logarithmic scales an exponent."""
+    """Slope of the least-squares line through the points of a curve. On two logarithmic scales it is an exponent."""
 
     kind: Literal["slope"] = "slope"
-    log_x: bool = False
-    log_y: bool = False
+    log_x: bool = False  # true: use the logarithm of x
+    log_y: bool = False  # true: use the logarithm of y
 
+    @np.errstate(divide="ignore", invalid="ignore")
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.log(x) if self.log_x else x
-            y = np.log(y) if self.log_y else y
-            distance = x - x.mean()
-            slope: np.ndarray = y @ distance / (distance @ distance)
+        x = np.log(x) if self.log_x else x
+        y = np.log(y) if self.log_y else y
+        distance = x - x.mean()
+        slope: np.ndarray = y @ distance / (distance @ distance)
         return slope
 
-    def called(self) -> str:
+    def describe_number(self) -> str:
         scales = [name for name, log in (("x", self.log_x), ("y", self.log_y)) if log]
         return "slope" + (f" on logarithmic scales ({', '.join(scales)})" if scales else "")

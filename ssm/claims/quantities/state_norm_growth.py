@@ -1,4 +1,4 @@
-"""Norm of the state far out over that at the end of the training context."""
+"""Norm of the state far beyond the training context / at its end."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from pydantic import PositiveFloat
 
 from ssm.base.curves import state_norm_at
 from ssm.claims.estimate import Reading, log_mean_reading
-from ssm.claims.panel_tables import PanelTables, tokens
-from ssm.claims.positions import state_statistics
+from ssm.claims.panel_tables import PanelTables, state_statistics, tokens
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
 
 
 class StateNormGrowth(ArmQuantity):
-    """Mean norm of the whole state at kT / at T."""
+    """Mean norm of the whole state at position kT, divided by that at T. T is the training context."""
 
     kind: Literal["state_norm_growth"] = "state_norm_growth"
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
-    times_context: PositiveFloat
+    times_context: PositiveFloat  # k
 
     @property
     def read_on(self) -> Scale:

@@ -9,23 +9,21 @@ from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ModelQuantity
 
 PROPERTIES = {
-    "selective": "what remains of an initial state depends on the input",
-    "linear": "what remains of an initial state is proportional to it",
-    "identity": "an initial state remains as it is, whatever comes in (A_t = I)",
-    "constant": "the state is as large after many tokens as after one",
+    "selective": "the effect of an initial state depends on the input",
+    "linear": "the effect of an initial state is proportional to it",
+    "identity": "an initial state stays unchanged for every input (A_t = I)",
+    "constant": "the size of the state does not grow with the number of tokens",
 }
 
 
 class SystemProperty(ModelQuantity):
-    """A property of one named model's recurrence as measured on its module: 1 if it has it, 0 if not.
-
-    selective: what remains of an initial state depends on the input. linear: it is proportional to that state.
-    identity: it is that state, whole (A_t = I). constant: the state is as large after many tokens as after one.
-    """
+    """A property of the recurrence of one model, measured on its module: 1 if the model has it, 0 if not."""
 
     kind: Literal["system_property"] = "system_property"
     reads: ClassVar[tuple[str, ...]] = ("taxonomy",)
     definition: ClassVar[bool] = True
+    # selective: the effect of an initial state depends on the input. linear: it is proportional to that state.
+    # identity: the initial state stays unchanged (A_t = I). constant: the size of the state does not grow.
     property: Literal["selective", "linear", "identity", "constant"]
 
     def estimate(self, panel: PanelTables) -> Estimate:
@@ -33,7 +31,7 @@ class SystemProperty(ModelQuantity):
         if self.property == "constant":
             return self.exact(float(row["state_numbers_late"] == row["state_numbers"]), panel)
         if row[self.property] is None:
-            raise UndecidableError(f"the state of {self.model} grows, so that nothing of an initial state is lost")
+            raise UndecidableError(f"the state of {self.model} grows, so nothing of an initial state is lost")
         return self.exact(float(row[self.property]), panel)
 
     def words(self, panel: PanelTables) -> str:

@@ -1,4 +1,4 @@
-"""The mean of any column at a setting."""
+"""The mean of any column at given values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat
 from ssm.base.columns import by_sample, chosen, listed, maximum
 from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, insist_on
+from ssm.claims.panel_tables import PanelTables, require_measured_to
 from ssm.claims.quantity import ANY, ROUNDING, ArmQuantity, Scale
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
@@ -20,20 +20,22 @@ Limits = Annotated[tuple[float, float], Field(strict=False)]
 
 
 class ValueAt(ColumnReader, ArmQuantity):
-    """The mean of one column of a measurement's table, over the rows of a setting.
+    """The mean of one column of a measurement's table, over selected rows.
 
-    With `times_context` k, at kT: the rows whose key `along` is kT, or, where the table has bins, those in
-    [3/4 kT, kT). Sequences, or whatever else was drawn at random, count alike.
+    With `times_context` k, only rows at kT are used. These are rows whose key `along` is kT, or bins in [3/4 kT, kT) if
+    the table has bins. All sequences (or other random samples) have the same weight.
     """
 
     agreeing: ClassVar[bool] = True
     kind: Literal["value_at"] = "value_at"
-    times_context: PositiveFloat | None = None
-    along: Name = "position"
-    # plain: arms compare by their difference. logarithm: the column is one (a loss in nats), and the number is its
-    # exponential. ratio: arms compare by their ratio, of a column that is positive.
+    times_context: PositiveFloat | None = (
+        None  # k: use only rows at kT, where T is the training context; none: all rows
+    )
+    along: Name = "position"  # the key that is compared with kT
+    # plain: compare arms by their difference. logarithm: the column is a logarithm (a loss in nats); the number is its
+    # exponential. ratio: compare arms by their ratio; the column must be positive
     scale: Scale = "plain"
-    limits: Limits | None = None  # the least and the largest value that the column can hold, such as [0, 1]
+    limits: Limits | None = None  # smallest and largest possible value of the column, such as [0, 1]
 
     @property
     def rounding(self) -> float:
@@ -56,23 +58,23 @@ class ValueAt(ColumnReader, ArmQuantity):
         return log_mean_reading(self._by_sample(panel, series))
 
     def _by_sample(self, panel: PanelTables, series: Series) -> np.ndarray:
-        """(S,)"""
+        """The value of each sequence. (S,)"""
         table, schema = panel.any_table(series, self.measurement)
         rows = panel.rows(table, schema, self.where)
         if self.times_context is None:
             return by_sample(rows, schema, self.column)
         stop = round(self.times_context * series.context)
         if self.along not in schema.columns and f"{self.along}_to" in schema.columns:
-            insist_on(maximum(rows[f"{self.along}_to"]), stop, series)
+            require_measured_to(maximum(rows[f"{self.along}_to"]), stop, series)
             return mean_over(rows, self.column, 3 * stop // 4, stop, schema.sample or "sequence")[
                 self.column
             ].to_numpy()
-        there = chosen(rows, schema, {self.along: stop})
-        if there.is_empty():
+        selected = chosen(rows, schema, {self.along: stop})
+        if selected.is_empty():
             raise UndecidableError(
-                f"'{series.arm}' is measured at {self.along} {listed(rows, self.along)} at this scale, {stop} is needed"
+                f"'{series.arm}' is measured at {self.along} {listed(rows, self.along)} at this scale; {stop} is needed"
             )
-        return by_sample(there, schema, self.column)
+        return by_sample(selected, schema, self.column)
 
     def describe(self, panel: PanelTables) -> str:
         where = [f"{column} {value}" for column, value in self.where.items()]

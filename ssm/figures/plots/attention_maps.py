@@ -1,9 +1,9 @@
-"""Attention maps as images, and where in them a layer that looks behind has its weight."""
+"""Attention maps as images, with the entries that a layer needs to solve the task."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,12 @@ from pydantic import Field, PositiveInt
 from ssm.base.columns import maximum
 from ssm.base.lazy import colors, patches
 from ssm.base.lazy import polars as pl
-from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.panel import Row
-from ssm.figures.plot import SeriesPlot, insist_on_arms
+from ssm.figures.plot import ChosenArms, SeriesPlot
 from ssm.figures.style import LARGE, SMALL, TITLE, VERMILION, WIDTH, ArmStyle
-from ssm.specs.base import Distinct, Name
+from ssm.specs.base import Distinct
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,31 +30,26 @@ MOST = 4  # maps side by side
 
 @dataclass(frozen=True)
 class AttentionMapImage:
-    """One layer's map."""
+    """The map of one layer."""
 
     arm: str
     layer: int
-    shares: np.ndarray  # (T, T), mean over examples; NaN above the diagonal, and where the run diverged
-    behind: np.ndarray  # (K, 2) query and key, where the token stands that has to be said
+    shares: np.ndarray  # (T, T) query, key: mean over examples; NaN above the diagonal, and if the run diverged
+    behind: np.ndarray  # (K, 2) query and key of the token that has to be predicted
 
 
-class AttentionMaps(SeriesPlot):
-    """The maps of a seed's layers side by side, a panel an arm and layer, each row of a map scaled to a sum of 1."""
+class AttentionMaps(ChosenArms, SeriesPlot):
+    """The attention maps of one seed side by side: a panel for each arm and layer. Each row of a map sums to 1."""
 
     reads: ClassVar[tuple[str, ...]] = ("attention_map",)
     kind: Literal["attention_maps"] = "attention_maps"
-    # arms, or families; None: all
-    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
-    # 1, 2, ...; None: all that were measured
+    # layers to draw, counted from 1; none: all measured layers
     layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
 
-    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
-        insist_on_arms("arms", self.arms or (), arms, families)
-
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model, arm and layer, all with the same colours: those of the rows that answer."""
+        """A panel for each model, arm and layer. All share one color scale: that of the rows that predict an answer."""
         several = len(panels(task)) > 1
-        found: list[tuple[str, list[AttentionMapImage], int]] = []  # model, its images, whose seed
+        found: list[tuple[str, list[AttentionMapImage], int]] = []  # prefix of the titles, images, seed
         for model in panels(task):
             images, seed = layer_images(self, task, tables, model)
             if images:
@@ -67,7 +61,7 @@ class AttentionMaps(SeriesPlot):
         finite = np.concatenate([values[np.isfinite(values)] for values in answering])
         largest = float(finite.max()) if finite.size else 1.0
         note = f"Maps: seed {found[0][2]}, mean over examples. White to dark: 0 to {largest:.2f} of a row's weight"
-        note += ". Outlined: the token that has to be said next" if any(len(one.behind) for one in every) else ""
+        note += ". Outlined: the token to be predicted next" if any(len(one.behind) for one in every) else ""
         rows = []
         for prefix, images, _ in found:
             layers = len({one.layer for one in images})
@@ -84,7 +78,7 @@ class AttentionMaps(SeriesPlot):
 
 
 def _titles(prefix: str, beside: Sequence[AttentionMapImage], room: float) -> tuple[str, list[str]]:
-    """What stands over panels side by side, and over each of them: of one arm's layers the arm over all."""
+    """The heading of a row of panels, and the title of each panel. If all show one arm, the heading names it."""
     if len({one.arm for one in beside}) == 1:
         return f"{prefix}{beside[0].arm}", [f"\nlayer {one.layer}" for one in beside]
     texts = [textwrap.wrap(f"{prefix}{one.arm}, layer {one.layer}", int(room / TITLE)) for one in beside]
@@ -118,7 +112,7 @@ def _image(arm: str, layer: int, rows: pl.DataFrame) -> AttentionMapImage:
     shares[means["query"].to_numpy(), means["key"].to_numpy()] = means["share"].to_numpy()
     examples = rows["example"].n_unique()
     there = rows.filter(pl.col("offset") == 0).group_by("query", "key").agg(pl.len()).sort("query")
-    alike = there.filter(pl.col("len") == examples)  # in all examples at the same place
+    alike = there.filter(pl.col("len") == examples)  # at the same place in all examples
     return AttentionMapImage(arm, layer, shares, alike.select("query", "key").to_numpy())
 
 
@@ -146,6 +140,6 @@ def _draw_on(
         fontsize=LARGE,
         fontweight="bold",
     )
-    over.set_in_layout(False)  # it has the room of all panels beside
+    over.set_in_layout(False)  # the heading may extend over the whole row
     axes.set_xlabel("token read")
     axes.set_ylabel("token that reads" if first else "")

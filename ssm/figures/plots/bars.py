@@ -1,44 +1,34 @@
-"""A quantity of every arm as a bar, its seeds as dots."""
+"""A quantity of each arm as a bar, with its seeds as dots."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import Field
 
 from ssm.base.lazy import ticker
-from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import INK
 from ssm.figures.data import chosen_arms, panels
-from ssm.figures.numbers import Numbers, numbers_of_arm
 from ssm.figures.panel import Row, columns_for, wrapped
-from ssm.figures.plot import OfArms, insist_on_arms
+from ssm.figures.plot import ChosenArms, Numbers, OfArms
 from ssm.figures.style import SMALL, WIDTH, ArmStyle, number
-from ssm.specs.base import Distinct, Name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LINE, AXIS = 0.42, 0.9  # inches: a bar with its name above it, and the axis
-
-
+LINE, AXIS = 0.42, 0.9  # inches: height of a bar with its name, and of the axis
 APART = 0.3  # inches between panels
-
-
-BESIDE, LETTERS = 4, 22  # panels of one row at most; letters of a name that has room in a panel of so many
-
-
+BESIDE, LETTERS = 4, 22  # most panels of a row, and letters of the longest name for which so many fit
 MISSING: dict[str, Any] = {"fontsize": SMALL, "va": "center", "alpha": 0.6}
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar and its look."""
+    """The numbers of one arm and their look."""
 
     label: str
     style: ArmStyle
@@ -47,26 +37,26 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarPanel:
-    """Bars below one another, each with its name above it. Calling it draws them."""
+    """Horizontal bars below each other, each with its name above it. Calling the panel draws it."""
 
     bars: Mapping[str, Bar]  # by arm
     title: str
     x_label: str
     limits: tuple[float, float]
     level: float | None
-    lines: tuple[str, ...]  # arms from above; one without a bar here has one in another panel of the row
-    names: Mapping[str, str]  # by arm; none: the first panel of the row has them
-    over: bool = False  # they may stand over the next panel, which has none
+    lines: tuple[str, ...]  # arms from top to bottom; an arm without a bar here has one in another panel of the row
+    names: Mapping[str, str]  # arm -> name; empty: the first panel of the row has them
+    over: bool = False  # names may extend over the next panel
     untitled: bool = False
 
     def __call__(self, axes: Axes, columns: int) -> None:
-        """Draw on `axes`, which stand beside `columns - 1` others."""
+        """Draw on `axes`, in a row with `columns` columns."""
         for line, arm in enumerate(self.lines):
             self._bar(axes, line, self.bars.get(arm), self.names.get(arm, ""))
         axes.set_xlim(*self.limits)
         axes.set_ylim(len(self.lines) - 0.6, -0.85)
         axes.set_yticks([])
-        axes.patch.set_visible(bool(self.names))  # names may come in from the left
+        axes.patch.set_visible(bool(self.names))  # names of the panel to the left may extend to here
         axes.grid(False, axis="y")
         nbins = {1: 8, 2: 5, 3: 4}.get(columns, 3)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=nbins, steps=[1, 2, 2.5, 5, 10]))
@@ -76,12 +66,12 @@ class BarPanel:
         axes.set_xlabel(self.x_label)
 
     def columns(self, panels: Sequence[BarPanel]) -> int:
-        """All in one row, so that an arm is one line; two, where a name is too long for that."""
+        """All panels in one row, so that an arm is one line; two panels if a name is too long for that."""
         longest = max(len(bar.label) for panel in panels for bar in panel.bars.values())
         return min(len(panels), BESIDE if longest <= LETTERS else 2)
 
-    def together(self, panels: Sequence[BarPanel], height: float, columns: int) -> tuple[float, Sequence[BarPanel]]:
-        """With the same arms in the same lines, which the first of a row names."""
+    def share_row(self, panels: Sequence[BarPanel], height: float, columns: int) -> tuple[float, Sequence[BarPanel]]:
+        """The same arms in the same lines of all panels. The first panel of a row has their names."""
         labels = {arm: bar.label for panel in panels for arm, bar in panel.bars.items()}
         lines = tuple(labels)
         found = [
@@ -104,12 +94,12 @@ class BarPanel:
                 self._painted(axes, line, mean, bar)
             else:
                 name += " (diverged, or no number)"
-        else:  # no bar is no bar of zero
+        else:  # a missing bar must not look like a bar of length zero
             axes.annotate("not measured", (0, line), (3, 0), ("axes fraction", "data"), "offset points", **MISSING)
         at, place = (0, line - 0.27), ("axes fraction", "data")
         text = axes.annotate(name.strip(), at, (3, 0), place, "offset points", fontsize=SMALL, va="bottom")
         text.set_in_layout(not self.over)
-        if self.level is not None and bar is not None:  # beside the names, not through them
+        if self.level is not None and bar is not None:  # a short line that does not cross the names
             axes.vlines(self.level, line - 0.25, line + 0.25, color=INK, linewidth=1.2, zorder=3.5)
 
     @staticmethod
@@ -119,7 +109,7 @@ class BarPanel:
         axes.plot([mean, mean], [line - 0.2, line + 0.2], color=color, linewidth=2.2, zorder=3)
         axes.plot(
             seeds,
-            line + _apart(len(seeds)),
+            line + _offsets(len(seeds)),
             linestyle="none",
             marker="o",
             markersize=4.0,
@@ -131,25 +121,20 @@ class BarPanel:
         )
 
 
-class Bars(OfArms):
-    """`of` (a quantity without its arm) of every arm: a panel a model, a bar an arm, a dot a seed."""
+class Bars(ChosenArms, OfArms):
+    """The quantity `of` for each arm: a panel for each model, a bar for each arm, a dot for each seed."""
 
     kind: Literal["bars"] = "bars"
-    # arms, or families; None: all
-    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
-    level: float | None = None  # a line of reference, such as chance
-    label: str | None = None  # of the axis
-
-    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
-        insist_on_arms("arms", self.arms or (), arms, families)
+    level: float | None = None  # a reference line, such as chance
+    label: str | None = None  # label of the axis; none: the name of the quantity
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model, on one axis."""
+        """A panel for each model, on one shared axis."""
         labels = {series.arm: series.label for series in task.series}
         wanted = chosen_arms(task, self.arms)
         found: dict[str, dict[str, Bar]] = {}
         for model in panels(task):
-            numbers = {arm: numbers_of_arm(self.quantity(arm), arm, task, tables, model) for arm in wanted}
+            numbers = {arm: self.numbers(arm, task, tables, model) for arm in wanted}
             own = {arm: Bar(labels[arm], styles[arm], one) for arm, one in numbers.items() if one is not None}
             if own:
                 found[model] = own
@@ -169,7 +154,7 @@ class Bars(OfArms):
 
 
 def _limits(plot: Bars, every: Sequence[Bar]) -> tuple[float, float]:
-    """Of the axis that all panels share: from 0, or from below it, to the farthest seed."""
+    """Limits of the axis that all panels share: they include 0 and all seeds."""
     seeds = np.concatenate([bar.numbers.seeds for bar in every])
     values = np.array([0.0, plot.level or 0.0, *seeds])
     low, high = float(values.min()), float(values.max())
@@ -177,6 +162,6 @@ def _limits(plot: Bars, every: Sequence[Bar]) -> tuple[float, float]:
     return low - room if low < 0 else 0.0, high + room
 
 
-def _apart(count: int) -> np.ndarray:
-    """Heights at which dots stand, so that equal ones are seen as several."""
+def _offsets(count: int) -> np.ndarray:
+    """Vertical offsets of the dots, so that equal seeds are visible as several dots."""
     return np.linspace(-0.11, 0.11, count) if count > 1 else np.zeros(count)

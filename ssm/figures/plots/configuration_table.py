@@ -1,4 +1,4 @@
-"""Named models with their configuration and size, as a printed table (lg Table 2)."""
+"""Models with their configuration and size, as a printed table (lg Table 2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _count(value: int | None) -> str:
-    """Three digits with k, M or B: 1343700000 is 1.34B."""
+    """Three digits with k, M or B: 1343700000 is 1.34B. A dash if there is no number."""
     if value is None:
         return "–"
     for size, letter in ((1e9, "B"), (1e6, "M")):
@@ -32,7 +32,7 @@ def _rate(row: dict[str, Any]) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
-# head, place of its right edge as a fraction of the width, text of a row
+# head, right edge as a fraction of the width, text of a row
 COLUMNS: tuple[tuple[str, float, Callable[[dict[str, Any]], str]], ...] = (
     ("layers", 0.34, lambda row: str(row["n_layers"])),
     ("width D", 0.45, lambda row: str(row["d_model"])),
@@ -44,13 +44,13 @@ COLUMNS: tuple[tuple[str, float, Callable[[dict[str, Any]], str]], ...] = (
 
 
 class ConfigurationTable(Plot):
-    """Named models with their configuration and size, as a table."""
+    """Models with their configuration and number of parameters, as a table."""
 
     kind: Literal["configuration_table"] = "configuration_table"
     reads: ClassVar[tuple[str, ...]] = ("model_size",)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """One line per named model, in the order of the model_size table."""
+        """One line for each model, in the order of the model_size table."""
         frame = own_table(task, tables, "model_size")
         if frame is None:
             return []

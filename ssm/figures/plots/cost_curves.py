@@ -1,4 +1,4 @@
-"""Time and memory of a step against length, a panel per quantity and a curve per named model (ls Table 1)."""
+"""Time and memory of a step by length: a panel for each quantity, a curve for each model (ls Table 1)."""
 
 from __future__ import annotations
 
@@ -17,31 +17,29 @@ from ssm.figures.style import ArmStyle, log_ticks, number, ramp, tokens
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PANELS = (  # cost, title, unit of the axis, what a unit of the table is in it
+PANELS = (  # cost, title, unit of the axis, factor from the table's unit to it
     ("training_step", "Training step", "ms", 1e3),
     ("training_memory", "Kept for its backward pass", "MB", 1e-6),
     ("decoding_step", "Decoding step after T tokens", "ms", 1e3),
     ("state", "State after T tokens", "kB", 1e-3),
 )
-
-
 HEIGHT = 2.6  # inches
 
 
 class CostCurves(Plot):
-    """Time and memory of a step against length, a panel per quantity and a curve per model."""
+    """Time and memory of a step by length: a panel for each quantity, a curve for each model."""
 
     kind: Literal["cost_curves"] = "cost_curves"
     reads: ClassVar[tuple[str, ...]] = ("cost",)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """Two rows of two panels: the median over repeats, with the range of the repeats as a bar."""
+        """Two rows of two panels: the median over repeats, with their range as a bar."""
         frame = own_table(task, tables, "cost")
         if frame is None:
             return []
         plotters = [partial(_draw_on, frame, *panel) for panel in PANELS]
         return [
-            Row(HEIGHT, plotters[:2], 2, note="medians over timed steps, bars their range; one sequence a step"),
+            Row(HEIGHT, plotters[:2], 2, note="Line: median over timed steps. Bar: their range. One sequence per step"),
             Row(HEIGHT, plotters[2:], 2),
         ]
 

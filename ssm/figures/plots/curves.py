@@ -1,16 +1,15 @@
-"""Any column against any other, an arm a curve."""
+"""Any column of a table by another column, with a curve for each arm."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from ssm.base.columns import chosen
-from ssm.claims.families import Member, member_name, value_text
+from ssm.claims.families import member_name, value_text
 from ssm.claims.panel_tables import OWN, with_own_series
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure
@@ -27,60 +26,53 @@ from ssm.figures.panel import (
     token_range,
     x_range,
 )
-from ssm.figures.plot import SeriesPlot, insist_on_arms
+from ssm.figures.plot import ChosenArms, SeriesPlot
 from ssm.figures.style import ArmStyle, arm_styles
-from ssm.specs.base import Distinct, Name, Setting
+from ssm.specs.base import Name, Setting
 from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import OfFigure
 
-KeyValues = dict[
-    str, tuple[str, dict[str, Setting]]
-]  # of a curve that stands for a value of a key: its arm, and the value
+KeyValues = dict[str, tuple[str, dict[str, Setting]]]  # curve of a value of a key -> its arm, and the value
 
 
-class Curves(ColumnReader, SeriesPlot):
-    """A column of a measurement's table against another: a panel a model, a curve an arm, a mean over seeds.
+class Curves(ChosenArms, ColumnReader, SeriesPlot):
+    """A column of a measurement's table by another column: a panel for each model, a curve for each arm.
 
-    With `against` the panels named there alone, and of each arm's curve the difference from that of the same arm in
-    another panel, seed by seed: of logarithms the logarithm of a ratio. With `by` every value of that key has a curve,
-    with `split` a panel. A measurement of the figure's own, of no arm, is drawn as that of one arm.
+    A curve is a mean over seeds. With `against`, only the panels named there are drawn, and each curve is the
+    difference from the same arm in another panel, seed by seed. (For logarithms this is the logarithm of a ratio.) With
+    `by`, each value of that key has its own curve, and with `split` its own panel. A measurement of the figure itself
+    is drawn as if it belonged to one arm.
     """
 
     kind: Literal["curves"] = "curves"
     of_figure: ClassVar[bool] = True
-    x: Name  # a key; `position` stands for the middle of the bins of a table that has them
-    tokens: bool = (
-        False  # x counts tokens: its axis is logarithmic, in multiples of the training context, which is marked
-    )
-    exponential: bool = False  # the column is a logarithm (a loss in nats), of which the exponential is drawn
-    log_x: bool = False
-    log_y: bool = False
-    by: Name | None = None  # a key of few values
-    split: Name | None = None  # another one
-    # arms, or families; None: all
-    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    x: Name  # column on the horizontal axis, a key; `position` is the middle of the bins of a table with bins
+    # true: x counts tokens. The axis is logarithmic, in multiples of the training context, which is marked
+    tokens: bool = False
+    exponential: bool = False  # true: draw the exponential of the column, such as the perplexity of a loss in nats
+    log_x: bool = False  # true: logarithmic horizontal axis
+    log_y: bool = False  # true: logarithmic vertical axis
+    by: Name | None = None  # a key of few values: draw a curve for each value
+    split: Name | None = None  # another key: draw a panel for each value
     against: dict[Name, Name] = {}  # panel -> the panel that it is compared with
-    level: float | None = None  # a line of reference, such as chance
-    x_label: str | None = None
-    y_label: str | None = None
+    level: float | None = None  # a reference line, such as chance
+    x_label: str | None = None  # label of the horizontal axis; none: the name of the column
+    y_label: str | None = None  # label of the vertical axis; none: the name of the column
 
     @model_validator(mode="after")
-    def _sane(self) -> Self:
+    def _different_keys(self) -> Self:
         if self.split is not None and self.split == self.by:
-            raise ValueError(f"split: '{self.split}' is what 'by' has a curve for already; give another key")
-        kind = MEASUREMENTS.get(self.measurement)  # no measurement of arms bears the name of another kind
+            raise ValueError(f"split: 'by' already draws a curve for each '{self.split}'; give another key")
+        kind = MEASUREMENTS.get(self.measurement)  # a measurement of arms cannot have the name of another kind
         if self.arms is not None and kind is not None and issubclass(kind, OfFigure):
-            raise ValueError(f"arms: '{self.measurement}' is measured of the figure, and of no arm")
+            raise ValueError(f"arms: leave it out; '{self.measurement}' is measured on the figure and not on arms")
         return self
-
-    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
-        insist_on_arms("arms", self.arms or (), arms, families)
 
     def panels(self) -> tuple[str, ...]:
         return tuple(self.against) + tuple(self.against.values())
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model, or for each value of a key; the axes show all that was measured."""
+        """A panel for each model, or for each value of a key. The axes show everything that was measured."""
         task = with_own_series(task, tables, self.measurement)
         places: KeyValues = {}
         found = {
@@ -102,7 +94,7 @@ def _title(task: PlannedFigure, model: str, other: str | None) -> str:
 
 
 def _split(plot: Curves, task: PlannedFigure, tables: Path, model: str) -> dict[str, Curves]:
-    """Title -> what is drawn there: all of it, or of each value of a key its own."""
+    """Title of a panel -> what is drawn in it: everything, or the rows of one value of `split`."""
     key = plot.split
     if key is None:
         return {"": plot}
@@ -121,7 +113,7 @@ def _values(plot: Curves, task: PlannedFigure, tables: Path, model: str, key: st
 def _curves(
     plot: Curves, task: PlannedFigure, tables: Path, model: str, other: str | None, places: KeyValues
 ) -> list[Curve]:
-    """The curves of a panel; those that stand for values of a key are noted in `places`."""
+    """The curves of a panel. Curves of single values of a key are entered into `places`."""
     wanted = chosen_arms(task, plot.arms)
 
     def read(reader: Curves) -> list[Curve]:

@@ -1,4 +1,4 @@
-"""Standard deviation of the state of the heads that drift most, against position (lg figure 9)."""
+"""Standard deviation of the state by position, for the heads that drift most (lg Figure 9)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ssm.base.curves import head_std_curve, head_std_growth
 from ssm.base.lazy import polars as pl
 from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
-from ssm.figures.panel import CurvePanel, Row, context_marks, rows_of, token_range
+from ssm.figures.panel import Row, rows_of, token_panel
 from ssm.figures.plot import SeriesPlot
 from ssm.figures.style import ArmStyle
 
 
 class HeadStdCurves(SeriesPlot):
-    """Standard deviation of the state of the heads that drift most, against position."""
+    """Standard deviation of the state by position, for the heads that drift most."""
 
     kind: Literal["head_std"] = "head_std"
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
-    heads: PositiveInt = 6
-    chosen_by: str  # the arm whose drift chooses the heads
+    heads: PositiveInt = 6  # number of heads
+    chosen_by: str  # the arm in which the drift of the heads is measured
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per head of one seed: a head of one seed has nothing in common with the same head of another.
+        """A panel for each head of one seed. (The same head of another seed is unrelated.)
 
         The heads are those whose standard deviation in `chosen_by` grows most from T to the last position.
         """
@@ -40,27 +40,17 @@ class HeadStdCurves(SeriesPlot):
             plots = []
             for layer, head in drifting_heads(chooser[1], chooser[0].context, self.heads):
                 curves = _curves(same_seed, layer, head)
-                plots.append(
-                    CurvePanel(
-                        curves,
-                        styles,
-                        f"layer {layer}, head {head}",
-                        "position (tokens)",
-                        "std of the state",
-                        token_range(curves),
-                        through=chooser[0].context,
-                        marks=context_marks(curves, styles),
-                    )
-                )
+                title = f"layer {layer}, head {head}"
+                plots.append(token_panel(curves, styles, title, "std of the state", through=chooser[0].context))
             note = f"{task.title_of(model)}, seed {chooser[0].seed}. Band: standard error over sequences"
             rows += rows_of(plots, 2.3, note, same_y=False)
         return rows
 
 
 def drifting_heads(state_statistics: pl.DataFrame, context: int, heads: int) -> list[tuple[int, int]]:
-    """The `heads` (layer, head) whose std grows most from T (or the last measured position before it) to the end.
+    """The (layer, head) pairs whose std grows most from T (or the last measured position before it) to the end.
 
-    They are returned in the order of layers and heads. Heads without a finite growth come last in the choice.
+    They are returned in the order of layers and heads. Heads without a finite growth are chosen last.
     """
     positions = sorted(state_statistics["position"].unique())
     start = max((position for position in positions if position <= context), default=positions[0])

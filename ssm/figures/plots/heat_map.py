@@ -1,8 +1,8 @@
-"""A column against two others, as coloured cells."""
+"""A column by two others, as colored cells."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -16,65 +16,55 @@ from ssm.base.columns import by_sample, chosen, is_key, means, split
 from ssm.base.lazy import colors, matplotlib, patches
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
-from ssm.claims.families import Member, axis_name, is_number, value_text
+from ssm.claims.families import axis_name, is_number, value_text
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels
 from ssm.figures.panel import LETTER, Row, wrapped
-from ssm.figures.plot import SeriesPlot, insist_on_arms
+from ssm.figures.plot import ChosenArms, SeriesPlot
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
-from ssm.specs.base import Distinct, Name, Setting
+from ssm.specs.base import Name, Setting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST = 4  # panels side by side
-
-
-BESIDE, BETWEEN = 0.9, 0.25  # inches: what stands left of cells, and between panels
-
-
-HELD = "\u00a0"  # a space at which no line is broken
-
-
-DARK, LIGHT = "#101418", "#fbfbfb"  # on cells: their colours stay what they are by day and by night
-
-
-Cells = dict[tuple[Setting, Setting], float]  # by (x, y)
+MOST = 4  # panels per row
+BESIDE, BETWEEN = 0.9, 0.25  # inches: space left of the cells, and between panels
+UNBROKEN = "\u00a0"  # a space at which lines are not broken
+DARK, LIGHT = "#101418", "#fbfbfb"  # text on cells: the same in light and dark mode
+Cells = dict[tuple[Setting, Setting], float]  # (x, y) -> value
 
 
 @dataclass(frozen=True)
 class Map:
-    """One arm's cells."""
+    """The cells of one arm."""
 
     title: str
     x: list[Setting]
     y: list[Setting]
-    values: np.ndarray  # (y, x); NaN: not measured, or of a run that diverged
+    values: np.ndarray  # (y, x); NaN: not measured, or the run diverged
     seeds: int
-    classes: dict[tuple[int, int], str]  # (row, column) -> a class of CLASSES
+    classes: dict[tuple[int, int], str]  # (row, column) -> key of CLASSES
 
 
-class HeatMap(ColumnReader, SeriesPlot):
-    """A column against two others: a panel an arm, means over seeds and whatever else was measured there.
+class HeatMap(ChosenArms, ColumnReader, SeriesPlot):
+    """A column by two others: a panel for each arm, with means over seeds and everything else that was measured.
 
-    One of the two, or both, may be an axis of a grid: then the members along it have one panel.
+    `x` and `y` may also be axes of a grid. The members along these axes then share one panel.
     """
 
     kind: Literal["heat_map"] = "heat_map"
-    x: Name  # a column, or else an axis
-    y: Name
-    # arms, or families; None: all
-    arms: Annotated[tuple[Name, ...], Field(strict=False, min_length=1), Distinct] | None = None
-    limits: Annotated[tuple[float, float], Field(strict=False)] | None = None  # of the colours; None: of what is there
-    cells: bool = True  # every cell holds its number
-    percent: bool = False  # numbers are shares
-    exponential: bool = False  # the column is a logarithm (a loss in nats), of whose mean the exponential is drawn
-    log_color: bool = False
-    classes: bool = False  # of a length_class table: every cell has the symbol of its class (ls Def. 2.1)
-    x_label: str | None = None
-    y_label: str | None = None
+    x: Name  # a column of the table, or an axis of the grid
+    y: Name  # the same for the vertical axis
+    limits: Annotated[tuple[float, float], Field(strict=False)] | None = None  # of the colors; none: from the values
+    cells: bool = True  # true: write the number into each cell
+    percent: bool = False  # true: the numbers are shares; show them in percent
+    exponential: bool = False  # true: show the exponential of the mean, such as the perplexity of a loss in nats
+    log_color: bool = False  # true: logarithmic color scale
+    classes: bool = False  # true: mark each cell with its class; needs a length_class table (ls Definition 2.1)
+    x_label: str | None = None  # label of the horizontal axis; none: the name of `x`
+    y_label: str | None = None  # label of the vertical axis; none: the name of `y`
 
     @model_validator(mode="after")
     def _two(self) -> Self:
@@ -84,11 +74,8 @@ class HeatMap(ColumnReader, SeriesPlot):
             raise ValueError("log_color: limits must be above 0")
         return self
 
-    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
-        insist_on_arms("arms", self.arms or (), arms, families)
-
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model and arm, all with the same colours."""
+        """A panel for each model and arm, all with the same color scale."""
         maps = [one for model in panels(task) for one in heat_maps(self, task, tables, model)]
         if not maps:
             return []
@@ -104,19 +91,19 @@ class HeatMap(ColumnReader, SeriesPlot):
         note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
         note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}"
         if finite.size < values.size:
-            note += ". Empty: not measured, or a run that diverged"
+            note += ". Empty: not measured, or the run diverged"
         if self.classes:
-            note += ". Symbol: class as far as the cell was read (ls Definition 2.1); not decided where seeds differ"
+            note += ". Symbol: class up to the length of the cell (ls Definition 2.1); not decided if seeds differ"
         bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
         plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
         return [Row(height, plotters[at : at + columns], columns, note) for at in range(0, len(plotters), columns)]
 
 
 def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
-    """Panels side by side: as many as leave room for the numbers in the cells, and for the words of the titles."""
+    """Number of panels per row: as many as leave space for the numbers in cells and the words of titles."""
     for columns in range(MOST, 1, -1):
         if columns > ceil(len(maps) / ceil(len(maps) / columns)):
-            continue  # fewer columns do with as many rows
+            continue  # fewer columns need no more rows
         room = _room(maps, columns)
         cells = all(_width(one, plot) * len(one.x) <= room for one in maps)
         lines = (line for one in maps for line in _wrapped(one.title, room).split("\n"))
@@ -126,36 +113,36 @@ def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
 
 
 def _alike(maps: Sequence[Map]) -> bool:
-    """Whether one vertical axis serves all panels of a row."""
+    """Whether all panels can share one vertical axis."""
     return all(one.y == maps[0].y for one in maps)
 
 
 def _room(maps: Sequence[Map], columns: int) -> float:
-    """What the cells of a panel have, from left to right, in inches."""
+    """Width of the cells of a panel, inches."""
     beside = BESIDE if _alike(maps) else BESIDE * columns
     return (WIDTH - beside - BETWEEN * (columns - 1)) / columns
 
 
 def _wrapped(title: str, room: float) -> str:
-    """In lines that fit: broken behind commas where that is enough, or else between words."""
+    """A title in lines that fit, broken after commas if that is enough, otherwise between words."""
     letters, found = int(room / TITLE), []
     for line in title.split("\n"):
         parts = line.split(", ")
-        held = ", ".join(part.replace(" ", HELD) for part in parts) if max(map(len, parts)) < letters else line
-        found += wrapped(held, room, TITLE).splitlines()
-    return "\n".join(found).replace(HELD, " ")
+        kept = ", ".join(part.replace(" ", UNBROKEN) for part in parts) if max(map(len, parts)) < letters else line
+        found += wrapped(kept, room, TITLE).splitlines()
+    return "\n".join(found).replace(UNBROKEN, " ")
 
 
 def _width(one: Map, plot: HeatMap) -> float:
-    """What the longest text of a cell takes, with room beside it, in inches."""
+    """Width of a cell with the longest text, inches."""
     texts = [_text(value, plot) for value in one.values[np.isfinite(one.values)]] if plot.cells else []
     return LETTER * (1 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
 
 
 def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> list[Map]:
-    """The cells of a panel, by arm; members along an axis that is drawn in one.
+    """The maps of a panel: one for each arm, or one for all members along a drawn axis.
 
-    Means over seeds; a seed without a number leaves its cell without one.
+    Values are means over seeds. If one seed has no number, the cell has none.
     """
     several = len(panels(task)) > 1
     wanted = chosen_arms(task, plot.arms)
@@ -174,12 +161,12 @@ def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> l
                     kinds.setdefault((title, place), set()).add(kind)
     maps = []
     for title, loaded in sorted(found.items(), key=lambda pair: min(wanted.index(one.arm) for one, _ in pair[1])):
-        held: dict[tuple[Setting, Setting], list[float]] = {}
+        by_place: dict[tuple[Setting, Setting], list[float]] = {}
         for place, value in (cell for _, cells in loaded for cell in cells.items()):
-            held.setdefault(place, []).append(value)
-        x, y = (_ordered([place[number] for place in held]) for number in (0, 1))
+            by_place.setdefault(place, []).append(value)
+        x, y = (_ordered([place[number] for place in by_place]) for number in (0, 1))
         values = np.full((len(y), len(x)), np.nan)
-        for (across, up), of_seeds in held.items():
+        for (across, up), of_seeds in by_place.items():
             mean = float(np.mean(of_seeds))
             values[y.index(up), x.index(across)] = np.exp(mean) if plot.exponential else mean
         seeds = len({series.seed for series, _ in loaded})
@@ -193,10 +180,10 @@ def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> l
 
 
 def _cells(plot: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema) -> Cells:
-    """One seed's means by (x, y), each a column of its table or the place of its arm on an axis.
+    """(x, y) -> mean of one seed. Each of x and y is a column of the table, or the value of the arm on an axis.
 
     Raises:
-        TableError: x or y is neither.
+        TableError: x or y is neither of them.
     """
     names = (plot.x, plot.y)
     columns = [name for name in names if is_key(schema, name) or name not in series.axes]
@@ -212,10 +199,10 @@ def _cells(plot: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema) ->
 def _classes(
     plot: HeatMap, series: Series, rows: pl.DataFrame, schema: Schema
 ) -> Iterator[tuple[tuple[Setting, Setting], str]]:
-    """The class of every cell of a seed that has one, by (x, y).
+    """((x, y), class) of each cell of a seed that has a class.
 
     Raises:
-        TableError: the table holds no classes.
+        TableError: the table has no classes.
     """
     for row in pl.concat([rows.clear(), *split(rows, schema, "class")]).iter_rows(named=True):
         x, y = (row[name] if name in row else series.axes[name] for name in (plot.x, plot.y))
@@ -223,13 +210,13 @@ def _classes(
 
 
 def _ordered(values: Sequence[Setting]) -> list[Setting]:
-    """Each once: numbers ascending, words as they come."""
+    """The distinct values: numbers ascending, other values in their order."""
     every = list(dict.fromkeys(values))
     return sorted(every, key=float) if all(map(is_number, every)) else every
 
 
 def _title(task: PlannedFigure, series: Series, drawn: Sequence[str], several: bool) -> str:
-    """What an arm is called, without the axes that are drawn, and without its family where there are not several."""
+    """The label of an arm without the drawn axes, and without its family if there is only one."""
     member = task.member(series.arm)
     return member.label_without(*drawn, family=several) if drawn and member else series.label
 
@@ -244,7 +231,7 @@ def _draw_on(
     axes: Axes,
     columns: int,
 ) -> None:
-    """Cells under their title; a `bare` panel has no vertical axis of its own."""
+    """Draw the cells of one panel. A `bare` panel has no labels on its vertical axis."""
     axes.grid(False)
     scale = colors.LogNorm(*limits) if plot.log_color else colors.Normalize(*limits)
     for (row, column), value in np.ndenumerate(one.values):
@@ -276,7 +263,7 @@ def _draw_on(
 
 
 def _ink(share: float) -> str:
-    """What is seen on a cell of this place on the scale of colours."""
+    """The text color that is legible on a cell at this place of the color scale."""
     return DARK if share > 0.55 else LIGHT
 
 
@@ -289,6 +276,6 @@ def _name(value: Setting) -> str:
 
 
 def _ticks(values: Sequence[Setting], most: int) -> tuple[np.ndarray, list[str]]:
-    """Middles of cells, of every cell or of every so-manieth."""
+    """Tick positions and labels, at most `most`: the middles of cells."""
     step = -(-len(values) // most)
     return np.arange(0, len(values), step) + 0.5, [_name(value) for value in values[::step]]

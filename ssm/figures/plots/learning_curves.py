@@ -1,4 +1,4 @@
-"""A column against the step of training."""
+"""A column by training step."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ssm.specs.base import Name
 
 
 class LearningCurves(ColumnReader, SeriesPlot):
-    """A column against the step of training: a panel a model, a curve an arm, means of neighbouring steps."""
+    """A column by training step: a panel for each model, a curve for each arm, means over neighboring steps."""
 
     kind: Literal["learning_curves"] = "learning_curves"
-    measurement: Name = "learning_curve"
-    column: Name = "loss"
-    x: Name = "step"
-    points: PositiveInt = 60  # of a curve, at most: each the mean over so many steps
-    log_y: bool = False
-    level: float | None = None  # a line of reference, such as chance
-    y_label: str | None = None
+    measurement: Name = "learning_curve"  # name of the measurement that is read
+    column: Name = "loss"  # column of its table
+    x: Name = "step"  # column on the horizontal axis
+    points: PositiveInt = 60  # maximal number of points of a curve; each is a mean over neighboring steps
+    log_y: bool = False  # true: logarithmic vertical axis
+    level: float | None = None  # a reference line, such as chance
+    y_label: str | None = None  # label of the vertical axis; none: the name of the column
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model, with a common y axis."""
+        """A panel for each model, with a shared y axis."""
         found = {model: _curves(self, task, tables, model) for model in panels(task)}
         plots = [
             CurvePanel(
@@ -58,7 +58,7 @@ def _curves(plot: LearningCurves, task: PlannedFigure, tables: Path, panel: str)
 
 
 def thinned(line: Line, points: int) -> Line:
-    """At most so many points, each the mean over as many neighbours (the last over those that are left)."""
+    """At most `points` points, each the mean of the same number of neighbors (the last one of the rest)."""
     size = -(-len(line.x) // points)
     starts = np.arange(0, len(line.x), size)
     counts = np.diff([*starts, len(line.x)])

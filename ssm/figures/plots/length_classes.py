@@ -1,4 +1,4 @@
-"""The class of every curve: strong, weak, no length extension or not decided (ls Definition 2.1), and its excess."""
+"""The class of each curve (strong, weak or no length extension, or not decided; ls Definition 2.1) and its excess."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from ssm.specs.base import Name
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STEEPEST = 4.0  # nats: a curve that rises further leaves the panel
+STEEPEST = 4.0  # nats: curves that rise further leave the panel
 
 
 @dataclass(frozen=True)
 class Classed:
-    """One run's curve with its class."""
+    """The curve of one run with its class."""
 
-    name: str  # the chart's line: model and arm
-    kind: str  # of CLASSES
-    excess: float  # nats: largest loss past t* minus the loss at t* (lg Definition 3.2)
+    name: str  # model and arm
+    kind: str  # key of CLASSES
+    excess: float  # nats: largest loss after t* minus the loss at t* (lg Definition 3.2)
     error: float
     x: np.ndarray  # (bins,) position / T
     rise: np.ndarray  # (bins,) loss minus the loss just before T, nats
 
 
 class ClassChart(SeriesPlot):
-    """Loss against length of every curve, with its class (ls Def. 2.1)."""
+    """Loss by length for each curve, with its class (ls Definition 2.1) and its excess (lg Definition 3.2)."""
 
     kind: Literal["length_classes"] = "length_classes"
     reads: ClassVar[tuple[str, ...]] = ("length_class", "position_loss")
-    position_loss: Name | None = None
+    position_loss: Name | None = None  # name of the measurement of the loss by position; none: position_loss
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """Above, every curve as its rise in loss past T, coloured by its class; below, the excess of each run."""
+        """Above: the rise of each loss beyond T, in the color of its class. Below: the excess of each run."""
         curves = classed_curves(task, tables, self)
         if not curves:
             return []
@@ -61,7 +61,7 @@ class ClassChart(SeriesPlot):
 
 
 def classed_curves(task: PlannedFigure, tables: Path, plot: ClassChart) -> list[Classed]:
-    """Every series that has a class; a run that several figures share counts once."""
+    """All series that have a class. A run that several figures share counts once."""
     classes, losses = plot.name_of("length_class"), plot.name_of("position_loss")
     seen, curves = set(), []
     for panel in panels(task):
@@ -77,13 +77,13 @@ def classed_curves(task: PlannedFigure, tables: Path, plot: ClassChart) -> list[
                 x, rise = _rise(loss, series.context)
             name = f"{task.title_of(panel)}: {series.label}"
             excess, error = (np.nan if row[key] is None else row[key] for key in ("excess", "excess_error"))
-            kind = row["class"] if np.isfinite(excess) else "none"  # what diverged does not extend
+            kind = row["class"] if np.isfinite(excess) else "none"  # a diverged run does not extend
             curves.append(Classed(name, kind, excess, error, x, rise))
     return curves
 
 
 def _rise(loss: pl.DataFrame, context: int) -> tuple[np.ndarray, np.ndarray]:
-    """From T/8 on: position / T at the middle of every bin, and its loss minus the loss of the last bin within T."""
+    """(position / T at the middle of each bin from T/8 on, loss minus the loss of the last bin within T)."""
     at_context = loss.filter(pl.col("position_to") <= context)["loss"][-1]
     late = loss.filter(pl.col("position_from") >= context // 8)
     x = (late["position_from"] + late["position_to"]).to_numpy() / (2 * context)
@@ -136,7 +136,7 @@ def _draw_excess(axes: Axes, curves: Sequence[Classed], names: Sequence[str]) ->
     axes.xaxis.set_major_locator(ticker.FixedLocator([-1, -0.1, 0, 0.1, 1, 10]))
     axes.xaxis.set_major_formatter(ticker.FixedFormatter(["−1", "−0.1", "0", "0.1", "1", "10"]))
     axes.xaxis.set_minor_locator(ticker.NullLocator())
-    for line, name in enumerate(names):  # above its own line: beside the axes, long names would leave no room for them
+    for line, name in enumerate(names):  # above its line: long names next to the axes would leave no space for them
         axes.annotate(name, (0, line), (2, 3), ("axes fraction", "data"), "offset points", fontsize=SMALL, va="bottom")
     axes.set_yticks(range(len(names)), [""] * len(names))
     axes.tick_params(left=False)

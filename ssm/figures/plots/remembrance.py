@@ -1,4 +1,4 @@
-"""Effective Remembrance against t (lg figures 1 and 13)."""
+"""Effective Remembrance by t (lg Figures 1 and 13)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ DISTANCES = {
 
 
 class RemembranceCurves(SeriesPlot):
-    """Effective Remembrance against t, a panel per distance."""
+    """Effective Remembrance (lg Definition 3.3) by t, a panel for each distance."""
 
     kind: Literal["remembrance"] = "remembrance"
     reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
+    # distances between the predictions with and without the first t tokens
     distances: Annotated[tuple[Distance, ...], Field(strict=False, min_length=1), Distinct] = ("total_variation",)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model and distance, t on a linear axis: at t the first t tokens are withheld from the model.
+        """A panel for each model and distance. At t, the first t tokens are withheld from the model.
 
-        One model: its distances stand side by side. Several: a block of rows per distance, the models side by side.
+        With one model, its distances share rows. With several, each distance has its own rows.
         """
         models = panels(task)
         blocks = [[(model, distance) for model in models] for distance in self.distances]
@@ -75,12 +76,12 @@ def _panel(
 
 
 def _marks(curves: list[Curve], styles: dict[str, ArmStyle]) -> list[Mark]:
-    """Left of the mark more than a training context is kept: a model that extends should read near 0 there."""
+    """Left of the mark, the model reads more than a training context. If it extends, the curve is near 0 there."""
     contexts = {curve.context for curve in curves}
     marks = [Mark(_length(curve) - curve.context, "", styles[curve.arm].color) for curve in curves]
     return [Mark(marks[0].x, "last T tokens kept")] if len(contexts) == 1 else marks
 
 
 def _length(curve: Curve) -> float:
-    """Length of the whole sequence: at the last t measured, all tokens but one are withheld."""
+    """Length of the sequence: at the last measured t, all tokens but one are withheld."""
     return float(curve.x.max()) + 1

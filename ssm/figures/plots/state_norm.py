@@ -1,4 +1,4 @@
-"""Norm of the whole state against position (lg figure 4)."""
+"""Norm of the whole state by position (lg Figure 4)."""
 
 from __future__ import annotations
 
@@ -7,31 +7,22 @@ from typing import ClassVar, Literal
 
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import panels, state_norm_curves
-from ssm.figures.panel import CurvePanel, Row, columns_for, context_marks, note_on, rows_of, token_range
+from ssm.figures.panel import Row, columns_for, note_on, rows_of, token_panel
 from ssm.figures.plot import SeriesPlot
 from ssm.figures.style import ArmStyle
 
 
 class StateNormCurves(SeriesPlot):
-    """Norm of the whole state against position."""
+    """Norm of the whole state by position."""
 
     kind: Literal["state_norm"] = "state_norm"
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model, each with its own y axis: norms of different models do not compare."""
+        """A panel for each model, each with its own y axis: norms of different models are not comparable."""
         found = {model: state_norm_curves(task, tables, model, *self.names) for model in panels(task)}
         plots = [
-            CurvePanel(
-                curves,
-                styles,
-                task.title_of(model),
-                "position (tokens)",
-                "norm of the whole state",
-                token_range(curves),
-                through=curves[0].context,
-                marks=context_marks(curves, styles),
-            )
+            token_panel(curves, styles, task.title_of(model), "norm of the whole state")
             for model, curves in found.items()
             if curves
         ]

@@ -1,4 +1,4 @@
-"""A score against the number in which arms differ."""
+"""A quantity by the number in which arms differ."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ssm.base.errors import nearest
-from ssm.claims.families import Member, axis_name, is_number, member_name, place_words, stands_at
+from ssm.claims.families import Member, axis_name, has_values, is_number, member_name, place_words
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Arms, Numbers
 from ssm.figures.data import Curve, chosen_arms, panels
-from ssm.figures.numbers import numbers_of_arm
 from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, x_range
-from ssm.figures.plot import OfArms, insist_on_arms
+from ssm.figures.plot import OfArms, require_arms
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Distinct, Name, Setting
 
@@ -26,46 +25,46 @@ from ssm.specs.base import Distinct, Name, Setting
 class Family:
     """The arms of one curve."""
 
-    name: str  # what its style is chosen by
+    name: str  # determines the style
     label: str
-    members: tuple[tuple[float, str], ...]  # number and arm, ascending
-    place: tuple[str, dict[str, Setting]] | None = None  # of a grid: the family, and the values of its other axes
+    members: tuple[tuple[float, str], ...]  # (number, arm), ascending
+    place: tuple[str, dict[str, Setting]] | None = None  # on a grid: the family, and its values on the other axes
 
 
 class SweepCurves(OfArms):
-    """`of` (a quantity without its arm) against the number in which arms differ: a panel a model, a curve a family.
+    """The quantity `of` by the number in which arms differ: a panel for each model, a curve for each family.
 
-    On a grid the number is the axis `over`, and a curve has the same values of all other axes of its family; `where`
-    chooses some of them. Or `families`, by name, each with its arms at the numbers `at`.
+    On a grid, the number is the axis `over`. Each curve then has fixed values on all other axes; `where` selects some
+    of them. Without a grid, `families` lists the arms of each curve, and `at` their numbers.
     """
 
     kind: Literal["sweep"] = "sweep"
-    over: Name | None = None
-    where: dict[Name, Setting] = {}
-    families: Annotated[dict[Name, Arms], Field(min_length=1)] | None = None
-    at: Numbers | None = None
-    log_x: bool = False
-    log_y: bool = False
-    level: float | None = None  # a line of reference, such as chance
-    reference: Annotated[tuple[Name, ...], Field(strict=False), Distinct] = ()  # arms without the number: level lines
-    x_label: str | None = None
-    y_label: str | None = None
+    over: Name | None = None  # axis of the grid along which the arms differ
+    where: dict[Name, Setting] = {}  # only members with these values on other axes
+    families: Annotated[dict[Name, Arms], Field(min_length=1)] | None = None  # name of a curve -> its arms
+    at: Numbers | None = None  # the numbers of the arms of each family
+    log_x: bool = False  # true: logarithmic horizontal axis
+    log_y: bool = False  # true: logarithmic vertical axis
+    level: float | None = None  # a reference line, such as chance
+    reference: Annotated[tuple[Name, ...], Field(strict=False), Distinct] = ()  # arms drawn as horizontal lines
+    x_label: str | None = None  # label of the horizontal axis; none: the name of the axis
+    y_label: str | None = None  # label of the vertical axis; none: the name of the quantity
 
     @model_validator(mode="after")
     def _families_or_axis(self) -> Self:
         if (self.over is None) == (self.families is None):
             raise ValueError("give either 'families' with their numbers 'at', or 'over', an axis of the figure's grid")
         if (self.at is None) == (self.over is None) or (self.where and self.over is None):
-            raise ValueError("'at' goes with 'families', and 'where' with 'over'")
+            raise ValueError("'at' needs 'families', and 'where' needs 'over'")
         for name, arms in (self.families or {}).items():
             if len(arms) != len(self.at or ()):
                 raise ValueError(f"families.{name}: {len(arms)} arms at {len(self.at or ())} numbers ('at')")
         return self
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
-        insist_on_arms("reference", self.reference, arms, ())
+        require_arms("reference", self.reference, arms, ())
         for name, members in (self.families or {}).items():
-            insist_on_arms(f"families.{name}", members, arms, ())
+            require_arms(f"families.{name}", members, arms, ())
         values: dict[str, list[Setting]] = {}
         for axis, value in (pair for own in families.values() for one in own.values() for pair in one.axes.items()):
             values.setdefault(axis, []).append(value)
@@ -74,10 +73,10 @@ class SweepCurves(OfArms):
                 if axis not in values:
                     raise ValueError(f"{field}: no axis '{axis}' in any grid; {nearest(axis, values)}")
         if not all(map(is_number, values.get(str(self.over), []))):
-            raise ValueError(f"over: not all values of '{self.over}' are numbers; 'bars' draws what has names")
+            raise ValueError(f"over: not all values of '{self.over}' are numbers; use the plot 'bars'")
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel per model, with a common y axis; every point is marked."""
+        """A panel for each model, with a shared y axis and a marker at each point."""
         own_families = {model: families(self, task, model) for model in panels(task)}
         found = {model: sweep_curves(self, own, task, tables, model) for model, own in own_families.items()}
         every_family = [one for own in own_families.values() for one in own]
@@ -86,7 +85,7 @@ class SweepCurves(OfArms):
         looks = arm_styles(names, places)
         used = {look.color for look in looks.values()}
         references = chosen_arms(task, self.reference)
-        if any(styles[arm].color in used for arm in references):  # as an arm of the figure it looks like a curve
+        if any(styles[arm].color in used for arm in references):  # its style in the figure would look like a curve
             looks = arm_styles([*names, *references], places)
         looks = styles | looks
         plots = [
@@ -107,12 +106,12 @@ class SweepCurves(OfArms):
             if own
         ]
         every = [curve for own in found.values() for curve in own]
-        note = note_on(every) + ("" if all(one.finite().all() for one in every) else ". No point: no such number")
+        note = note_on(every) + ("" if all(one.finite().all() for one in every) else ". Missing point: no number")
         return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
 
 
 def families(plot: SweepCurves, task: PlannedFigure, panel: str) -> list[Family]:
-    """The families of a panel, in the order in which they are planned."""
+    """The families of a panel, in the order of the plan."""
     if plot.families is not None:
         named = plot.families.items()
         return [
@@ -122,7 +121,7 @@ def families(plot: SweepCurves, task: PlannedFigure, panel: str) -> list[Family]
     for series in task.series:
         axes = dict(series.axes)
         number = axes.pop(str(plot.over), None)
-        if series.panel == panel and number is not None and is_number(number) and stands_at(axes, plot.where):
+        if series.panel == panel and number is not None and is_number(number) and has_values(axes, plot.where):
             key = (series.family or "", member_name("", axes))
             found.setdefault(key, (axes, {}))[1][float(number), series.arm] = None
     several = len({family for family, _ in found}) > 1
@@ -138,7 +137,7 @@ def families(plot: SweepCurves, task: PlannedFigure, panel: str) -> list[Family]
 
 
 def _label(plot: SweepCurves, task: PlannedFigure, arm: str, axes: dict[str, Setting], several: bool) -> str:
-    """What tells a curve from the others: its family where there are several, and the values of other axes."""
+    """The label of a curve: its values on other axes, and its family if there are several."""
     member = task.member(arm)
     words = [place_words(axis, value) for axis, value in axes.items() if axis not in plot.where]
     if member is not None and (several or not words):
@@ -147,12 +146,12 @@ def _label(plot: SweepCurves, task: PlannedFigure, arm: str, axes: dict[str, Set
 
 
 def sweep_curves(plot: SweepCurves, own: list[Family], task: PlannedFigure, tables: Path, panel: str) -> list[Curve]:
-    """A curve a family: the mean over seeds with their range; of logarithms, where the quantity is one."""
+    """A curve for each family: mean over seeds (of logarithms, if the quantity is logarithmic), with their range."""
     curves = []
     for family in own:
         points = []
         for x, arm in family.members:
-            values = numbers_of_arm(plot.quantity(arm), arm, task, tables, panel)
+            values = plot.numbers(arm, task, tables, panel)
             if values is not None:
                 points.append((x, *values.summary(), len(values.seeds)))
         if points:
@@ -163,11 +162,11 @@ def sweep_curves(plot: SweepCurves, own: list[Family], task: PlannedFigure, tabl
 
 
 def _references(plot: SweepCurves, task: PlannedFigure, tables: Path, panel: str, beside: list[Curve]) -> list[Curve]:
-    """Level lines, from the first number of the curves to their last."""
+    """Horizontal lines across the range of the curves."""
     x = np.array(x_range(beside, plot.log_x))
     curves = []
     for arm in chosen_arms(task, plot.reference):
-        values = numbers_of_arm(plot.quantity(arm), arm, task, tables, panel)
+        values = plot.numbers(arm, task, tables, panel)
         if values is not None:
             label = next(series.label for series in task.series if series.arm == arm)
             lines = (np.full(2, value) for value in values.summary())

@@ -1,4 +1,4 @@
-"""Systems with their recurrence, as a printed table (ls Table 2, bn Appendix B)."""
+"""Recurrent systems as a printed table (ls Table 2, bn Appendix B)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from ssm.figures.style import SMALL, ArmStyle
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LINE = 0.18  # inches: a line of text, with room for what is set lower and higher
-
-
-HEADS = (  # head, place of its left edge as a fraction of the width, characters of a line
+LINE = 0.18  # inches: height of a line of text with subscripts and superscripts
+HEADS = (  # head, left edge as a fraction of the width, characters per line
     ("system", 0.0, 13),
-    ("recurrence", 0.15, 0),  # has lines already
+    ("recurrence", 0.15, 0),  # already broken into lines
     ("decay", 0.555, 12),
     ("state", 0.695, 12),
     ("measured", 0.86, 13),
@@ -32,27 +30,27 @@ HEADS = (  # head, place of its left edge as a fraction of the width, characters
 
 
 class TaxonomyTable(Plot):
-    """Systems with their recurrence, as a table: what is declared, and what was measured on the module."""
+    """Recurrent systems as a table: their declared recurrence, and what was measured on the module."""
 
     kind: Literal["taxonomy_table"] = "taxonomy_table"
     reads: ClassVar[tuple[str, ...]] = ("taxonomy",)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A block of lines per named model, in the order of the taxonomy table."""
+        """A block of lines for each model, in the order of the taxonomy table."""
         frame = own_table(task, tables, "taxonomy")
         if frame is None:
             return []
         if not frame["recurrence"].str.contains("$", literal=True).all():
             old = [shlex.quote(str(tables / f"{name}.parquet")) for name in task.own_tables("taxonomy")]
             again = snakemake_command(f"{task.target} --config scale={task.scale}")
-            raise TableError(f"{old[0]}: of an earlier version of ssm; type `rm {' '.join(old)} && {again}`")
+            raise TableError(f"{old[0]}: made by an earlier version of ssm; type `rm {' '.join(old)} && {again}`")
         blocks = [_block(row) for row in frame.unique("model", maintain_order=True).iter_rows(named=True)]
         lines = 3 + sum(_lines(block) + 0.6 for block in blocks)
         return [Row(LINE * lines, [lambda axes, _: _draw(axes, blocks, lines)], 1)]
 
 
 def _block(row: dict[str, Any]) -> list[list[str]]:
-    """The cells of one system, each a list of lines."""
+    """The cells of one system, each as a list of lines."""
     grows = row["state_numbers_late"] > row["state_numbers"]
     measured = ["state grows"] if grows else ["selective" if row["selective"] else "not selective"]
     if row["linear"] is False:

@@ -1,4 +1,4 @@
-"""Lines of text as they are."""
+"""Lines of text."""
 
 from __future__ import annotations
 
@@ -24,23 +24,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDEST = 80  # characters of a line
-
-
 LINE = 1.3 * SMALL / 72  # inches
-
-
-HANG = "  "  # before what a line is too short for
+HANG = "  "  # indent of continuation lines
 
 
 class Text(SeriesPlot):
-    """Lines of text as they are, in letters of one width: those given, or a column of a measurement's table."""
+    """Lines of text in a monospaced font: given lines, or a column of a measurement's table."""
 
     kind: Literal["text"] = "text"
-    reads: ClassVar[tuple[str, ...]] = ()  # any
+    reads: ClassVar[tuple[str, ...]] = ()  # any measurement
     of_figure: ClassVar[bool] = True
-    lines: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
-    column: Name | None = None  # of the table of the first series that has `measurement`, or of the figure's own
-    rows: PositiveInt = 40  # of that table, at most
+    lines: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None  # the text
+    # column of the table of `measurement`, from the first series that has it or from the figure itself
+    column: Name | None = None
+    rows: PositiveInt = 40  # maximal number of rows of that table
 
     @model_validator(mode="after")
     def _lines_or_table(self) -> Self:
@@ -53,7 +50,7 @@ class Text(SeriesPlot):
         return () if self.measurement is None else (self.measurement,)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """One panel; a line that is too long goes on below, a little to the right."""
+        """One panel. Long lines continue on the next line, indented."""
         found = self.lines if self.lines is not None else _column(self, task, tables)
         lines = [part for piece in found for line in piece.splitlines() or [""] for part in _parts(line)]
         return [Row(LINE * (len(lines) + 1), [lambda axes, _: _draw(axes, lines)], 1)] if lines else []
