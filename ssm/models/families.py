@@ -1,7 +1,7 @@
-"""The families of models that the docs name: how each is read, and whether `ssm extend` can train it.
+"""The model families in the documentation: how ssm reads each, and whether `ssm extend` can train it.
 
-Plain data: the command line's help and docs/reference/families.md are made of it, and torch is not imported.
-`make families` types the commands of the docs on a tiny model of every family.
+The help of the command line and docs/reference/families.md are made from this data, without torch. `make families`
+runs the commands of the documentation on a tiny model of each family.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# Why `ssm extend` refuses a model. The command's own line contains these words.
+# Why `ssm extend` refuses a model. The error of the command has these words.
 NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
-NO_PASS = "over several tokens leaves out the state that it should start from"
-OWN_CACHE = "keeps its states in a cache of its own"
+NO_PASS = "its forward pass over several tokens ignores the state that it should start from"
+OWN_CACHE = "it keeps its states in its own type of cache, not in transformers' DynamicCache"
 
 
 @dataclass(frozen=True)
 class Family:
     """Models of one architecture in the files of one library."""
 
-    name: str  # as the docs have it
-    library: str  # whose files they are
-    format: str | None = None  # that of ssm.models.formats; None: transformers' own forward pass reads it
-    model_type: str | None = None  # of a config.json, where transformers reads it
-    why_not_extend: str | None = None  # None: `ssm extend` works with it
+    name: str  # as in the documentation
+    library: str  # that writes the files
+    format: str | None = None  # in ssm.models.formats; None: ssm uses transformers' own forward pass
+    model_type: str | None = None  # in config.json, for models that use transformers' forward pass
+    why_not_extend: str | None = None  # None: `ssm extend` works
 
     @property
     def title(self) -> str:
-        """Its name, and whose files they are where another library has that name too.
+        """Its name, with the library if another library uses the same name.
 
         >>> FAMILIES["Mamba"].title, FAMILIES["Mamba of mamba_ssm"].title
         ('Mamba', 'Mamba of mamba_ssm')
@@ -39,7 +39,7 @@ class Family:
 def _of(
     library: str, key: Literal["format", "model_type"], why_not_extend: str | None = None, /, **names: str
 ) -> list[Family]:
-    """Families by their format or model_type: what `key` says."""
+    """Families of one library. `key` says whether the names of arguments are formats or model_types."""
     return [Family(name, library, why_not_extend=why_not_extend, **{key: value}) for value, name in names.items()]
 
 
@@ -93,25 +93,25 @@ FAMILIES: dict[str, Family] = {
 
 
 def what_is_read() -> str:
-    """Which families can be diagnosed, for the help of `ssm diagnose`."""
+    """The families that can be diagnosed, for the help of `ssm diagnose`."""
     own = "; ".join(
         f"{_listed([family for family in _own() if family.library == library])} ({library})"
         for library in dict.fromkeys(family.library for family in _own())
     )
     others = _listed([family for family in FAMILIES.values() if family.format is None])
     return (
-        f"ssm's own code reads {own}. Any other causal model of transformers is read through its own forward pass; "
-        f"tested are {others}."
+        f"ssm's own code reads {own}. ssm reads any other causal model of transformers through its own forward pass. "
+        f"Tested are {others}."
     )
 
 
 def what_is_extended() -> str:
-    """Which families cannot be extended, and why, for the help of `ssm extend`."""
+    """The families that cannot be extended, with reasons, for the help of `ssm extend`."""
     without = {why: _listed(_refused(why)) for why in (NO_STATE, NO_PASS, OWN_CACHE)}
     return (
-        f"`ssm extend` works with all of these but {without[NO_STATE]} (they have no recurrent state to start from), "
-        f"{without[NO_PASS]} (their forward pass over several tokens starts from no state) and {without[OWN_CACHE]} "
-        "(it keeps its states in a cache of its own)."
+        f"`ssm extend` works with all of these, except {without[NO_STATE]} (they have no recurrent state), "
+        f"{without[NO_PASS]} (their forward pass over several tokens ignores the state) and {without[OWN_CACHE]} "
+        "(it has its own type of cache)."
     )
 
 

@@ -109,7 +109,7 @@ BROKEN: dict[Callable[[Path], None], str] = {
     a_folder: "truncated or corrupted",
     foreign: "was not written by ssm",
     garbled: "truncated or corrupted",
-    headless: "its header holds no run",
+    headless: "its header has no run",
     removed: "no such checkpoint",
 }
 

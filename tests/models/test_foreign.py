@@ -191,7 +191,7 @@ def test_a_table_of_positions_ends() -> None:
     assert ForeignModel(made("Bloom"), "x").longest(None) is None
     in_pieces(model, tokens(64), (40, 24))
     with pytest.raises(
-        CheckpointError, match=r"^x: the forward pass of GPTJForCausalLM fails on the cpu \(index 64 is"
+        CheckpointError, match=r"^x: the forward pass of GPTJForCausalLM fails on device 'cpu' \(index 64 is"
     ):
         in_pieces(model, tokens(65), (40, 25))
 
@@ -286,15 +286,15 @@ def test_a_cache_is_read_in_the_way_that_is_right(spoilt: str, reading: Reading,
 
 @pytest.mark.parametrize("gain", [1.0, 1e-5])
 def test_a_cache_that_is_never_carried_on_is_refused(gain: float) -> None:
-    with pytest.raises(CheckpointError, match=r"^toy: the cache of Toy cannot be carried on: in pieces, and token by"):
+    with pytest.raises(CheckpointError, match=r"^toy: Toy cannot read a sequence in pieces: in pieces, and also"):
         ForeignModel(Toy("always", gain), "toy")
 
 
 @pytest.mark.parametrize(
     ("spoilt", "why"),
     [
-        ("rows", r"^the cache of transformers that is a ToyCache cannot be split by sequences \('NoneType' object"),
-        ("forgotten", r"^toy: the cache of Toy cannot be split by sequences: some of them,"),
+        ("rows", r"^a cache of transformers' class ToyCache cannot be split by sequences \('NoneType' object"),
+        ("forgotten", r"^toy: the cache of Toy cannot be split by sequences: a part"),
     ],
 )
 def test_a_cache_that_cannot_be_split_by_sequences_is_read_on_whole(spoilt: str, why: str) -> None:
@@ -325,14 +325,14 @@ def test_no_cache_and_no_forward_pass() -> None:
 
     with pytest.raises(CheckpointError, match=r"^x: the forward pass of Plain takes no cache that ssm knows$"):
         ForeignModel(Plain(2, 2), "x")
-    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy gives no cache back$"):
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy returns no cache$"):
         ForeignModel(Toy("none"), "x")
-    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy fails on the cpu \(no\)$"):
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy fails on device 'cpu' \(no\)$"):
         ForeignModel(Toy("broken"), "x")
-    with pytest.raises(CheckpointError, match=r"^x: gives 19 logits, and its vocab_size is 18$"):
+    with pytest.raises(CheckpointError, match=r"^x: returns 19 logits, but its vocab_size is 18$"):
         ForeignModel(Toy(vocab_size=18), "x")
     bert = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
     torch.manual_seed(0)
     inner = transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=VOCABULARY, **bert)).eval()
-    with pytest.raises(CheckpointError, match=r"^x: the forward pass of BertLMHeadModel gives no cache back$"):
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of BertLMHeadModel returns no cache$"):
         ForeignModel(inner, "x")

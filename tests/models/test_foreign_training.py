@@ -226,11 +226,11 @@ def test_weights_that_cannot_be_written_back_are_refused(tmp_path: Path) -> None
     source = find_source(theirs)
     model = load_foreign(source)
     rewrite(theirs, lambda tensors: tensors.pop("model.layers.0.mamba.D"))
-    with pytest.raises(CheckpointError, match=r"are called otherwise, model\.layers\.0\.mamba\.D$"):
+    with pytest.raises(CheckpointError, match=r"has other names: model\.layers\.0\.mamba\.D$"):
         check_unchanged(model, find_source(theirs), tmp_path)
     with torch.no_grad():
         model.inner.model.layers[0].mamba.D[0] += 1  # type: ignore[index, union-attr]
-    with pytest.raises(CheckpointError, match=r"does not write back what it read: model\.layers\.0\.mamba\.D$"):
+    with pytest.raises(CheckpointError, match=r"writes other weights than it read: model\.layers\.0\.mamba\.D$"):
         check_unchanged(model, source_of(made("Bamba"), tmp_path / "again"), tmp_path)
     with torch.no_grad():
         model.inner.model.layers[0].mamba.D[0] = float("nan")  # type: ignore[index, union-attr]
@@ -249,9 +249,9 @@ def source_of(peer: Any, folder: Path) -> Any:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("Jamba", "a pass of JambaForCausalLM over several tokens leaves out the state that it should start from"),
-        ("MiniMax", "a pass of MiniMaxForCausalLM over several tokens leaves out the state that it should start from"),
-        ("xLSTM", "xLSTMForCausalLM keeps its states in a cache of its own, not in transformers' common one"),
+        ("Jamba", "its forward pass over several tokens ignores the state that it should start from"),
+        ("MiniMax", "its forward pass over several tokens ignores the state that it should start from"),
+        ("xLSTM", "it keeps its states in its own type of cache, not in transformers' DynamicCache"),
         ("Llama", "it has no recurrent state to start from: it keeps keys and values of its tokens"),
         ("Bamba", None),
     ],
@@ -273,7 +273,7 @@ def test_an_older_transformers_is_named_before_the_model(name: str, monkeypatch:
     monkeypatch.setattr("transformers.__version__", "5.13.0")
     monkeypatch.setattr("ssm.models.foreign.model.is_common", lambda *_: False)
     why = ForeignModel(made(name), "x").untrainable
-    assert why == f"transformers 5.13.0 is too old: states are given to the cache of >= {FLOOR} alone"
+    assert why == f"transformers 5.13.0 is too old to start from a state: >= {FLOOR} is needed"
 
 
 def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.
     reconfigure(tmp_path, quantization_config={"quant_method": "fp8"})
     monkeypatch.setattr("ssm.models.load.load_foreign", lambda *_: opened.model)
     why = load_any_model(tmp_path).why_not_extend
-    assert why == "its weights are quantized, and would be written as other numbers"
+    assert why == "its weights are quantized, and an export would change them"
 
 
 def test_a_kernel_may_keep_the_state_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_a_tokenizer_that_was_trained_lies_with_its_tokens(tmp_path: Path) -> No
     run = own_run(tmp_path / "bpe", BpeTokenizer(vocab_size=300))
     loaded = load_any_model(tmp_path / "bpe")
     assert loaded.tokenizer is None
-    assert loaded.note == f"its tokenizer.json lies in the token store of '{run.data.id}'"
+    assert loaded.note == f"its tokenizer.json is in the token store of '{run.data.id}'"
     file = FileTokenizer(path="tokenizer.json", vocab_size=300)
     own_run(tmp_path / "file", file)
     assert load_any_model(tmp_path / "file").tokenizer == file
@@ -96,7 +96,7 @@ def test_a_classifier_of_pixels_reads_no_text(tmp_path: Path) -> None:
     images = {"name": "x", "task": "pixels", "images": {"kind": "digits"}, "examples": 9}
     run = run_spec(parse_data(images, "test"), context=65, batch_tokens=65)
     save_model(tmp_path / "a.safetensors", build_model(run.model, 10, 0, channels=1), run, 30, "origin")
-    with pytest.raises(CheckpointError, match="no tokens: there is no text for it"):
+    with pytest.raises(CheckpointError, match="reads the numbers of 'x', not tokens, so it cannot read text"):
         load_any_model(tmp_path / "a.safetensors")
 
 
@@ -167,14 +167,12 @@ def test_the_fingerprint_is_of_the_contents(mamba2: Path, tmp_path: Path) -> Non
 
 def test_a_tokenizer_is_found_beside_the_weights(mamba2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_any_model(mamba2)
-    assert (loaded.tokenizer, loaded.note) == (None, "no tokenizer.json lies beside it")
+    assert (loaded.tokenizer, loaded.note) == (None, "its folder has no tokenizer.json")
     (mamba2 / "tokenizer.model").touch()
     (mamba2 / "tokenizer_config.json").write_text("{}")
     loaded = load_any_model(mamba2)
     assert loaded.tokenizer is None
-    assert (
-        loaded.note == "its tokenizer is tokenizer.model, tokenizer_config.json, and ssm reads a tokenizer.json alone"
-    )
+    assert loaded.note == "its tokenizer is tokenizer.model, tokenizer_config.json, but ssm reads only a tokenizer.json"
     (mamba2 / "tokenizer.json").write_text("{}")
     monkeypatch.chdir(mamba2.parent)
     loaded = load_any_model("theirs")
@@ -200,13 +198,13 @@ def test_known_formats_that_are_broken(mamba2: Path, tmp_path: Path) -> None:
     hf.load(mamba2).save_pretrained(mamba2, max_shard_size="5KB")
     (mamba2 / "model.safetensors").unlink()
     sorted(mamba2.glob("*-of-*"))[0].unlink()
-    refused(mamba2, r"model.safetensors.index.json: 1 of \d+ shards missing: model-00001-of")
-    refused(tmp_path / "nothing", "nothing: no such folder or file, and no name of the hub")
+    refused(mamba2, r"model.safetensors.index.json: 1 of \d+ shards are missing: model-00001-of")
+    refused(tmp_path / "nothing", "nothing: no such folder or file, and not a name of the hub")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", "empty: holds no weights")
+    refused(tmp_path / "empty", "empty: has no weights")
     hf.made("Mamba2", **MAMBA2).save_pretrained(tmp_path / "other")
     (tmp_path / "other" / "config.json").write_text(json.dumps({"d_model": 3}))
-    refused(tmp_path / "other", "config.json: has no model_type")
+    refused(tmp_path / "other", "config.json: has neither a model_type")
 
 
 # --- any other model of transformers ----------------------------------------------------------------------------------
@@ -232,13 +230,11 @@ def test_another_architecture(tmp_path: Path) -> None:
     loaded = load_any_model(str(tmp_path / "jamba"))
     assert (loaded.title, loaded.kind) == (
         "jamba",
-        "JambaForCausalLM, through transformers' own forward pass, a token at a time: a pass over several leaves out "
-        "the state that is carried",
+        "JambaForCausalLM, through transformers' own forward pass, one token at a time, because a pass over several "
+        "tokens ignores the state",
     )
     assert (loaded.run, loaded.imported, loaded.context, loaded.longest) == (None, None, 262144, None)
-    assert loaded.why_not_extend == (
-        "a pass of JambaForCausalLM over several tokens leaves out the state that it should start from"
-    )
+    assert loaded.why_not_extend == ("its forward pass over several tokens ignores the state that it should start from")
     assert loaded.model.vocab_size == VOCABULARY
     assert not loaded.model.training
 
@@ -255,10 +251,10 @@ def test_another_architecture(tmp_path: Path) -> None:
 def test_a_foreign_model_with_a_broken_weight(tmp_path: Path) -> None:
     made("Jamba").save_pretrained(tmp_path)
     rewrite(tmp_path, lambda tensors: tensors["model.final_layernorm.weight"].fill_(float("inf")))
-    refused(tmp_path, rf"^{tmp_path}: is no JambaForCausalLM: model.final_layernorm.weight is not finite$")
+    refused(tmp_path, rf"^{tmp_path}: is not a valid JambaForCausalLM: model.final_layernorm.weight is not finite$")
 
 
 def test_a_mamba3_may_be_two_models(tmp_path: Path) -> None:
     made("Jamba").save_pretrained(tmp_path)
     reconfigure(tmp_path, model_type="mamba3")
-    refused(tmp_path, r"config.json: Mamba-3 is not read: .* softplus .*, so that the same weights are two models$")
+    refused(tmp_path, r"config.json: ssm cannot read Mamba-3: .* softplus .*since then\)$")

@@ -1,5 +1,7 @@
-"""Checkpoints of other libraries, in and out: one file a format, each with a table of config.json's keys and one of
-tensors' names. A new one: its file, called like its key, which registers it.
+"""Read and write checkpoints of other libraries.
+
+Each format has one file: a table of the keys of config.json and a table of tensor names. To add a format, add a file
+with the name of its key. The file registers the format.
 """
 
 from ssm.models.formats.format import FORMATS, Format

@@ -1,4 +1,4 @@
-"""What the formats of fla's delta rule share: DeltaNet, Gated DeltaNet and KDA."""
+"""Keys and rows that fla's formats with the delta rule share: DeltaNet, Gated DeltaNet and KDA."""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ def _expand_v(mixer: DeltaRuleMixer, D: int) -> float:
 
 
 def grouped(heads: int, head_dim: int, expand_v: float, *values: str) -> tuple[Key, ...]:
-    """Heads and their sizes, of Gated DeltaNet and KDA; `values`: the fields that are the size of a value."""
+    """The keys of heads and their sizes in Gated DeltaNet and KDA.
+
+    Args:
+        values: our fields that equal the size of a value.
+    """
     return (
         Key("num_heads", "mixer.n_key_heads", heads, read=_key_heads),
         Key("num_v_heads", "mixer.n_heads", None, read=_heads, write=_num_v_heads),
@@ -57,7 +61,7 @@ def grouped(heads: int, head_dim: int, expand_v: float, *values: str) -> tuple[K
 
 
 def sizes(spec: ModelSpec) -> dict[str, int]:
-    """Of the slices of q, k, v, beta and what stands behind them; a gate that is not there has none."""
+    """Sizes of q, k, v, beta and of the parts after them in the input projection. A missing gate has size 0."""
     mixer: Any = spec.mixer
     sizes = sizes_of(spec)
     gate = sizes["values"] * getattr(mixer, "gate", True)
@@ -66,7 +70,11 @@ def sizes(spec: ModelSpec) -> dict[str, int]:
 
 
 def rows(behind: dict[str, str]) -> tuple[Row, ...]:
-    """The rows of a model; `behind` are the names of what the projection makes behind beta, and their sizes."""
+    """The rows of a model.
+
+    Args:
+        behind: names and sizes of the parts after beta in the input projection.
+    """
     return (
         *rows_around(
             {"q_proj": "keys", "k_proj": "keys", "v_proj": "values", "b_proj": "heads"} | behind,

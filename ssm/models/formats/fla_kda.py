@@ -16,7 +16,7 @@ FLA_KDA = Format(
     keys=(
         *KEYS,
         *grouped(16, 128, 1.0, "mixer.value_dim", "mixer.gate_rank"),
-        Key("safe_gate", only=(False,)),  # a decay that is bounded below
+        Key("safe_gate", only=(False,)),  # True: the decay has a lower bound
         Key("lower_bound", only=(None,)),
     ),
     rows=(

@@ -20,7 +20,7 @@ FLA_RWKV6 = Format(
     keys=(
         *rwkv_keys(ratio=3.5),
         Key("norm_eps", ("norm_eps", "mixer.norm_eps"), 1e-5),
-        Key("expand_k", default=0.5, only=(1.0,)),  # keys and values of the model's width
+        Key("expand_k", default=0.5, only=(1.0,)),  # keys and values have the model's width
         Key("expand_v", only=(1.0,)),
         Key("num_heads", "mixer.head_dim", 4, read=_head_dim, write=lambda mixer, D: mixer.heads(D)),
         Key("proj_low_rank_dim", "mixer.shift_rank", 32),

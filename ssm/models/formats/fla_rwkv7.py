@@ -15,7 +15,7 @@ def _heads(size: int | None, config: Config) -> Fields:
 def _values(dim: int | list[int] | None, config: Config) -> Fields:
     width = config["hidden_size"]
     if dim not in (None, width, [width] * config["num_hidden_layers"]):
-        raise ValueError(f"value_dim is {dim}, and ours has values of the model's width {width}")
+        raise ValueError(f"value_dim is {dim}; ssm supports only the model's width, {width}")
     return {}
 
 

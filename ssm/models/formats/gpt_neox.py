@@ -1,10 +1,10 @@
-"""transformers' GPT-NeoX (model_type "gpt_neox"): Pythia and its kin."""
+"""transformers' GPT-NeoX (model_type "gpt_neox"), for example Pythia."""
 
 from __future__ import annotations
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Key
-from ssm.models.formats.parts import SIZES, mixer_of, rotary
+from ssm.models.formats.parts import SIZES, affine, mixer_of, rotary
 from ssm.specs.mixers.attention import AttentionMixer
 
 ACTIVATIONS = {
@@ -35,10 +35,8 @@ GPT_NEOX = Format(
     ),
     rows=(
         Row("embedding.weight", "gpt_neox.embed_in.weight"),
-        Row("layers.{i}.norm.weight", "gpt_neox.layers.{i}.input_layernorm.weight"),
-        Row("layers.{i}.norm.bias", "gpt_neox.layers.{i}.input_layernorm.bias"),
-        Row("layers.{i}.ffn_norm.weight", "gpt_neox.layers.{i}.post_attention_layernorm.weight"),
-        Row("layers.{i}.ffn_norm.bias", "gpt_neox.layers.{i}.post_attention_layernorm.bias"),
+        *affine("layers.{i}.norm", "gpt_neox.layers.{i}.input_layernorm"),
+        *affine("layers.{i}.ffn_norm", "gpt_neox.layers.{i}.post_attention_layernorm"),
         Row(
             "layers.{i}.mixer.in_proj.weight",
             "gpt_neox.layers.{i}.attention.query_key_value.weight",
@@ -49,19 +47,15 @@ GPT_NEOX = Format(
             "gpt_neox.layers.{i}.attention.query_key_value.bias",
             "(h qkv k) -> (qkv h k)",
         ),
-        Row("layers.{i}.mixer.out_proj.weight", "gpt_neox.layers.{i}.attention.dense.weight"),
-        Row("layers.{i}.mixer.out_proj.bias", "gpt_neox.layers.{i}.attention.dense.bias"),
-        Row("layers.{i}.ffn.up_proj.weight", "gpt_neox.layers.{i}.mlp.dense_h_to_4h.weight"),
-        Row("layers.{i}.ffn.up_proj.bias", "gpt_neox.layers.{i}.mlp.dense_h_to_4h.bias"),
-        Row("layers.{i}.ffn.down_proj.weight", "gpt_neox.layers.{i}.mlp.dense_4h_to_h.weight"),
-        Row("layers.{i}.ffn.down_proj.bias", "gpt_neox.layers.{i}.mlp.dense_4h_to_h.bias"),
-        Row("norm.weight", "gpt_neox.final_layer_norm.weight"),
-        Row("norm.bias", "gpt_neox.final_layer_norm.bias"),
+        *affine("layers.{i}.mixer.out_proj", "gpt_neox.layers.{i}.attention.dense"),
+        *affine("layers.{i}.ffn.up_proj", "gpt_neox.layers.{i}.mlp.dense_h_to_4h"),
+        *affine("layers.{i}.ffn.down_proj", "gpt_neox.layers.{i}.mlp.dense_4h_to_h"),
+        *affine("norm", "gpt_neox.final_layer_norm"),
         Row("head.weight", "embed_out.weight|lm_head.weight"),
     ),
     tied=("gpt_neox.embed_in.weight", "embed_out.weight|lm_head.weight"),
     sizes=lambda spec: {"h": mixer_of(spec, AttentionMixer).n_heads, "qkv": 3},
-    # Buffers of older versions: masks and frequencies.
+    # Older versions of transformers stored masks and frequencies.
     ignored=r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",
 )
 register(GPT_NEOX)

@@ -28,11 +28,11 @@ SHARED_KEYS = (
 
 
 def _expand(inner: int | None, config: Config) -> int:
-    """Of the inner width, if config.json has it: in falcon-mamba-7b `expand` is not their ratio."""
+    """The ratio of the inner width to the width. In falcon-mamba-7b, `expand` differs from this ratio."""
     width = config["hidden_size"]
     inner = inner or config["expand"] * width
     if inner % width:
-        raise ValueError(f"intermediate_size {inner} is no multiple of hidden_size {width}")
+        raise ValueError(f"intermediate_size {inner} is not a multiple of hidden_size {width}")
     return inner // width
 
 

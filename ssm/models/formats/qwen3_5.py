@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Key
-from ssm.models.formats.qwen_parts import (
-    AT,
-    DELTA,
-    IGNORED,
-    OURS,
-    ROWS,
-    TIED,
-    keys_around,
-    sizes_of,
-)
+from ssm.models.formats.qwen_parts import AT, DELTA, IGNORED, OURS, ROWS, TIED, keys_around, sizes_of
 
 PROJECTION = Row(
     f"{AT}mixer.in_proj.weight",

@@ -1,20 +1,17 @@
-"""What transformers' Qwen3.5 and Qwen3-Next read and write in the same way: Gated DeltaNet, attention, experts."""
+"""Keys and rows that transformers' Qwen3.5 and Qwen3-Next share: Gated DeltaNet, attention, experts."""
 
 from __future__ import annotations
 
 from ssm.models.formats.format import Row
 from ssm.models.formats.keys import Config, Key
-from ssm.models.formats.parts import SIZES, gated_mlp, layer_types, mixer_of, rotary
-from ssm.specs.ffn.experts import Experts
-from ssm.specs.ffn.gated_mlp import GatedMlp
-from ssm.specs.mixers.attention import AttentionMixer
+from ssm.models.formats.parts import SIZES, attention_sizes, ffn_sizes, gated_mlp, layer_types, mixer_of, rotary
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec
 
 HELPER = True
 
 TIED = ("model.embed_tokens.weight", "lm_head.weight")
-IGNORED = r"mtp\..*"  # a head that foretells several tokens
+IGNORED = r"mtp\..*"  # a head that predicts several tokens
 OURS = {
     "mixer": {"kind": "gated_deltanet"},
     "attention": {"kind": "attention", "qk_norm": True, "gate": True},
@@ -32,7 +29,11 @@ def _key_heads(groups: int, config: Config) -> int | None:
 
 
 def keys_around(kv_heads: int) -> tuple[Key, ...]:
-    """All keys but those of ffns; `kv_heads`: the default of the heads of keys and values."""
+    """All keys except those of ffns.
+
+    Args:
+        kv_heads: default number of heads of keys and values.
+    """
     return (
         *SIZES,
         Key("full_attention_interval", default=4),
@@ -56,7 +57,13 @@ def keys_around(kv_heads: int) -> tuple[Key, ...]:
 
 
 def expert_keys(part: str, experts: int, chosen: int) -> tuple[Key, ...]:
-    """The keys of a part's experts, but for norm_topk_prob; and the defaults of their number."""
+    """The keys of experts, except norm_topk_prob.
+
+    Args:
+        part: name of the part that has the experts.
+        experts: default number of experts.
+        chosen: default number of experts for each token.
+    """
     return (
         Key("num_experts", f"{part}.n_experts", experts),
         Key("num_experts_per_tok", f"{part}.top_k", chosen),
@@ -65,31 +72,19 @@ def expert_keys(part: str, experts: int, chosen: int) -> tuple[Key, ...]:
     )
 
 
-def _attention(spec: ModelSpec) -> AttentionMixer | None:
-    return next((mixer for mixer in spec.mixers() if isinstance(mixer, AttentionMixer)), None)
-
-
 def sizes_of(spec: ModelSpec) -> dict[str, int]:
-    """Of the parts that rows name."""
-    delta, attention = mixer_of(spec, GatedDeltaNetMixer), _attention(spec)
+    """Sizes of the parts that rows name."""
+    delta = mixer_of(spec, GatedDeltaNetMixer)
     H, _, V = delta.state_shape(spec.d_model)
     sizes = {"one": 1, "half": 2, "qkv": delta.convolved(spec.d_model), "heads": H, "z": H * V}
-    for ffn in spec.ffns():
-        if isinstance(ffn, GatedMlp):
-            sizes["hidden"] = ffn.d_hidden
-        elif isinstance(ffn, Experts):
-            sizes["shared"] = ffn.d_shared
-    if attention is None:
-        return sizes
-    groups, _, _, head = attention.state_shape(spec.d_model)
-    return sizes | {"queries": 2 * attention.n_heads * head, "keys": groups * head}
+    return sizes | attention_sizes(spec) | ffn_sizes(spec)
 
 
 AT, DELTA, FULL = "layers.{i}.", "model.layers.{i}.linear_attn.", "model.layers.{i}.self_attn."
 MLP = "model.layers.{i}.mlp."
 
 
-ROWS = (  # all but the projection of Gated DeltaNet
+ROWS = (  # all except the input projection of Gated DeltaNet
     Row("embedding.weight", "model.embed_tokens.weight"),
     Row(f"{AT}norm.weight", "model.layers.{i}.input_layernorm.weight"),
     Row(f"{AT}ffn_norm.weight", "model.layers.{i}.post_attention_layernorm.weight"),
@@ -100,7 +95,7 @@ ROWS = (  # all but the projection of Gated DeltaNet
     Row(f"{AT}mixer.out_proj.weight", f"{DELTA}out_proj.weight", mixer="gated_deltanet"),
     *(
         Row(
-            f"{AT}mixer.in_proj.{kind}",  # of a head the queries, then the gate
+            f"{AT}mixer.in_proj.{kind}",  # for each head: its queries, then its gate
             tuple(f"{FULL}{name}_proj.{kind}" for name in "qkv"),
             parts=("queries", "keys", "keys"),
             mixer="attention",
@@ -118,7 +113,7 @@ ROWS = (  # all but the projection of Gated DeltaNet
         tuple(f"{MLP}experts.{{e}}.{name}_proj.weight" for name in ("gate", "up")),
         "h d -> 1 h d",
         parts=("one", "one"),
-        fused=(f"{MLP}experts.gate_up_proj", "e (half h) d -> (e half) h d"),  # as transformers has them in memory
+        fused=(f"{MLP}experts.gate_up_proj", "e (half h) d -> (e half) h d"),  # transformers' layout in memory
     ),
     Row(
         f"{AT}ffn.down_proj",

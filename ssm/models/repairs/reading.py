@@ -1,14 +1,45 @@
-"""What ways of reading a model share: all else is the model's own."""
+"""The base class of repairs that change how a model is read."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
 
 from torch import Tensor
 
 from ssm.models.backbone import LanguageModel
+from ssm.models.state import State
+
+
+@dataclass(frozen=True)
+class ReadingState:
+    """The state of a reading: states of the model, and more. A subclass defines `select`.
+
+    Args:
+        state: the model's state, of one or several readings of each sequence.
+        read: number of tokens since the start of the sequences.
+    """
+
+    state: State
+    read: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.state.nbytes
+
+    def recurrent_states(self) -> list[Tensor]:
+        return self.state.recurrent_states()
+
+    def recurrent_layers(self) -> list[int]:
+        return self.state.recurrent_layers()
+
+    def copy(self) -> Self:
+        """Returns self, as `State.copy`."""
+        return self
 
 
 class Reading:
-    """A model that is read otherwise; a subclass has `hidden` (`ssm.models.readable.Readable`)."""
+    """Reads a model in another way. A subclass defines `hidden` (`ssm.models.readable.Readable`)."""
 
     def __init__(self, model: LanguageModel):
         self.model = model

@@ -1,4 +1,4 @@
-"""Where the function of each repair registers itself."""
+"""The registry of repair functions."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_name_of_the_hub(original: Path, tmp_path: Path, monkeypatch: pytest.M
     assert imported.spec.name == "their-mamba"
     assert imported.source.folder.name == "a" * 40
     assert import_checkpoint("someone/their-mamba@half").source.files[0].name == "pytorch_model.bin"
-    with pytest.raises(CheckpointError, match=r"^someone/other: no such folder, and the hub does not give it \("):
+    with pytest.raises(CheckpointError, match=r"^someone/other: no such folder, and the hub does not provide it \("):
         import_checkpoint("someone/other")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(CheckpointError, match=r"need `pip install 'ssm-length\[hub\]'`"):
@@ -155,7 +155,10 @@ def test_what_leads_out_of_the_folder_does_not_travel_and_is_named(
     assert out["README.md"].startswith(b"## Changes")
     assert not any(b"key.pem: a secret" in value for value in out.values())
     said = capsys.readouterr().err
-    assert said == f"{tmp_path}/out: without vocab.txt, merges.txt, README.md: they lead out of {original}\n"
+    assert (
+        said
+        == f"{tmp_path}/out: without vocab.txt, merges.txt, README.md: they are links to files outside {original}\n"
+    )
 
 
 @pytest.mark.parametrize("blobs", ["blobs", "others"])

@@ -11,7 +11,7 @@ from ssm.specs.model import ModelSpec
 
 def test_what_ours_have_no_other_of_is_refused() -> None:
     sizes = {"vocab_size": 37, "hidden_size": 32, "num_hidden_layers": 2, "head_dim": 16}
-    with pytest.raises(CheckpointError, match="value_dim is 64, and ours has values of the model's width 32"):
+    with pytest.raises(CheckpointError, match="value_dim is 64; ssm supports only the model's width, 32"):
         FLA_RWKV7.spec(sizes | {"value_dim": 64}, "tiny", "config.json")
     with pytest.raises(CheckpointError, match="v_low_rank_dim is None"):
         FLA_RWKV7.spec(sizes | {"v_low_rank_dim": None}, "tiny", "config.json")

@@ -90,7 +90,7 @@ def test_the_published_size() -> None:
         ({"moe_layer_freq": 2}, "moe_layer_freq is 2"),
         ({"moe_router_activation_func": "softmax"}, "moe_router_activation_func is 'softmax'"),
         ({"mla_use_nope": False}, "mla_use_nope is False"),
-        ({"num_key_value_heads": 2}, "num_key_value_heads is 2, and every head has keys of its own"),
+        ({"num_key_value_heads": 2}, "num_key_value_heads is 2; ssm supports only num_attention_heads here"),
         ({"mlp_layer_types": ["dense"]}, "mlp_layer_types is ['dense'], expected 4 of dense and sparse"),
         ({"layer_types": 4 * ["full_attention"]}, "expected 4 of linear_attention and full_attention"),
         ({"num_experts_per_token": 6}, "top_k: 6 of 5 experts cannot be chosen"),

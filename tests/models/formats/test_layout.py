@@ -43,5 +43,5 @@ def test_transposed_and_picked() -> None:
     ("shape", "sizes"), [((24, 5), {}), ((24, 5), {"h": 5, "qkv": 3}), ((24,), {"h": 2, "qkv": 3})]
 )
 def test_shapes_that_do_not_follow(shape: tuple[int, ...], sizes: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="does not follow the pattern"):
+    with pytest.raises(ValueError, match="does not match the pattern"):
         Layout("(h qkv k) d -> (qkv h k) d").their_shape(shape, sizes)

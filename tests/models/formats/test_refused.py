@@ -113,17 +113,20 @@ def configured(**changes: object) -> Callable[[Path], None]:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no config": (removed("config.json"), "has no config.json, which says what the model is"),
-    "no weights": (removed("model.safetensors"), "holds no weights (model.safetensors or pytorch_model.bin"),
+    "no config": (removed("config.json"), "has no config.json, which describes the model"),
+    "no weights": (removed("model.safetensors"), "has no weights (model.safetensors or pytorch_model.bin"),
     "no JSON": (written("config.json", "{"), "config.json: not a readable JSON file"),
-    "no object": (written("config.json", "[]"), "config.json: is no JSON object"),
+    "no object": (written("config.json", "[]"), "config.json: is not a JSON object"),
     "near": (configured(model_type="mamba1"), "unknown architecture 'mamba1'; did you mean 'mamba'?"),
-    "Mamba-3": (configured(model_type="mamba3"), "Mamba-3 is not read: its files do not say which function makes A"),
+    "Mamba-3": (
+        configured(model_type="mamba3"),
+        "ssm cannot read Mamba-3: its files do not say which function computes A",
+    ),
     "far": (
         configured(model_type="llama"),
         "unknown architecture 'llama'; valid names: delta_net, falcon_mamba, gated_deltanet, gla,",
     ),
-    "nameless": (configured(model_type="absent"), "config.json: has no model_type (delta_net, falcon_mamba, "),
+    "nameless": (configured(model_type="absent"), "config.json: has neither a model_type (delta_net, falcon_mamba, "),
     "biased": (configured(use_bias=True), "use_bias is True; ssm supports only False for transformers' Mamba"),
     "quantized": (configured(quantization_config={"bits": 4}), "quantization_config is {'bits': 4}"),
     "sizeless": (configured(hidden_size="absent"), "config.json: has no hidden_size"),
@@ -131,21 +134,21 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "odd size": (configured(hidden_size="wide"), "config.json: "),
     "negative": (configured(hidden_size=-32), "config.json: d_model: "),
     "another size": (configured(hidden_size=64), "is (37, 32), expected (37, 64)"),
-    "missing shard": (without_a_shard, "shards missing: model-00002-of-0"),
-    "wrong shard": (wrong_shard, "names tensors that are not in their shards: "),
-    "shards elsewhere": (escaping_shard, "names files outside its folder: ../elsewhere.safetensors"),
+    "missing shard": (without_a_shard, "shards are missing: model-00002-of-0"),
+    "wrong shard": (wrong_shard, "lists tensors that are not in their shards: "),
+    "shards elsewhere": (escaping_shard, "lists files outside its folder: ../elsewhere.safetensors"),
     "NaN": (not_a_number, "weights that are not finite: backbone.layers.1.mixer.D, backbone.norm_f.weight"),
-    "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight holds no floating-point numbers"),
+    "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight does not contain floating-point numbers"),
     "cut": (cut("model.safetensors"), "model.safetensors: truncated or corrupted ("),
     "cut bin": (cut("pytorch_model.bin"), "pytorch_model.bin: truncated or corrupted ("),
     "code": (
         unpicklable,
-        "holds pickled code, which is never run; where you trust it, load it yourself with torch.load",
+        "contains pickled code, which ssm never runs; if you trust it, load it with torch.load",
     ),
     "pickle": (plain_pickle, "pytorch_model.bin: "),
-    "module": (whole_module, "holds pickled code, which is never run"),
-    "old form": (old_form, "is of torch.save's old form, which cannot be read in pieces"),
-    "nested": (nested, "pytorch_model.bin: is no dictionary of tensors"),
+    "module": (whole_module, "contains pickled code, which ssm never runs"),
+    "old form": (old_form, "has torch.save's old format, which cannot be read in parts"),
+    "nested": (nested, "pytorch_model.bin: is not a dictionary of tensors"),
 }
 
 
@@ -163,7 +166,7 @@ def test_one_line_for_what_cannot_be_read(spoil: Callable[[Path], None], says: s
 
 
 def test_a_wrong_folder(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and no name of the hub"):
+    with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and not a name of the hub"):
         import_checkpoint(tmp_path / "nowhere")
 
 
@@ -179,7 +182,7 @@ def test_all_wrong_tensors_are_in_one_error(original: Path) -> None:
     with pytest.raises(CheckpointError) as error:
         import_checkpoint(original)
     for problem in (
-        "is no model of transformers' Mamba: ",
+        "is not a valid model of transformers' Mamba: ",
         "missing backbone.layers.2.mixer.D",
         "unknown backbone.layers.7.mixer.D",
         "backbone.norm_f.weight is (31,), expected (32,)",
@@ -223,8 +226,8 @@ def test_no_folder_is_written_over(original: Path, tmp_path: Path) -> None:
     before = content(tmp_path)
     for folder, says in (
         (tmp_path / "mine", "is there already"),
-        (original, "is the original's folder, which is left alone"),
-        (original / "inside", "is the original's folder, which is left alone"),
+        (original, "is in the original's folder, which ssm does not change"),
+        (original / "inside", "is in the original's folder, which ssm does not change"),
     ):
         with pytest.raises(OutputError, match=says):
             export_checkpoint(imported.model, imported, folder)
@@ -243,7 +246,7 @@ def test_a_diverged_model_is_not_written(original: Path, tmp_path: Path) -> None
 
 
 CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
-    "another mixer": (tiny.spec(), "mamba", "cannot be written as transformers' Mamba, whose layers are others"),
+    "another mixer": (tiny.spec(), "mamba", "cannot be written as transformers' Mamba, which has other layers"),
     "mimetic": (
         tiny.spec(mimetic={"a": 2}), "mamba2",
         "cannot be written as transformers' Mamba-2: layers.0.mimetic.a is 2, there None;",
@@ -262,7 +265,7 @@ CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
     ),
     "no norms": (
         tiny.spec(mixer={"kind": "mamba1"}), "falcon_mamba",
-        "cannot be written as transformers' Falcon Mamba, whose layers are others",
+        "cannot be written as transformers' Falcon Mamba, which has other layers",
     ),
     "another epsilon": (tiny.spec(norm_eps=1e-3), "mamba2", "layer_norm_epsilon is 0.001"),
     "an ffn": (tiny.spec(ffn={"kind": "mlp", "d_hidden": 8}), "mamba2", "ffn.kind is 'mlp', there None"),
@@ -283,5 +286,5 @@ def test_what_a_format_cannot_say(spec: ModelSpec, key: str, says: str, tmp_path
 
 def test_another_model_is_not_what_was_read(original: Path, tmp_path: Path) -> None:
     imported = import_checkpoint(original)
-    with pytest.raises(CheckpointError, match=r"the model is not the one that was read: .*d_model was 32 and is 16"):
+    with pytest.raises(CheckpointError, match=r"the model is not the model that was read: .*d_model was 32 and is 16"):
         export_checkpoint(tiny.model(), imported, tmp_path / "out")

@@ -13,12 +13,12 @@ from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 from ssm.models.mixers import build_mixer
-from ssm.models.mixers.base import Mixer, MixerState
-from ssm.models.state import State
+from ssm.models.mixers.base import Mixer
+from ssm.models.state import LayerState, State
 from ssm.specs.mixers import MixerSpec
 
 D = 8  # d_model
-Forward = Callable[[Tensor, MixerState | None], tuple[Tensor, MixerState]]
+Forward = Callable[[Tensor, LayerState | None], tuple[Tensor, LayerState]]
 
 # Name -> the mixer's mapping. Every kind of the registry is here; the first of a kind bears its name.
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -107,23 +107,23 @@ def inputs(seed: int, batch: int, length: int) -> Tensor:
     return torch.randn(batch, length, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def started(mixer: nn.Module, batch: int, length: int = 4) -> MixerState:
+def started(mixer: nn.Module, batch: int, length: int = 4) -> LayerState:
     """A state that is not zero: the one after some other inputs."""
     with torch.no_grad():
         return mixer(inputs(99, batch, length))[1]
 
 
-def leaves(state: MixerState) -> MixerState:
+def leaves(state: LayerState) -> LayerState:
     """A state whose numbers can have gradients (an attention's "seen" holds no numbers)."""
     return {name: tensor.clone().requires_grad_(tensor.is_floating_point()) for name, tensor in sorted(state.items())}
 
 
-def numbers(state: MixerState) -> list[Tensor]:
+def numbers(state: LayerState) -> list[Tensor]:
     """The differentiable tensors of a state, in the order of their names."""
     return [tensor for _, tensor in sorted(state.items()) if tensor.is_floating_point()]
 
 
-def padded(state: MixerState, like: MixerState) -> MixerState:
+def padded(state: LayerState, like: LayerState) -> LayerState:
     """A cache with unseen tokens in front, as many as make it as long as another; any other state as it is."""
     missing = like["memory"].shape[2] - state["memory"].shape[2] if "seen" in state else 0
     if missing <= 0:
@@ -134,7 +134,7 @@ def padded(state: MixerState, like: MixerState) -> MixerState:
     }
 
 
-def pairs(one: MixerState, other: MixerState) -> tuple[list[Tensor], list[Tensor]]:
+def pairs(one: LayerState, other: LayerState) -> tuple[list[Tensor], list[Tensor]]:
     """Two states as lists of tensors to compare: caches of different lengths are the same where both are seen."""
     assert one.keys() == other.keys()
     one, other = padded(one, other), padded(other, one)
@@ -143,7 +143,7 @@ def pairs(one: MixerState, other: MixerState) -> tuple[list[Tensor], list[Tensor
     return [one[name].double() for name in sorted(one)], [other[name].double() for name in sorted(one)]
 
 
-def everything(mixer: nn.Module, u: Tensor, start: MixerState, forward: Forward) -> list[Tensor]:
+def everything(mixer: nn.Module, u: Tensor, start: LayerState, forward: Forward) -> list[Tensor]:
     """Outputs, final state, and the gradients of every weight, of u and of the initial state, under a random loss."""
     u, start = u.clone().requires_grad_(), leaves(start)
     y, ended = forward(u, start)
@@ -155,7 +155,7 @@ def everything(mixer: nn.Module, u: Tensor, start: MixerState, forward: Forward)
 
 
 def in_pieces(mixer: nn.Module, borders: list[int], resets: Tensor | None = None) -> Forward:
-    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
+    def forward(u: Tensor, state: LayerState | None) -> tuple[Tensor, LayerState]:
         outputs = []
         for begin, end in itertools.pairwise(borders):
             y, state = mixer(u[:, begin:end], state, None if resets is None else resets[:, begin:end])
@@ -167,7 +167,7 @@ def in_pieces(mixer: nn.Module, borders: list[int], resets: Tensor | None = None
 
 
 def stepwise(mixer: Any) -> Forward:
-    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
+    def forward(u: Tensor, state: LayerState | None) -> tuple[Tensor, LayerState]:
         outputs = []
         for u_t in u.unbind(1):
             y, state = mixer.step(u_t, state)
@@ -178,6 +178,6 @@ def stepwise(mixer: Any) -> Forward:
     return forward
 
 
-def whole(layers: list[MixerState]) -> State:
+def whole(layers: list[LayerState]) -> State:
     """Layer states as a model's state."""
     return State(tuple(layers))

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from ssm.base.errors import ConfigError
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.inspect import layer_signals
-from ssm.models.mixers.base import MixerState
-from ssm.models.state import State
+from ssm.models.state import LayerState, State
 from ssm.specs.model import ModelSpec
 
 T, B = 9, 2
@@ -54,12 +53,12 @@ class Stack(nn.Module):
         self.model.embedding = nn.Identity()
 
     def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
         y, ended = self.model(u, None if state is None else State.from_tensors(state), resets)
         return y, ended.tensors()
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
         y, ended = self.model.step(u, None if state is None else State.from_tensors(state))
         return y, ended.tensors()
 
