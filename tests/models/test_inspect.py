@@ -214,7 +214,7 @@ def test_it_is_known_which_mixers_recur_by_state() -> None:
 
 @pytest.mark.parametrize("name", sorted(NO_RECURRENCE))
 def test_what_is_no_linear_recurrence_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no linear recurrence"):
+    with pytest.raises(ValueError, match="has no diagonal linear recurrence"):
         coefficients(systems.system(name), systems.inputs(5, B, T))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssm.models.readable import Readable
-from ssm.models.repairs.registry import REPAIRS
+from ssm.models.repairs.base import REPAIRS
 from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ssm.models.backbone import LanguageModel
-from ssm.models.repairs.registry import REPAIRS
+from ssm.models.repairs.base import REPAIRS
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.clip_dt import ClipDt
 

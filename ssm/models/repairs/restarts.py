@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
-from ssm.models.repairs.reading import Reading, ReadingState
-from ssm.models.repairs.registry import REPAIRS
+from ssm.models.repairs.base import REPAIRS, Reading, ReadingState
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.restarts import Restarts
 

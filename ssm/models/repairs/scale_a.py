@@ -9,7 +9,7 @@ import torch
 
 from ssm.models.backbone import LanguageModel
 from ssm.models.foreign import ForeignModel
-from ssm.models.repairs.registry import REPAIRS
+from ssm.models.repairs.base import REPAIRS
 from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.scale_a import ScaleA

@@ -1,4 +1,4 @@
-"""One clear line for every checkpoint that cannot be read or written; the original is never touched."""
+"""A checkpoint that cannot be read or written gives one line of error. The original never changes."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "says"), REFUSED.values(), ids=REFUSED)
-def test_one_line_for_what_cannot_be_read(spoil: Callable[[Path], None], says: str, original: Path) -> None:
+def test_unreadable_checkpoints(spoil: Callable[[Path], None], says: str, original: Path) -> None:
     spoil(original)
     before = content(original)
     with pytest.raises((CheckpointError, ConfigError)) as error:
@@ -165,12 +165,12 @@ def test_one_line_for_what_cannot_be_read(spoil: Callable[[Path], None], says: s
     assert content(original) == before
 
 
-def test_a_wrong_folder(tmp_path: Path) -> None:
+def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and not a name of the hub"):
         import_checkpoint(tmp_path / "nowhere")
 
 
-def test_all_wrong_tensors_are_in_one_error(original: Path) -> None:
+def test_the_error_lists_all_wrong_tensors(original: Path) -> None:
     def spoil(tensors: dict[str, Tensor]) -> None:
         del tensors["backbone.layers.2.mixer.D"]
         tensors["backbone.layers.7.mixer.D"] = torch.zeros(64)
@@ -197,7 +197,7 @@ def test_all_wrong_tensors_are_in_one_error(original: Path) -> None:
 
 @contextmanager
 def file_limit(size: int) -> Iterator[None]:
-    """Files end at this size, as on a disk that is full."""
+    """Limit the size of files, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -219,7 +219,7 @@ def test_a_full_disk(container: str, original: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["original"]
 
 
-def test_no_folder_is_written_over(original: Path, tmp_path: Path) -> None:
+def test_existing_folders_are_not_overwritten(original: Path, tmp_path: Path) -> None:
     imported = import_checkpoint(original)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("mine")
@@ -245,7 +245,8 @@ def test_a_diverged_model_is_not_written(original: Path, tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
-CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
+GATED_MLP = {"kind": "gated_mlp", "d_hidden": 24}
+CANNOT_DESCRIBE: dict[str, tuple[ModelSpec, str, str]] = {
     "another mixer": (tiny.spec(), "mamba", "cannot be written as transformers' Mamba, which has other layers"),
     "mimetic": (
         tiny.spec(mimetic={"a": 2}), "mamba2",
@@ -270,12 +271,25 @@ CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
     "another epsilon": (tiny.spec(norm_eps=1e-3), "mamba2", "layer_norm_epsilon is 0.001"),
     "an ffn": (tiny.spec(ffn={"kind": "mlp", "d_hidden": 8}), "mamba2", "ffn.kind is 'mlp', there None"),
     "a norm": (tiny.spec(norm="layer"), "mamba2", "norm is 'layer', there 'rms'"),
+    "a partly rotated head": (
+        tiny.spec(mixer={"kind": "attention", "n_heads": 2, "rotary_pct": 0.5}, ffn=GATED_MLP), "mistral",
+        "cannot be written as transformers' Mistral: layers.0.rotary_pct is 0.5, there 1.0",
+    ),
+    "another rank": (
+        tiny.spec(mixer={"kind": "kda", "n_heads": 2, "gate_rank": 3}, ffn=GATED_MLP), "fla_kda",
+        "tiny: cannot be written as fla's KDA: layers.0.gate_rank is 3, there 8",
+    ),
+    "no values of the first layer": (
+        tiny.spec(mixer={"kind": "rwkv7", "head_dim": 8, "value_rank": None}, norm="layer",
+                  ffn={"kind": "rwkv_channel_mix", "d_hidden": 24, "receptance": False}),
+        "fla_rwkv7", "cannot be written as fla's RWKV-7, which has other layers (value_rank is None)",
+    ),
     "an unknown name": (tiny.spec(), "mamba22", "unknown format 'mamba22'; did you mean 'mamba2'?"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("spec", "key", "says"), CANNOT_SAY.values(), ids=CANNOT_SAY)
-def test_what_a_format_cannot_say(spec: ModelSpec, key: str, says: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("spec", "key", "says"), CANNOT_DESCRIBE.values(), ids=CANNOT_DESCRIBE)
+def test_models_that_a_format_cannot_describe(spec: ModelSpec, key: str, says: str, tmp_path: Path) -> None:
     model = tiny.build_model(spec, tiny.VOCABULARY, 0)
     with pytest.raises(UserError) as error:
         export_checkpoint(model, key, tmp_path / "out")
@@ -284,7 +298,7 @@ def test_what_a_format_cannot_say(spec: ModelSpec, key: str, says: str, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_another_model_is_not_what_was_read(original: Path, tmp_path: Path) -> None:
+def test_an_export_of_another_model_than_was_read(original: Path, tmp_path: Path) -> None:
     imported = import_checkpoint(original)
     with pytest.raises(CheckpointError, match=r"the model is not the model that was read: .*d_model was 32 and is 16"):
         export_checkpoint(tiny.model(), imported, tmp_path / "out")

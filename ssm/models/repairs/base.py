@@ -1,14 +1,22 @@
-"""The base class of repairs that change how a model is read."""
+"""The registry of repair functions, and base classes of repairs that change how a model is read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor
 
+from ssm.base.plugin_modules import Modules
 from ssm.models.backbone import LanguageModel
+from ssm.models.readable import Readable
 from ssm.models.state import State
+from ssm.models.trainable import TrainableModel
+from ssm.specs.repairs import SPECS
+from ssm.specs.repairs.base import Point
+
+REPAIRS: Modules[Callable[[Any, TrainableModel, Point], Readable]] = Modules("ssm.models.repairs", SPECS)
 
 
 @dataclass(frozen=True)
