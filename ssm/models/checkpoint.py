@@ -117,8 +117,8 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Tr
     """The model of a file of `save_weights`, and the run that trained it.
 
     Raises:
-        CheckpointError: the file is not a checkpoint of ssm, its tensors do not fit its spec, the record of its run has
-            another digest, or it is a repair that changes how a model is read.
+        CheckpointError: the file is not a checkpoint of ssm, or its tensors do not fit its spec. The record of its run
+            has another digest. It is a repair that changes how a model is read.
     """
     model, run = load_readable(path, device)
     if not isinstance(model, TrainableModel):

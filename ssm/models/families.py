@@ -109,9 +109,10 @@ def what_is_extended() -> str:
     """The families that cannot be extended, with reasons, for the help of `ssm extend`."""
     without = {why: _listed(_refused(why)) for why in (NO_STATE, NO_PASS, OWN_CACHE)}
     return (
-        f"`ssm extend` works with all of these, except {without[NO_STATE]} (they have no recurrent state), "
-        f"{without[NO_PASS]} (their forward pass over several tokens ignores the state) and {without[OWN_CACHE]} "
-        "(it has its own type of cache)."
+        "`ssm extend` works with all of these, with three kinds of exceptions. "
+        f"{without[NO_STATE]} have no recurrent state. "
+        f"The forward pass of {without[NO_PASS]} over several tokens ignores the state. "
+        f"{without[OWN_CACHE]} has its own type of cache."
     )
 
 

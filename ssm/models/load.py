@@ -90,8 +90,8 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
     """Open a model.
 
     Args:
-        name: a run of ssm (its folder, or a file of its weights), a checkpoint of another library (a folder, or a file
-            of weights next to its config.json), or a model of the hub ("owner/model", "owner/model@revision").
+        name: a run of ssm: its folder, or a file of its weights. Or a checkpoint of another library: a folder, a file
+            of weights next to its config.json, or a model of the hub ("owner/model", "owner/model@revision").
         device: the device of the model.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Models of transformers trained from states, through its common cache, and written back as they came."""
+"""Models of transformers: training from states, and export with the original names and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ssm.models.state import RECURRENT, State
 from ssm.specs.foreign import ForeignSpec
 
 PREFIX, WINDOW = 11, 13
-# Layers with a recurrent state, layers that keep keys and values.
+# Layers with a recurrent state, and layers with keys and values.
 TRAINED = {
     "Bamba": ((0, 2), (1,)),
     "FalconH1": ((0, 1, 2), (0, 1, 2)),
@@ -37,10 +37,10 @@ TRAINED = {
 }
 
 
-# Where the package fla is installed, some of them import it, which takes seconds.
+# These import fla if it is installed, which takes seconds.
 SLOW = ("Qwen3Next", "OlmoHybrid")
 ALL = [pytest.param(name, marks=pytest.mark.exhaustive) if name in SLOW else name for name in TRAINED]
-OTHERS: dict[str, dict[str, Any]] = {  # than those of MODELS
+OTHERS: dict[str, dict[str, Any]] = {  # configs that are not in MODELS
     "Qwen3Next": ATTENTION | {
         "layer_types": HYBRID, "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
         "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "head_dim": 8, "num_experts": 2,
@@ -50,21 +50,15 @@ OTHERS: dict[str, dict[str, Any]] = {  # than those of MODELS
 
 
 def apart(peer: Any, inputs: Tensor) -> Tensor:
-    """The logits of transformers' one pass without a cache, in which the window's tokens see no key of the prefix.
+    """Logits of one pass without a cache, in which the window's tokens do not see the keys of the prefix.
 
-    Recurrences run through; positions restart with the window.
+    The recurrences run through, and positions restart at the window.
     """
     length = inputs.shape[1]
     sees = torch.ones(length, length).tril().bool()
     sees[PREFIX:, :PREFIX] = False
     mask: Any = torch.zeros(2, 1, length, length).masked_fill(~sees, torch.finfo(torch.float32).min)
-    if type(peer).__name__[:5] in (
-        "Bamba",
-        "Nemot",
-        "Grani",
-        "Qwen3",
-        "OlmoH",
-    ):  # these take a mask for each kind of layer
+    if type(peer).__name__[:5] in ("Bamba", "Nemot", "Grani", "Qwen3", "OlmoH"):  # a mask for each kind of layer
         mask = {"full_attention": mask, "linear_attention": None}
     positions = torch.cat([torch.arange(PREFIX), torch.arange(WINDOW)]).expand(2, -1)
     return peer(input_ids=inputs, attention_mask=mask, position_ids=positions, use_cache=False).logits
@@ -75,8 +69,8 @@ def loss(logits: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_of_one_pass(name: str) -> None:
-    """Also through the state itself: nothing on the way is changed in place."""
+def test_training_from_states_equals_one_pass(name: str) -> None:
+    """Logits, and gradients that pass through the state. Caches are empty at the start of the window."""
     peer, inputs = made(name, **OTHERS.get(name, {})), tokens(PREFIX + WINDOW)
     model = ForeignModel(peer, "x")
     assert (model.recurrent, model.caches) == TRAINED[name]
@@ -98,8 +92,8 @@ def test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_o
     assert any((one - other).norm() > 1e-2 * other.norm() for one, other in zip(alone, theirs, strict=True))
 
 
-def test_a_state_is_given_and_taken_row_by_row() -> None:
-    """As the policies do it: selected, zeroed, detached. Zeros are what a sequence without a past starts from."""
+def test_rows_of_states() -> None:
+    """Selected and zeroed rows, as in the policies for initial states. Zeros equal no state."""
     model, inputs = ForeignModel(made("NemotronH"), "x"), tokens(PREFIX + WINDOW)
     with torch.no_grad():
         _, state = model(inputs[:, :PREFIX])
@@ -110,7 +104,7 @@ def test_a_state_is_given_and_taken_row_by_row() -> None:
         zeroed = model(inputs[:, PREFIX:], state.reset(torch.tensor([True, False])))[0]
         assert (zeroed[0] - model(inputs[:, PREFIX:])[0][0]).abs().max() < 1e-5
     for layer, before in zip(state.layers, kept.layers, strict=True):
-        assert all(torch.equal(tensor, before[name]) for name, tensor in layer.items())  # a state given is left alone
+        assert all(torch.equal(tensor, before[name]) for name, tensor in layer.items())  # a given state does not change
     again = State.from_tensors(state.tensors("last."), "last.")
     assert all(
         torch.equal(one, other) for one, other in zip(again.recurrent_states(), state.recurrent_states(), strict=True)
@@ -133,8 +127,8 @@ def saved(name: str, folder: Path, dtype: torch.dtype = torch.float32, **changes
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str, tmp_path: Path) -> None:
-    """In shards and half precision; what was trained is there, and transformers gives the logits that ssm measured."""
+def test_exports_have_the_bits_and_names_of_the_original(name: str, tmp_path: Path) -> None:
+    """In shards and half precision. After a change of weights, transformers and ssm give equal logits."""
     source = find_source(saved(name, tmp_path / "theirs", torch.bfloat16, **OTHERS.get(name, {})))
     (tmp_path / "theirs/README.md").write_text("# Theirs\n")
     assert len(source.files) > 1
@@ -162,8 +156,8 @@ def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str,
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_spec_and_the_weights_are_all_of_the_model(name: str, tmp_path: Path) -> None:
-    """Numbers that transformers computes when it makes a model are made again."""
+def test_a_spec_and_weights_define_the_model(name: str, tmp_path: Path) -> None:
+    """transformers computes buffers again when it creates the model."""
     model = load_foreign(find_source(saved(name, tmp_path, **OTHERS.get(name, {}))))
     again = build_foreign(ForeignSpec.parse(json.loads(json.dumps(model.spec.content())), "x"), "x")
     load_weights(again, dict(model.state_dict()), "x")
@@ -178,7 +172,7 @@ def test_a_spec_and_the_weights_are_all_of_the_model(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_tied_head_is_one_weight(twice: bool, tmp_path: Path) -> None:
-    """Trained, kept and loaded once, and written as often as it was read."""
+    """It is trained and saved once, and exported as often as the original has it."""
     theirs, head = saved("GraniteMoeHybrid", tmp_path / "theirs", tie_word_embeddings=True), "lm_head.weight"
     for path in theirs.glob("*.safetensors*"):
         path.unlink()
@@ -206,7 +200,7 @@ def test_a_tied_head_is_one_weight(twice: bool, tmp_path: Path) -> None:
         assert torch.equal(again(tokens())[0], model(tokens())[0])
 
 
-def test_what_transformers_did_not_read_goes_home_as_it_came(tmp_path: Path) -> None:
+def test_unused_tensors_are_copied(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     made("NemotronH").save_pretrained(theirs)
     rewrite(theirs, lambda tensors: tensors.update({"mtp.layers.0.weight": torch.arange(6.0).view(2, 3)}))
@@ -220,7 +214,7 @@ def test_what_transformers_did_not_read_goes_home_as_it_came(tmp_path: Path) -> 
     assert_bitwise(weights(theirs), weights(home))
 
 
-def test_weights_that_cannot_be_written_back_are_refused(tmp_path: Path) -> None:
+def test_models_that_cannot_be_exported(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     made("Bamba").save_pretrained(theirs)
     source = find_source(theirs)
@@ -256,14 +250,14 @@ def source_of(peer: Any, folder: Path) -> Any:
         ("Bamba", None),
     ],
 )
-def test_what_cannot_be_extended_says_why(name: str, why: str | None, tmp_path: Path) -> None:
+def test_why_models_cannot_be_extended(name: str, why: str | None, tmp_path: Path) -> None:
     made(name).save_pretrained(tmp_path)
     assert load_any_model(tmp_path).why_not_extend == why
 
 
 @pytest.mark.parametrize("name", ["Jamba", "xLSTM", "Bamba"])
-def test_an_older_transformers_is_named_before_the_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to 5.13 a layer of the cache holds one tensor in place of its states by number."""
+def test_an_old_transformers_is_the_first_reason(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until 5.13, a layer of the cache had one tensor instead of numbered states."""
 
     class Layer:
         def __init__(self) -> None:
@@ -285,8 +279,8 @@ def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.
     assert why == "its weights are quantized, and an export would change them"
 
 
-def test_a_kernel_may_keep_the_state_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For its backward pass, as mamba_ssm's do: nobody writes into that tensor."""
+def test_kernels_can_keep_a_given_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mamba_ssm's kernels do so for the backward pass. The tensor is not overwritten."""
     from transformers.models.bamba import modeling_bamba as theirs
 
     model, inputs, one = ForeignModel(made("Bamba"), "x"), tokens(PREFIX + WINDOW), torch.ones((), requires_grad=True)

@@ -37,8 +37,8 @@ Rows = Mapping[str, list[int]]  # name of a part -> the indices of its rows in o
 # lg Table 2: parameters (in millions) and peak learning rate. A checkpoint does not store its own rate.
 PEAK_LR = {45: 1e-3, 85: 1e-3, 130: 6e-4, 370: 3e-4, 780: 2.5e-4, 1300: 2e-4}
 
-# Fields of a spec that change only the initialization or the speed of a model, not the function of its weights; and
-# the rounding of the vocabulary, which the shapes of the weights show.
+# Fields of a spec that change only the initialization or the speed of a model, not the function of its weights. The
+# rounding of the vocabulary is also here, because the shapes of the weights show it.
 SILENT = (
     *("name", "peak_lr", "published_parameters", "a_range", "dt_range", "chunk", "segment", "dt", "bc", "conv"),
     *("conv_bias", "slow_heads", "vocab_multiple"),
@@ -53,8 +53,8 @@ class Row:
     Args:
         ours: our name; {i} is the index of the layer.
         theirs: their name, or several names: these tensors follow each other along our first axis. A name can have
-            alternatives, as in "head.weight|lm_head.weight"; a new file gets the first. {e} is the index of an expert:
-            all names of the first expert come first, then all names of the second, and so on.
+            alternatives, as in "head.weight|lm_head.weight". A new file gets the first. {e} is the index of an expert.
+            All names of the first expert come first, then all names of the second, and so on.
         layout: the layout of each of their tensors; None: the same as ours.
         parts: for several names, the length of each along our first axis: a key of the format's `sizes`, or of its
             `places` if the rows are not contiguous.

@@ -20,8 +20,8 @@ class H3(HeadSystems, kind="h3"):
     The shift SSM keeps the last keys, and its output is a convolution with C. The diagonal SSM is an S4D system for
     each head. Its inputs are all products of an entry of a key and an entry of a value.
 
-    State: "memory" (B, H, P, P, N / 2, 2) with axes for keys, values, states, real and imaginary part; and "conv", the
-    last d_shift - 1 keys (B, d_shift - 1, D).
+    State: "memory" (B, H, P, P, N / 2, 2). Its last axes are keys, values, states, real and imaginary part. "conv" has
+    the last d_shift - 1 keys (B, d_shift - 1, D).
     """
 
     def __init__(self, spec: H3Mixer, d_model: int, n_layers: int):

@@ -19,13 +19,13 @@ class LinearAttention(Mixer, kind="linear_attention"):
     """y_t = phi(q_t)^T S_t, divided by phi(q_t)^T z_t with a normalizer.
 
     State: "memory" S (B, H, K, V), the sum of phi(k) v^T. With a normalizer, also "normalizer" z (B, H, K), the sum of
-    phi(k). z is not part of the memory, because noise on it could make a denominator negative.
+    phi(k). The normalizer is not part of the memory, because noise on it could make a denominator negative.
 
     Range of favor: its features are exponentials of any size. A common factor of a query's features cancels in the
     ratio, so the largest feature of each query is scaled to 1. Keys cannot be scaled, because the whole state needs one
     scale, and a larger key can follow. In float32, features of keys below 1e-38 are 0, and a token with a sum far below
-    1e-30 reads zeros. With 64 dimensions, this happens to half of the tokens if queries and keys have a standard
-    deviation of 6 in each dimension, to few tokens at 5, and to the first token of some sequences at 3.5.
+    1e-30 reads zeros. For example, let queries and keys have 64 dimensions. With a standard deviation of 6 in each
+    dimension, half of the tokens read zeros; with 5, few tokens; with 3.5, only the first token of some sequences.
     """
 
     directions: Tensor

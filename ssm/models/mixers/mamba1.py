@@ -21,8 +21,8 @@ SMALLEST_STEP, LOWEST_A = 1e-35, -3e38  # limits of dt and A that avoid 0 * -inf
 class Mamba1(Mixer, kind="mamba1"):
     """The block of the paper's Figure 3: projection to x and z, short convolution, selective SSM, gate z.
 
-    With `polarize`, the first state of each channel has a decay of exactly 1 (A = 0), the last state a decay of exactly
-    0 (A = -inf), or both (Wang et al. 2025, Section 6 and Appendix E.5).
+    With `polarize`, the first state of each channel has a decay of exactly 1 (A = 0), or the last state a decay of
+    exactly 0 (A = -inf), or both. (Wang et al. 2025, Section 6 and Appendix E.5)
 
     With `selection_norm_eps`, the inputs of dt, B and C are normalized, without weights (Falcon Mamba).
 

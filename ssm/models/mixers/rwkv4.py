@@ -21,14 +21,15 @@ class Rwkv4(Mixer, kind="rwkv4"):
     """Token shift, average of all values so far with decaying weights, and a gate (Section 3.1, eq. 11 to 18).
 
     The average is num_t / den_t with num_t = e^-w num_{t-1} + e^{k_t} v_t and den_t = e^-w den_{t-1} + e^{k_t}. Both
-    can overflow, so they are multiplied by e^-m_t with the running maximum m_t = max(m_{t-1} - w, k_t). They are
-    computed as two diagonal scans, in which decays e^{m_{t-1} - w - m_t} and weights e^{k_t - m_t} are at most 1.
-    m changes only the rounding, so it needs no gradient.
+    can overflow, so they are multiplied by e^-m_t with the running maximum m_t = max(m_{t-1} - w, k_t). Two diagonal
+    scans compute them. Their decays e^{m_{t-1} - w - m_t} and weights e^{k_t - m_t} are at most 1. The maximum changes
+    only the rounding, so it needs no gradient.
 
-    State: "shift", the last token's input (B, D), and "memory" (B, 2 D, 1): first the averages num / den of all
-    channels (h_t in bn Appendix B), then their weights log(1 + den). The two have different scales. As separate heads,
-    each has its own moments and noise. They do not depend on m, and have the scales of v and k. Any numbers are a valid
-    state: a negative weight counts as 0, and zeros are the empty state. In float32, den below 1e-38 counts as 0.
+    State: "shift", the last token's input (B, D), and "memory" (B, 2 D, 1). The first half of the memory are the
+    averages num / den of all channels (h_t in bn Appendix B), the second half are their weights log(1 + den). The two
+    have different scales. As separate heads, each has its own moments and noise. They do not depend on m, and have the
+    scales of v and k. Any numbers are a valid state: a negative weight counts as 0, and zeros are the empty state. In
+    float32, den below 1e-38 counts as 0.
     """
 
     has_map = False  # its readout is a ratio

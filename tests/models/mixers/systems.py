@@ -1,4 +1,4 @@
-"""A small spec of every system, with eventful weights: what the tests of all mixers run over."""
+"""Small specs of every mixer with noise on all weights, for the tests of all mixers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ssm.specs.mixers import MixerSpec
 D = 8  # d_model
 Forward = Callable[[Tensor, LayerState | None], tuple[Tensor, LayerState]]
 
-# Name -> the mixer's mapping. Every kind of the registry is here; the first of a kind bears its name.
+# Name -> fields of the spec. Every registered kind is here; the first of each kind has the name of the kind.
 SYSTEMS: dict[str, dict[str, Any]] = {
     "mamba2": {"kind": "mamba2", "d_state": 5, "head_dim": 4, "n_groups": 2, "chunk": 5},
     "mamba2, limited dt": {"kind": "mamba2", "d_state": 3, "head_dim": 8, "d_conv": 2, "dt_limit": [0.1, 0.9]},
@@ -80,12 +80,12 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 def parsed(fields: dict[str, Any]) -> MixerSpec:
-    """The spec of a mixer's mapping."""
+    """The spec with these fields."""
     return TypeAdapter(MixerSpec).validate_python(fields)
 
 
 def system(name: str) -> Mixer:
-    """The mixer in float64, as the second layer of three, every weight moved so that none is without effect."""
+    """The mixer in float64, as the second of three layers, with noise on every weight so that each has an effect."""
     torch.manual_seed(0)
     mixer = build_mixer(parsed(SYSTEMS[name]), D, 3)
     mixer.initialize_at(1)
@@ -108,13 +108,13 @@ def inputs(seed: int, batch: int, length: int) -> Tensor:
 
 
 def started(mixer: nn.Module, batch: int, length: int = 4) -> LayerState:
-    """A state that is not zero: the one after some other inputs."""
+    """A state that is not zero: the state after other inputs."""
     with torch.no_grad():
         return mixer(inputs(99, batch, length))[1]
 
 
 def leaves(state: LayerState) -> LayerState:
-    """A state whose numbers can have gradients (an attention's "seen" holds no numbers)."""
+    """A state with gradients, except for an attention's "seen"."""
     return {name: tensor.clone().requires_grad_(tensor.is_floating_point()) for name, tensor in sorted(state.items())}
 
 
@@ -124,7 +124,7 @@ def numbers(state: LayerState) -> list[Tensor]:
 
 
 def padded(state: LayerState, like: LayerState) -> LayerState:
-    """A cache with unseen tokens in front, as many as make it as long as another; any other state as it is."""
+    """A cache, extended at the front by unseen tokens to the length of another; other states do not change."""
     missing = like["memory"].shape[2] - state["memory"].shape[2] if "seen" in state else 0
     if missing <= 0:
         return state
@@ -135,7 +135,7 @@ def padded(state: LayerState, like: LayerState) -> LayerState:
 
 
 def pairs(one: LayerState, other: LayerState) -> tuple[list[Tensor], list[Tensor]]:
-    """Two states as lists of tensors to compare: caches of different lengths are the same where both are seen."""
+    """Two states as lists of tensors to compare. Caches are padded to equal lengths."""
     assert one.keys() == other.keys()
     one, other = padded(one, other), padded(other, one)
     if "seen" in one:
