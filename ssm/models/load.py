@@ -52,13 +52,13 @@ class LoadedModel:
     model: LanguageModel | ForeignModel  # in evaluation mode and float32
     kind: str  # for readers
     context: int | None  # training context in tokens, if its files have it
-    longest: int | None  # end of its table of positions; None: it has none
-    imported: Imported | None  # the import of a known format, which can be exported
-    run: RunSpec | None  # the run of ssm
     tokenizer: TokenizerSpec | None  # None: not found
     fingerprint: str  # 16 hex digits of a SHA-256 of config.json and the weights
     why_not_extend: str | None  # the reason, for messages; None: it can be extended
     note: str | None = None  # about its tokenizer, for messages
+    longest: int | None = None  # end of its table of positions; None: it has none
+    run: RunSpec | None = None  # a run of ssm
+    imported: Imported | None = None  # the import of a known format, which can be exported
     foreign: Source | None = None  # the files of a model that uses transformers' forward pass
 
     @property
@@ -140,8 +140,6 @@ def _load_run(name: str, weights: Path, device: torch.device | str) -> LoadedMod
         model=model.eval(),
         kind="a run of ssm",
         context=run.training.context,
-        longest=None,
-        imported=None,
         run=run,
         tokenizer=None if trained else tokenizer,
         fingerprint=_fingerprint([weights]),
@@ -159,9 +157,7 @@ def _load_imported(name: str, device: torch.device | str) -> LoadedModel:
         model=imported.model.float().to(device).eval(),
         kind=imported.format.title,
         context=context_of(imported.source.config),
-        longest=None,
         imported=imported,
-        run=None,
         tokenizer=tokenizer,
         fingerprint=_fingerprint(imported.files),
         why_not_extend=_why_not(imported.spec),
@@ -180,8 +176,6 @@ def _load_foreign(source: Source, device: torch.device | str) -> LoadedModel:
         kind=model.kind,
         context=context,
         longest=model.longest(context),
-        imported=None,
-        run=None,
         tokenizer=tokenizer,
         fingerprint=_fingerprint((source.config_path, *source.files)),
         why_not_extend=_why_not_foreign(model, source),

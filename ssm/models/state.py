@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 LayerState = dict[str, Tensor]  # named tensors of one layer, with the batch as first axis
+LayerOutput = tuple[Tensor, LayerState]  # the output of a layer, and its final state
 
 SEEN = "seen"  # (B, S) bool: which tokens of a cache (B, G, S, ...) exist
 RECURRENT = "memory"  # the recurrent state (B, heads, ...), called h_t in the papers

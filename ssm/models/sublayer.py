@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 
 
 class Sublayer(nn.Module, ABC):
@@ -27,9 +27,7 @@ class Sublayer(nn.Module, ABC):
         """Set weights that depend on the layer, counted from 0. Called once, before weights are loaded."""
 
     @abstractmethod
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         """A whole sequence, in the parallel form.
 
         Args:
@@ -42,5 +40,5 @@ class Sublayer(nn.Module, ABC):
         """
 
     @abstractmethod
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One token, in the recurrent form of the paper: u (B, D) -> y (B, D) and the state after it."""

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ssm.base.plugin_modules import Modules
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.models.sublayer import Sublayer
 from ssm.specs.ffn import SPECS
 
@@ -22,6 +22,6 @@ class Ffn(Sublayer):
         if kind is not None:  # else it is a base class
             FFNS.add(kind, cls)
 
-    def step(self, x: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, x: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One token, x (B, D). An ffn with a state overrides this."""
         return self(x)

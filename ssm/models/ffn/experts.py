@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ssm.models.ffn.base import Ffn
 from ssm.models.ffn.gated_mlp import GatedMlpFfn
 from ssm.models.mixers.parts import residual_init, small_init, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.experts import Experts
 from ssm.specs.ffn.gated_mlp import GatedMlp
 
@@ -39,9 +39,7 @@ class ExpertsFfn(Ffn, kind="experts"):
             small_init(weight)
         residual_init(self.down_proj.transpose(0, 1), n_layers)
 
-    def forward(
-        self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         tokens = x.flatten(0, -2)  # (N, D)
         y = self.shared(tokens)[0]  # (N, D)
         if self.spec.shared_gate:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ssm.models.ffn.base import Ffn
 from ssm.models.ffn.mlp import ACTIVATIONS
 from ssm.models.mixers.parts import residual_init, small_init
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.gated_mlp import GatedMlp
 
 
@@ -21,8 +21,6 @@ class GatedMlpFfn(Ffn, kind="gated_mlp"):
         small_init(self.up_proj.weight)
         residual_init(self.down_proj.weight, n_layers)
 
-    def forward(
-        self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         gate, up = self.up_proj(x).chunk(2, -1)
         return self.down_proj(ACTIVATIONS[self.spec.activation](gate) * up), {}

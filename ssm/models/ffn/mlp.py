@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ssm.models.ffn.base import Ffn
 from ssm.models.mixers.parts import residual_init, small_init
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.mlp import Mlp
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -31,7 +31,5 @@ class MlpFfn(Ffn, kind="mlp"):
         small_init(self.up_proj.weight)
         residual_init(self.down_proj.weight, n_layers)
 
-    def forward(
-        self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         return self.down_proj(ACTIVATIONS[self.spec.activation](self.up_proj(x))), {}

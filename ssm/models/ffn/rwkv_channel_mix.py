@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ssm.models.ffn.base import Ffn
 from ssm.models.mixers.parts import shifted
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
 
 
@@ -46,13 +46,11 @@ class RwkvChannelMixFfn(Ffn, kind="rwkv_channel_mix"):
             if self.spec.receptance:
                 self.receptance_mix.copy_(mix)
 
-    def forward(
-        self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         before, last = shifted(x, None if state is None else state["shift"], resets)
         return self._mix(x, before), {"shift": last}
 
-    def step(self, x: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, x: Tensor, state: LayerState | None = None) -> LayerOutput:
         before = torch.zeros_like(x) if state is None else state["shift"].to(x.dtype)
         return self._mix(x, before), {"shift": x}
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import residual_init, small_init, wide
 from ssm.models.mixers.rotary import rotate, rotation
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.attention import AttentionMixer
 
 
@@ -56,9 +56,7 @@ class Attention(Mixer, kind="attention"):
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         q, keys, values, mask, gate, ended = self._attend(u, state, resets)
         if self.value_dim != self.head_dim:  # memory-efficient kernels need equal sizes of keys and values
             width = max(self.head_dim, self.value_dim)
@@ -74,7 +72,7 @@ class Attention(Mixer, kind="attention"):
         )  # (B, H, T, K)
         return self._finish(y[..., : self.value_dim].transpose(1, 2), gate), ended
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One token attends to the cache and itself: softmax(q . k / sqrt(K)) over the tokens that it sees."""
         (q, new, gate), conv = self._project(u.unsqueeze(1), state, None)
         q = q.squeeze(1)  # (B, H, K)

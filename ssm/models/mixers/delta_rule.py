@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import conv_step, l2_norm, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 
 
 class DeltaRule(Mixer):
@@ -44,9 +44,7 @@ class DeltaRule(Mixer):
     def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
         """The normalized outputs y (..., H V), multiplied by the gate."""
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         memory, conv = (None, None) if state is None else (state["memory"], state["conv"])
         qkv, beta, *extra = self.in_proj(u).split(self.sizes, -1)
         qkv, conv = causal_conv1d(qkv, self.conv_weight, None, conv, resets=resets, activation="silu")
@@ -56,7 +54,7 @@ class DeltaRule(Mixer):
         )  # (B, T, H, V)
         return self._finish(y, extra, u), {"memory": memory, "conv": conv}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """S = diag(alpha_t) S_{t-1}, S_t = S + beta_t k_t (v_t - S^T k_t)^T, y_t = q_t^T S_t."""
         qkv, beta, *extra = self.in_proj(u).split(self.sizes, -1)
         qkv, conv = conv_step(qkv, self.conv_weight, None, None if state is None else state["conv"])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.gla import GlaMixer
 
 
@@ -34,15 +34,13 @@ class Gla(Mixer, kind="gla"):
             nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
         nn.init.zeros_(self.decay_proj.bias)
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         memory = None if state is None else state["memory"]
         q, k, v, log_decay, gate = self._project(u)
         y, memory = gated_scan(q, k, v, log_decay, memory, resets=resets, chunk=self.spec.chunk)  # (B, T, H, V)
         return self._finish(y, gate, u), {"memory": memory}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, y_t = q_t^T S_t (eq. 3)."""
         q, k, v, log_decay, gate = self._project(u)  # (B, H, K), (B, H, K), (B, H, V), (B, H, K)
         memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.gru import GruMixer
 
 
@@ -25,9 +25,7 @@ class Gru(Mixer, kind="gru"):
         super().__init__(spec, d_model, n_layers)
         self.gru = nn.GRU(d_model, d_model, batch_first=True)
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         """A sequence with resets is split at each token where any batch element is reset."""
         x = u.to(self.gru.all_weights[0][0].dtype)
         h = torch.zeros_like(x[:, :1]) if state is None else state["memory"].to(x.dtype)  # (B, 1, D)
@@ -42,7 +40,7 @@ class Gru(Mixer, kind="gru"):
                 outputs.append(y)
         return torch.cat(outputs, 1).to(u.dtype), {"memory": wide(h)}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = (1 - z_t) n_t + z_t h_{t-1}, with torch.nn.GRU's equations for r, z and n."""
         w_x, w_h, b_x, b_h = self.gru.all_weights[0]  # (3 D, D) twice, (3 D,) twice: r, z, n
         x = u.to(w_x.dtype)

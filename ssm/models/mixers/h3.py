@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.linear_ssm import HeadSystems, linear_imaginary, scan_systems, step_systems
 from ssm.models.mixers.parts import conv_step, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.h3 import H3Mixer
 
 
@@ -37,9 +37,7 @@ class H3(HeadSystems, kind="h3"):
         self.make_system(spec.heads(D), linear_imaginary(spec.d_state // 2))
         self.out_proj = nn.Linear(D, D)
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else self._complex(state["memory"])
         products, keys = self.products(u, state, resets)
         y, h = scan_systems(products, *self.system(), h0, resets, self.spec.segment)
@@ -51,7 +49,7 @@ class H3(HeadSystems, kind="h3"):
         shifted, keys = causal_conv1d(self.k_proj(u), self._shift_weight(), None, keys, resets=resets)
         return self._products(shifted, self.v_proj(u)), keys
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One step of the shift SSM on k; then one step of the diagonal SSM on its output times v."""
         keys = None if state is None else state["conv"]
         shifted, keys = conv_step(self.k_proj(u), self._shift_weight(), None, keys)  # (B, D)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.linear_attention import LinearAttentionMixer
 
 FAVOR_SUM = 1e-24  # a typical small sum of favor's features: normalizer_eps is relative to it
@@ -43,9 +43,7 @@ class LinearAttention(Mixer, kind="linear_attention"):
         if spec.feature_map == "hedgehog":
             self.map = nn.Parameter(torch.eye(self.key_dim).repeat(self.heads, 1, 1))  # (H, key_dim, K / 2)
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         memory, normalizer = (None, None) if state is None else (state["memory"], state.get("normalizer"))
         q, k, v = self._qkv(u)
         y, memory = gated_scan(q, k, v, None, memory, resets=resets, chunk=self.spec.chunk)  # (B, T, H, V)
@@ -58,7 +56,7 @@ class LinearAttention(Mixer, kind="linear_attention"):
             ended["normalizer"] = end.squeeze(-1)
         return self.out_proj(y.flatten(2).to(u.dtype)), ended
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """S_t = S_{t-1} + phi(k_t) v_t^T, z_t = z_{t-1} + phi(k_t), y_t = S_t^T phi(q_t) / z_t . phi(q_t) (eq. 18)."""
         q, k, v = (x.squeeze(1) for x in self._qkv(u.unsqueeze(1)))  # (B, H, K), (B, H, K), (B, H, V)
         memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import log_uniform, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 
 
 class ChannelSystems(Mixer):
@@ -28,14 +28,12 @@ class ChannelSystems(Mixer):
     def _finish(self, y: Tensor, u: Tensor) -> Tensor:
         """The output of the layer, from outputs y of the systems and inputs u, each (..., D)."""
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else torch.view_as_complex(state["memory"]).unsqueeze(2)  # (B, D, 1, N)
         y, h = scan_systems(wide(u).unsqueeze(-1), *self.system(), h0, resets, self.spec.segment)  # (B, T, D, 1)
         return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = a h_{t-1} + b x_t and y_t = Re(c^T h_t) + D x_t."""
         h = None if state is None else torch.view_as_complex(state["memory"]).unsqueeze(2)  # (B, D, 1, N)
         y, h = step_systems(wide(u).unsqueeze(-1), *self.system(), h)  # (B, D, 1)

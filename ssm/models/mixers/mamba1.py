@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
 from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
 
 SMALLEST_STEP, LOWEST_A = 1e-35, -3e38  # limits of dt and A that avoid 0 * -inf; exp of their product is 0
@@ -83,9 +83,7 @@ class Mamba1(Mixer, kind="mamba1"):
             return parts
         return tuple(F.rms_norm(wide(part), part.shape[-1:], eps=eps).to(part.dtype) for part in parts)
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         conv, memory = (None, None) if state is None else (state["conv"], state["memory"])
         x, z = self.in_proj(u).chunk(2, -1)  # (B, T, E D)
         x, conv = causal_conv1d(x, self.conv_weight, self.conv_bias, conv, resets=resets, activation="silu")
@@ -96,7 +94,7 @@ class Mamba1(Mixer, kind="mamba1"):
         )
         return self.out_proj(y.to(u.dtype)), {"memory": memory, "conv": conv}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t and y_t = C_t^T h_t + D x_t (eq. 2, Algorithm 2)."""
         x, z = self.in_proj(u).chunk(2, -1)  # (B, E D)
         x, conv = conv_step(x, self.conv_weight, self.conv_bias, None if state is None else state["conv"])

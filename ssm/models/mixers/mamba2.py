@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
 from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 
 
@@ -69,9 +69,7 @@ class Mamba2(Mixer, kind="mamba2"):
             conv_bias=self.conv_bias,
         )
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         z, x, B, C, dt, conv = self.project(u, state, resets)
         memory = None if state is None else state["memory"]
         log_decay = dt * self.continuous_decay()  # (B, T, H): dt A
@@ -106,7 +104,7 @@ class Mamba2(Mixer, kind="mamba2"):
         dt = F.softplus(wide(dt) + self.dt_bias)
         return dt if self.spec.dt_limit == (0.0, None) else dt.clamp(*self.spec.dt_limit)
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One token: S_t = exp(dt A) S_{t-1} + dt B x^T, y = C^T S_t + D x (Section 6, recurrent form)."""
         z, xBC, dt = self.in_proj(u).split([self.d_inner, self.d_inner + 2 * self.d_bc, self.heads], -1)
         xBC, conv = conv_step(xBC, self.conv_weight, self.conv_bias, None if state is None else state["conv"])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, wide
 from ssm.models.mixers.rotary import rotate, rotation
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.retnet import RetNetMixer
 
 
@@ -34,9 +34,7 @@ class RetNet(Mixer, kind="retnet"):
             nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
         nn.init.xavier_uniform_(self.out_proj.weight, gain=2**-1)
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         T = u.shape[1]
         q, k, v, gate = self._project(u)
         cos, sin = self._rotation(range(T), v)  # (T, K / 2)
@@ -45,7 +43,7 @@ class RetNet(Mixer, kind="retnet"):
         y, memory = gated_scan(q, k, v, self._log_decay(v), memory, resets=resets, chunk=self.spec.chunk)
         return self._finish(y, gate, u), {"memory": self._turn(memory, 1 - T)}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """S_t = gamma e^{i theta} S_{t-1} + k_t v_t^T, y_t = q_t^T S_t (eq. 6): only the memory is rotated."""
         q, k, v, gate = self._project(u)  # (B, H, K), (B, H, K), (B, H, V)
         memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)

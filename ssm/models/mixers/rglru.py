@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import conv_step, inverse_softplus, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rglru import RglruMixer
 
 SMALLEST = 1e-30  # lower limit of 1 - a^2: the derivative of its square root stays finite for a closed gate
@@ -55,16 +55,14 @@ class Rglru(Mixer, kind="rglru"):
         with torch.no_grad():
             self.Lambda.copy_(inverse_softplus(-decay.log() / self.spec.c))
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         conv, memory = (None, None) if state is None else (state["conv"], state["memory"].flatten(1))
         x, conv = causal_conv1d(self.in_proj(u), self.conv_weight, self.conv_bias, conv, resets=resets)
         log_a, scaled = self._gated(x, self._starts(u, state, resets))  # (B, T, W)
         h, memory = diagonal_scan(log_a.exp(), scaled, memory, resets=resets)
         return self._finish(h, u), self._ended(memory, conv)
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = a_t h_{t-1} + sqrt(1 - a_t^2) (i_t x_t) (eq. 4)."""
         last = None if state is None else state["conv"]
         x, conv = conv_step(self.in_proj(u), self.conv_weight, self.conv_bias, last)  # (B, W)

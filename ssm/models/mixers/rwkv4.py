@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import shifted, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
 
 EMPTY = -1e30  # logarithm of the weight 0; finite, so that differences are finite
@@ -64,9 +64,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
             self.mix_value.copy_((channel / D) ** rest + 0.3 * depth)
             self.mix_receptance.copy_((channel / D) ** (0.5 * rest))
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         before, last = shifted(u, None if state is None else state["shift"], resets)
         r, k, v = self._project(u, before)  # (B, T, D)
         w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
@@ -84,7 +82,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
         y = _average(num, den, m_before, k + bonus, v)
         return self.out_proj((r * y).to(u.dtype)), {"memory": _packed(num_T, den_T, m[:, -1]), "shift": last}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """The recurrence of Appendix D, with the running maximum."""
         r, k, v = self._project(u, torch.zeros_like(u) if state is None else state["shift"].to(u.dtype))  # (B, D)
         w, bonus = wide(self.time_decay).exp(), wide(self.time_first)

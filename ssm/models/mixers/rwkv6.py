@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, shifted, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
 
 NAMES = ("decay", "key", "value", "receptance", "gate")  # w, k, v, r, g: inputs with a token shift
@@ -63,9 +63,7 @@ class Rwkv6(Mixer, kind="rwkv6"):
             self.decay_base.copy_(slowest + (fastest - slowest) * place ** (0.7 + 1.3 * depth))
             self.bonus.copy_((depth * (1 - place) + zigzag).view_as(self.bonus))
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         memory, last = (None, None) if state is None else (state["memory"], state["shift"])
         before, last = shifted(u, last, resets)
         r, k, v, log_decay, gate = self._project(u, before)
@@ -74,7 +72,7 @@ class Rwkv6(Mixer, kind="rwkv6"):
         )  # (B, T, H, K)
         return self._finish(y, gate, u), {"memory": memory, "shift": last}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """y_t = r_t^T (S_{t-1} + diag(u) k_t v_t^T), then S_t = diag(w_t) S_{t-1} + k_t v_t^T (eq. 19)."""
         before = torch.zeros_like(u) if state is None else state["shift"].to(u.dtype)
         r, k, v, log_decay, gate = self._project(u, before)  # (B, H, K)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, l2_norm, shifted, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv7 import Rwkv7Mixer
 
 NAMES = ("receptance", "decay", "key", "value", "rate", "gate")  # r, w, k, v, a, g: inputs with a token shift
@@ -67,12 +67,10 @@ class Rwkv7(Mixer, kind="rwkv7"):
             self.removal.copy_(0.71 - 0.1 * (place - 0.5))
             self.norm_weight.fill_(((layer + 1) / self.n_layers) ** 0.7)
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         return self.forward_with(u, state, resets, None)[:2]
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         return self.step_with(u, state, None)[:2]
 
     def forward_with(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_ssm import discretized, hippo_normal
 from ssm.models.mixers.parts import log_uniform, wide
-from ssm.models.state import LayerState
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.s5 import S5Mixer
 
 SLOWEST = -1e-4  # upper limit of the real parts of A, so that no state grows (the authors' `clip_eigs`)
@@ -48,9 +48,7 @@ class S5(Mixer, kind="s5"):
         B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
         return a, b.unsqueeze(-1) * B, 2 * C  # 2: each state represents a conjugate pair
 
-    def forward(
-        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, LayerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else torch.view_as_complex(state["memory"]).squeeze(1)  # (B, P / 2)
         a, b, c = self.system()
         inputs = F.linear(u, torch.cat([b.real, b.imag]).to(u.dtype))  # (B, T, P): products of real matrices
@@ -58,7 +56,7 @@ class S5(Mixer, kind="s5"):
         y = F.linear(torch.cat([h.real, h.imag], -1), torch.cat([c.real, -c.imag], -1))  # (B, T, D)
         return self._finish(y, u), {"memory": torch.view_as_real(last).unsqueeze(1)}
 
-    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = a h_{t-1} + b x_t and y_t = 2 Re(C h_t) + D x_t (Section 3.1, eq. 2 discretized)."""
         a, b, c = self.system()
         h = wide(u).to(b.dtype) @ b.mT  # (B, P / 2)
