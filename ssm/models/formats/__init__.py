@@ -1,7 +1,7 @@
 """Read and write checkpoints of other libraries.
 
-Each format has one file: a table of the keys of config.json and a table of tensor names. To add a format, add a file
-with the name of its key. The file registers the format.
+A format is a table of the keys of config.json and a table of tensor names. Its file has the name of its key and
+registers it. Variants are in the same file. To add a format, add a file.
 """
 
 from ssm.models.formats.format import FORMATS, Format

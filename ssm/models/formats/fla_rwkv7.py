@@ -30,11 +30,7 @@ FLA_RWKV7 = Format(
     title="fla's RWKV-7",
     model_type="rwkv7",
     architecture="RWKV7ForCausalLM",
-    ours={
-        "mixer": {"kind": "rwkv7"},
-        "ffn": {"kind": "rwkv_channel_mix", "receptance": False},
-        "norm": "layer",
-    },
+    ours={"mixer": {"kind": "rwkv7"}, "ffn": {"kind": "rwkv_channel_mix", "receptance": False}, "norm": "layer"},
     keys=(
         *rwkv_keys(ratio=4),
         Key("norm_eps", "norm_eps", 1e-5),

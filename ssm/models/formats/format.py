@@ -14,17 +14,7 @@ from torch import Tensor
 
 from ssm.base.discovery import Registry
 from ssm.base.errors import CheckpointError
-from ssm.models.formats.keys import (
-    DERIVED,
-    NOTHING,
-    Config,
-    Fields,
-    Key,
-    complete,
-    read_keys,
-    refused,
-    write_keys,
-)
+from ssm.models.formats.keys import DERIVED, NOTHING, Config, Fields, Key, complete, read_keys, refused, write_keys
 from ssm.models.formats.layout import Layout, Picks, Sizes
 from ssm.specs.model import ModelSpec
 from ssm.specs.sublayer import SublayerSpec

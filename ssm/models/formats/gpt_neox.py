@@ -15,6 +15,7 @@ ACTIVATIONS = {
     "relu": "relu",
 }
 
+AT, THERE = "layers.{i}.", "gpt_neox.layers.{i}."
 GPT_NEOX = Format(
     key="gpt_neox",
     title="transformers' GPT-NeoX",
@@ -35,21 +36,13 @@ GPT_NEOX = Format(
     ),
     rows=(
         Row("embedding.weight", "gpt_neox.embed_in.weight"),
-        *affine("layers.{i}.norm", "gpt_neox.layers.{i}.input_layernorm"),
-        *affine("layers.{i}.ffn_norm", "gpt_neox.layers.{i}.post_attention_layernorm"),
-        Row(
-            "layers.{i}.mixer.in_proj.weight",
-            "gpt_neox.layers.{i}.attention.query_key_value.weight",
-            "(h qkv k) d -> (qkv h k) d",
-        ),
-        Row(
-            "layers.{i}.mixer.in_proj.bias",
-            "gpt_neox.layers.{i}.attention.query_key_value.bias",
-            "(h qkv k) -> (qkv h k)",
-        ),
-        *affine("layers.{i}.mixer.out_proj", "gpt_neox.layers.{i}.attention.dense"),
-        *affine("layers.{i}.ffn.up_proj", "gpt_neox.layers.{i}.mlp.dense_h_to_4h"),
-        *affine("layers.{i}.ffn.down_proj", "gpt_neox.layers.{i}.mlp.dense_4h_to_h"),
+        *affine(f"{AT}norm", f"{THERE}input_layernorm"),
+        *affine(f"{AT}ffn_norm", f"{THERE}post_attention_layernorm"),
+        Row(f"{AT}mixer.in_proj.weight", f"{THERE}attention.query_key_value.weight", "(h qkv k) d -> (qkv h k) d"),
+        Row(f"{AT}mixer.in_proj.bias", f"{THERE}attention.query_key_value.bias", "(h qkv k) -> (qkv h k)"),
+        *affine(f"{AT}mixer.out_proj", f"{THERE}attention.dense"),
+        *affine(f"{AT}ffn.up_proj", f"{THERE}mlp.dense_h_to_4h"),
+        *affine(f"{AT}ffn.down_proj", f"{THERE}mlp.dense_4h_to_h"),
         *affine("norm", "gpt_neox.final_layer_norm"),
         Row("head.weight", "embed_out.weight|lm_head.weight"),
     ),

@@ -28,11 +28,7 @@ SHARED = (
 )
 KINDS = {"Mamba1": "mamba1", "Mamba2": "mamba2"}
 LAYERS: dict[str, tuple[Key, ...]] = {  # ssm_cfg
-    "Mamba1": (
-        *SHARED,
-        Key("d_state", "d_state", 16),
-        dt_rank("dt_rank", "dt_rank", "d_model"),
-    ),
+    "Mamba1": (*SHARED, Key("d_state", "d_state", 16), dt_rank("dt_rank", "dt_rank", "d_model")),
     "Mamba2": (
         *SHARED,
         Key("d_state", "d_state", 128),

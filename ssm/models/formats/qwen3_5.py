@@ -138,11 +138,7 @@ QWEN3_5 = Format(
     model_type="qwen3_5_text",
     architecture="Qwen3_5ForCausalLM",
     ours=OURS | {"ffn": {"kind": "gated_mlp"}},
-    keys=(
-        *keys_around(kv_heads=4),
-        Key("intermediate_size", "ffn.d_hidden"),
-        Key("num_experts", only=(None, 0)),
-    ),
+    keys=(*keys_around(kv_heads=4), Key("intermediate_size", "ffn.d_hidden"), Key("num_experts", only=(None, 0))),
     rows=(*ROWS, PROJECTION),
     tied=TIED,
     sizes=sizes_of,

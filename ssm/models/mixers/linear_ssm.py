@@ -115,13 +115,7 @@ def inverse_imaginary(N: int) -> Tensor:
 
 
 def scan_systems(
-    x: Tensor,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor,
-    h0: Tensor | None,
-    resets: Tensor | None,
-    segment: int,
+    x: Tensor, a: Tensor, b: Tensor, c: Tensor, h0: Tensor | None, resets: Tensor | None, segment: int
 ) -> tuple[Tensor, Tensor]:
     """Run H systems over a sequence, each on M separate inputs.
 

@@ -141,10 +141,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight does not contain floating-point numbers"),
     "cut": (cut("model.safetensors"), "model.safetensors: truncated or corrupted ("),
     "cut bin": (cut("pytorch_model.bin"), "pytorch_model.bin: truncated or corrupted ("),
-    "code": (
-        unpicklable,
-        "contains pickled code, which ssm never runs; if you trust it, load it with torch.load",
-    ),
+    "code": (unpicklable, "contains pickled code, which ssm never runs; if you trust it, load it with torch.load"),
     "pickle": (plain_pickle, "pytorch_model.bin: "),
     "module": (whole_module, "contains pickled code, which ssm never runs"),
     "old form": (old_form, "has torch.save's old format, which cannot be read in parts"),

@@ -162,10 +162,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "attention", "n_heads": 2, "rotary_pct": 0.25}, "rotary_pct 0.25 rotates 1 dimensions, not pairs"),
     ({"kind": "attention", "value_dim": 3}, "shared_dim and value_dim go with a latent_dim"),
     ({"kind": "attention", "latent_dim": 3}, "latent_dim: goes with rotary_pct 0, without n_kv_heads, bias, qk_norm,"),
-    (
-        {"kind": "attention", "latent_dim": 3, "rotary_pct": 0, "shared_dim": 2},
-        "shared_dim 2 must be less than K = 2",
-    ),
+    ({"kind": "attention", "latent_dim": 3, "rotary_pct": 0, "shared_dim": 2}, "shared_dim 2 must be less than K = 2"),
     ({"kind": "s4d", "d_state": 5}, "d_state must be even"),
     ({"kind": "s4d", "dt_range": [0.0, 0.1]}, "dt_range must be 0 < low <= high"),
     ({"kind": "dss", "dt_range": [0.2, 0.1]}, "dt_range must be 0 < low <= high"),
