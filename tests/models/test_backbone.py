@@ -65,17 +65,6 @@ def test_a_split_changes_nothing(double: LanguageModel, start: State, cuts: list
     assert worst(everything(double, start, in_pieces(tokens, [0, *sorted(cuts), T], resets)), whole) < 1e-11
 
 
-def test_recomputation_changes_nothing(double: LanguageModel, start: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an initial state and resets."""
-    resets = torch.zeros(2, T, dtype=torch.bool)
-    resets[0, 5] = resets[1, 11] = True
-    forward = in_pieces(tiny.tokens(0, 2, T), [0, T], resets)
-    kept = everything(double, start, forward)
-    monkeypatch.setattr(double, "recompute", True)
-    again = everything(double, start, forward)
-    assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
-
-
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_compiled_blocks_agree() -> None:
     """torch.compile traces forward and backward without a graph break. The backend does not change the trace."""

@@ -25,35 +25,27 @@ from ssm.specs.model import ModelSpec
 # --- refused ----------------------------------------------------------------------------------------------------------
 
 
-def unpicklable(folder: Path) -> None:
-    class Code:
-        def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
-            return os.system, (f"touch {folder / 'ran'}",)
+class Code:
+    """An object that ends the process when it is unpickled."""
 
-    (folder / "model.safetensors").unlink()
-    torch.save({"weight": Code()}, folder / "pytorch_model.bin")
+    def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
+        return os._exit, (3,)
 
 
-def plain_pickle(folder: Path) -> None:
+def pickled(value: Callable[[dict[str, Tensor]], object], **options: bool) -> Callable[[Path], None]:
+    """Replace the weights by torch.save of a function of them."""
+
+    def spoil(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        torch.save(value(tensors), folder / "pytorch_model.bin", **options)
+
+    return spoil
+
+
+def unlike_torch(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": 1}))
-
-
-def whole_module(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    torch.save(torch.nn.Linear(2, 2), folder / "pytorch_model.bin")
-
-
-def old_form(folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
-
-
-def nested(folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    torch.save({"state_dict": tensors}, folder / "pytorch_model.bin")
 
 
 def cut(name: str) -> Callable[[Path], None]:
@@ -141,11 +133,14 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight does not contain floating-point numbers"),
     "cut": (cut("model.safetensors"), "model.safetensors: truncated or corrupted ("),
     "cut bin": (cut("pytorch_model.bin"), "pytorch_model.bin: truncated or corrupted ("),
-    "code": (unpicklable, "contains pickled code, which ssm never runs; if you trust it, load it with torch.load"),
-    "pickle": (plain_pickle, "pytorch_model.bin: "),
-    "module": (whole_module, "contains pickled code, which ssm never runs"),
-    "old form": (old_form, "has torch.save's old format, which cannot be read in parts"),
-    "nested": (nested, "pytorch_model.bin: is not a dictionary of tensors"),
+    "code": (pickled(lambda _: {"weight": Code()}), "which ssm never runs; if you trust it, load it with torch.load"),
+    "pickle": (unlike_torch, "pytorch_model.bin: "),
+    "module": (pickled(lambda _: torch.nn.Linear(2, 2)), "contains pickled code, which ssm never runs"),
+    "old form": (
+        pickled(dict, _use_new_zipfile_serialization=False),
+        "has torch.save's old format",
+    ),
+    "nested": (pickled(lambda tensors: {"state_dict": tensors}), "pytorch_model.bin: is not a dictionary of tensors"),
 }
 
 

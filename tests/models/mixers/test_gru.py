@@ -33,10 +33,3 @@ def test_a_layer_and_its_cell() -> None:
     for t in range(12):
         (y_t, state), h = mixer.step(u[:, t], state), cell(u[:, t], h)
         assert worst([y_t, state["memory"]], [h, h.unsqueeze(1)]) < 1e-12
-
-
-def test_resets_before_every_token() -> None:
-    mixer, u, start = layer(), inputs(2, 2, 5), normal(3, (2, 1, D))[0]
-    y, _ = mixer(u, {"memory": start}, torch.ones(2, 5, dtype=torch.bool))
-    alone, _ = mixer(u.reshape(10, 1, D))
-    assert worst([y], [alone.view(2, 5, D)]) < 1e-12

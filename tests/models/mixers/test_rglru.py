@@ -70,20 +70,6 @@ def test_outputs_and_gradients() -> None:
     assert worst([y, *got], [expected, *(w.view_as(g) for w, g in zip(wanted, got, strict=True))]) < 1e-5
 
 
-def test_decoding_from_a_state() -> None:
-    mixer = layer(width=D, blocks=2)  # transformers' cache of the convolution has the model's width
-    peer, u = peer_of(mixer), inputs(1, 2, 9)
-    with torch.no_grad():
-        expected, _ = peer(u[:, :5], torch.arange(1, 6).expand(2, -1), attention_mask=None)
-        y, state = mixer(u[:, :5])
-        assert worst([y], [expected]) < 1e-5
-        for t in range(5, 9):
-            expected, _ = peer(u[:, t : t + 1], torch.full((2, 1), t + 1), attention_mask=None)
-            y, state = mixer.step(u[:, t], state)
-            assert worst([y], [expected[:, 0]]) < 1e-5
-        assert worst([state["memory"].flatten(1)], [peer.rg_lru.recurrent_states]) < 1e-5
-
-
 @pytest.mark.parametrize("shut", [0.0, -10.0, -20.0, -40.0])
 def test_the_scale_of_inputs_is_accurate_for_slow_decays(shut: float) -> None:
     """With an almost closed recurrence gate, 1 - a^2 is smaller than the rounding error of a in float32."""
