@@ -70,7 +70,7 @@ def tokens(seed: int = 0) -> Tensor:
 
 
 @torch.inference_mode()
-def behind(model: Readable, rows: list[int]) -> Carried:
+def state_after(model: Readable, rows: list[int]) -> Carried:
     """The state after the prefixes of these sequences."""
     return model.hidden(tokens()[rows, :PREFIX])[1]
 
@@ -88,7 +88,7 @@ def read_on(model: Readable, state: Carried, rows: list[int]) -> tuple[Tensor, l
 @cache
 def alone(name: str) -> list[tuple[Tensor, list[Tensor]]]:
     """`read_on` of each sequence by itself."""
-    return [read_on(built(name), behind(built(name), [row]), [row]) for row in range(B)]
+    return [read_on(built(name), state_after(built(name), [row]), [row]) for row in range(B)]
 
 
 def check(name: str, state: Carried, rows: list[int]) -> None:
@@ -108,7 +108,7 @@ def check(name: str, state: Carried, rows: list[int]) -> None:
 def test_selected_sequences_are_independent(name: str) -> None:
     """In any order, with repetition. The state, its copies and its selections do not change each other."""
     model, everyone, rows = built(name), list(range(B)), [2, 0, 0, 1]
-    state = behind(model, everyone)
+    state = state_after(model, everyone)
     first, selected, last = state.copy(), state.select(torch.tensor(rows)), state.copy()
     with torch.inference_mode():
         model.hidden(tokens(seed=1), first)
@@ -119,7 +119,7 @@ def test_selected_sequences_are_independent(name: str) -> None:
 
 @every_kind
 def test_properties_of_a_state(name: str) -> None:
-    state = behind(built(name), list(range(B)))
+    state = state_after(built(name), list(range(B)))
     one = state.select(torch.tensor([1]))
     assert one.nbytes < state.nbytes <= B * one.nbytes
     assert state.copy().nbytes == state.nbytes

@@ -135,23 +135,23 @@ def test_exports_have_the_bits_and_names_of_the_original(name: str, tmp_path: Pa
     model = load_foreign(source)
     check_unchanged(model, source, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
-    home = export_foreign(model, source, tmp_path / "same", {"by": "nobody"})
-    assert_bitwise(weights(tmp_path / "theirs"), weights(home))
-    before, after = content(tmp_path / "theirs"), content(home)
+    out = export_foreign(model, source, tmp_path / "same", {"by": "nobody"})
+    assert_bitwise(weights(tmp_path / "theirs"), weights(out))
+    before, after = content(tmp_path / "theirs"), content(out)
     assert after["README.md"].startswith(before["README.md"])
     assert b"- by: nobody" in after["README.md"]
     assert {key: before[key] for key in before if key.endswith(".json")}.items() <= after.items()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.5
-    home = export_foreign(model, source, tmp_path / "other")
-    told = type(model.inner).from_pretrained(home, output_loading_info=True, dtype=torch.float32)
-    assert not any(told[1].values())
-    changed = weights(home)
+    out = export_foreign(model, source, tmp_path / "other")
+    reloaded = type(model.inner).from_pretrained(out, output_loading_info=True, dtype=torch.float32)
+    assert not any(reloaded[1].values())
+    changed = weights(out)
     assert all(not torch.equal(tensor, changed[key]) for key, tensor in weights(tmp_path / "theirs").items())
     with torch.no_grad(), without_kernels(model.code):
-        wanted = told[0].eval()(tokens(), use_cache=False).logits
-        found, _ = load_foreign(find_source(home)).hidden(tokens())
+        wanted = reloaded[0].eval()(tokens(), use_cache=False).logits
+        found, _ = load_foreign(find_source(out)).hidden(tokens())
     assert (found - wanted).abs().max() <= 1e-4 * wanted.std()
 
 
@@ -189,7 +189,7 @@ def test_a_tied_head_is_one_weight(twice: bool, tmp_path: Path) -> None:
     assert sum(tensor.numel() for tensor in names.values()) == model.parameters_count
     with torch.no_grad():
         model.inner.get_input_embeddings().weight[3] += 1
-    found = load_file(export_foreign(model, source, tmp_path / "home") / "model.safetensors")
+    found = load_file(export_foreign(model, source, tmp_path / "out") / "model.safetensors")
     assert (head in found) == twice
     if twice:
         assert torch.equal(found[head], found["model.embed_tokens.weight"])
@@ -207,11 +207,11 @@ def test_unused_tensors_are_copied(tmp_path: Path) -> None:
     source = find_source(theirs)
     model = load_foreign(source)
     check_unchanged(model, source, tmp_path)
-    assert_bitwise(weights(theirs), weights(export_foreign(model, source, tmp_path / "home")))
+    assert_bitwise(weights(theirs), weights(export_foreign(model, source, tmp_path / "out")))
     as_bin(theirs)
     source = find_source(theirs)
-    home = export_foreign(load_foreign(source), source, tmp_path / "bin")
-    assert_bitwise(weights(theirs), weights(home))
+    out = export_foreign(load_foreign(source), source, tmp_path / "bin")
+    assert_bitwise(weights(theirs), weights(out))
 
 
 def test_models_that_cannot_be_exported(tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ def test_models_that_cannot_be_exported(tmp_path: Path) -> None:
     with pytest.raises(
         CheckpointError, match=r"not written, weights are not finite: inner\.model\.layers\.0\.mamba\.D$"
     ):
-        export_foreign(model, source_of(made("Bamba"), tmp_path / "nan"), tmp_path / "home")
-    assert not (tmp_path / "home").exists()
+        export_foreign(model, source_of(made("Bamba"), tmp_path / "nan"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def source_of(peer: Any, folder: Path) -> Any:

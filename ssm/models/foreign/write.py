@@ -18,7 +18,7 @@ from ssm.base.files import whole_folder
 from ssm.models.foreign.load import quiet
 from ssm.models.foreign.model import ForeignModel, is_a_log
 from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source, find_source
-from ssm.models.formats.write import card_of, check_apart, copy_beside, write_tensors
+from ssm.models.formats.write import card_of, check_apart, copy_companions, write_tensors
 
 
 def export_foreign(
@@ -44,7 +44,7 @@ def export_foreign(
     check_apart(folder, source)
     with whole_folder(folder) as temporary:
         write_weights(model, source, temporary)
-        copy_beside(source, temporary, folder)
+        copy_companions(source, temporary, folder)
         card = card_of(source, f"transformers ({model.architecture})", changes)
         if card:
             (temporary / CARD).write_text(card, encoding="utf-8")

@@ -160,8 +160,7 @@ class Format:
         known = complete(keys, config)
         problem = refused(keys, known)
         if problem is not None:
-            key, value, only = problem
-            raise CheckpointError(f"{source}: {key} is {value!r}; ssm supports only {only} for {self.title}")
+            raise CheckpointError(f"{source}: {problem} for {self.title}")
         ours = {"name": name, "peak_lr": 1e-3} | deepcopy(self.ours)
         try:
             read_keys(self.keys, known, ours)

@@ -104,15 +104,15 @@ def complete(keys: Iterable[Key], config: Config) -> dict[str, Any]:
     return {key.theirs: key.usual for key in keys if key.usual is not NOTHING} | dict(config)
 
 
-def refused(keys: Iterable[Key], config: Config) -> tuple[str, Any, str] | None:
-    """The first key with an unsupported value: its name, its value, and the supported values. None: all are supported.
+def refused(keys: Iterable[Key], config: Config) -> str | None:
+    """A message about the first key with an unsupported value; None: all values are supported.
 
     Args:
         config: completed with defaults.
     """
     for key in keys:
-        if key.only and config[key.theirs] not in tuple(key.only):
-            return key.theirs, config[key.theirs], " or ".join(repr(value) for value in key.only)
+        if key.only and (value := config[key.theirs]) not in tuple(key.only):
+            return f"{key.theirs} is {value!r}; ssm supports only {' or '.join(map(repr, key.only))}"
     return None
 
 

@@ -69,8 +69,7 @@ def _read(within: str, keys: tuple[Key, ...], given: Config, config: Config, kin
     known = complete(keys, given)
     problem = refused(keys, known)
     if problem is not None:
-        key, value, only = problem
-        raise ValueError(f"{within}.{key} is {value!r}; ssm supports only {only}")
+        raise ValueError(f"{within}.{problem}")
     ours: Fields = {"kind": kind}
     read_keys(keys, known | {"d_model": config["d_model"]}, ours)
     return ours

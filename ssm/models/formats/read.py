@@ -56,7 +56,7 @@ class Imported:
     @property
     def tokenizer_files(self) -> tuple[Path, ...]:
         """The files that an export copies next to the weights."""
-        return self.source.beside
+        return self.source.companions
 
 
 def import_checkpoint(name: str | Path) -> Imported:

@@ -26,7 +26,7 @@ CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in order of preference
 INDEX = ".index.json"  # added to one of these names: the index of shards
 # Files that an export copies next to the weights.
-BESIDE = (
+COMPANIONS = (
     "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja",
     "chat_template.json", "LICENSE",
@@ -52,7 +52,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint as it lies on disk."""
+    """A checkpoint on disk."""
 
     name: str  # given by the user
     folder: Path
@@ -72,9 +72,9 @@ class Source:
         return self.name.partition("@")[0].rpartition("/")[2]
 
     @property
-    def beside(self) -> tuple[Path, ...]:
+    def companions(self) -> tuple[Path, ...]:
         """The tokenizer's files, the generation config and the license; without links to files outside the folder."""
-        return tuple(self.folder / name for name in BESIDE if self._is_inside(name))
+        return tuple(self.folder / name for name in COMPANIONS if self._is_inside(name))
 
     @property
     def card(self) -> Path | None:
@@ -84,7 +84,7 @@ class Source:
     @property
     def outside(self) -> tuple[str, ...]:
         """Names of links to files outside the folder. Their content does not belong to the model."""
-        names = (name for name in (*BESIDE, CARD) if (self.folder / name).is_file())
+        names = (name for name in (*COMPANIONS, CARD) if (self.folder / name).is_file())
         return tuple(name for name in names if not self._is_inside(name))
 
     def _is_inside(self, name: str) -> bool:
@@ -231,7 +231,7 @@ def _downloaded(name: str) -> Path:
     except ImportError as error:
         raise CheckpointError(f"{name}: models of the hub need `pip install 'ssm-length[hub]'`; {by_hand}") from error
     repository, _, revision = name.partition("@")
-    patterns = [CONFIG, CARD, *BESIDE, "*.safetensors", "*.safetensors" + INDEX]
+    patterns = [CONFIG, CARD, *COMPANIONS, "*.safetensors", "*.safetensors" + INDEX]
 
     def fetched(patterns: list[str]) -> Path:
         return Path(huggingface_hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))

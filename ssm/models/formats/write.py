@@ -75,7 +75,7 @@ def export_checkpoint(
     with whole_folder(folder) as temporary:
         (temporary / CONFIG).write_bytes(config)
         if source:
-            copy_beside(source, temporary, folder)
+            copy_companions(source, temporary, folder)
         size = sum(
             write_tensors(temporary / file, dict(_tensors(model, targets, source))) for file, targets in plan.items()
         )
@@ -201,7 +201,7 @@ def _tensors(model: LanguageModel, targets: list[Target], source: Source | None)
         yield target.name, written[key]
 
 
-def copy_beside(source: Source, folder: Path, final: Path) -> None:
+def copy_companions(source: Source, folder: Path, final: Path) -> None:
     """Copy the files next to the weights. Links to files outside the source's folder are listed on stderr.
 
     Args:
@@ -210,7 +210,7 @@ def copy_beside(source: Source, folder: Path, final: Path) -> None:
     if source.outside:
         left_out = ", ".join(source.outside)
         print(f"{final}: without {left_out}: they are links to files outside {source.folder}", file=sys.stderr)
-    for path in source.beside:
+    for path in source.companions:
         shutil.copyfile(path, folder / path.name)
 
 

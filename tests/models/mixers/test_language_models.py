@@ -80,11 +80,11 @@ def test_splits_resets_and_decoding(around: dict[str, Any], mixers: dict[str, An
         resets = torch.zeros(2, T, dtype=torch.bool)
         resets[:, 5] = True
         reset, reset_end = built(tokens, start, resets)
-        anew, anew_end = built(tokens[:, 5:])
-    for got, expected in (states(end, ended), states(last, ended), states(reset_end, anew_end)):
+        restarted, restarted_end = built(tokens[:, 5:])
+    for got, expected in (states(end, ended), states(last, ended), states(reset_end, restarted_end)):
         assert worst(got, expected) < 1e-10
     assert worst([torch.cat([first, second], 1), steps], [whole, whole]) < 1e-10
-    assert worst([reset[:, 5:]], [anew]) < 1e-10
+    assert worst([reset[:, 5:]], [restarted]) < 1e-10
     assert worst([whole], [built(tokens)[0]]) > 1e-3
 
 

@@ -96,11 +96,11 @@ def test_a_zero_row_is_the_zero_state(name: str) -> None:
     zeroed = systems.whole([systems.started(mixer, B)]).reset(torch.tensor([False, True])).layers[0]
     zeros = {n: x[1:] for n, x in zeroed.items()}
     with torch.no_grad():
-        (y, _), (anew, expected_end) = mixer(u, zeroed), mixer(u[1:])
+        (y, _), (restarted, expected_end) = mixer(u, zeroed), mixer(u[1:])
         _, ended = mixer(u[1:], zeros)
         (step, _), (expected_step, _) = mixer.step(u[1:, 0], zeros), mixer.step(u[1:, 0])
     got, expected = systems.pairs(ended, expected_end)
-    assert worst([y[1:], *got, step], [anew, *expected, expected_step]) < 1e-12
+    assert worst([y[1:], *got, step], [restarted, *expected, expected_step]) < 1e-12
 
 
 @every_system

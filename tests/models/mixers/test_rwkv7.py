@@ -114,9 +114,9 @@ def test_resets_of_single_rows(stack: Stack) -> None:
     resets = torch.zeros(B, T, dtype=torch.bool)
     resets[1, 4] = True
     y, ended = stack(u, start, resets)
-    whole, anew = stack(u, start), stack(u[1:, 4:])
-    assert worst([y[0], y[1, :4], y[1:, 4:]], [whole[0][0], whole[0][1, :4], anew[0]]) < 1e-10
-    for row, expected in ((0, whole[1]), (1, anew[1])):
+    whole, restarted = stack(u, start), stack(u[1:, 4:])
+    assert worst([y[0], y[1, :4], y[1:, 4:]], [whole[0][0], whole[0][1, :4], restarted[0]]) < 1e-10
+    for row, expected in ((0, whole[1]), (1, restarted[1])):
         for layer in (0, 2):
             for part in ("memory", "shift"):
                 name = f"{layer}.{part}"
