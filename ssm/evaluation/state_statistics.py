@@ -16,7 +16,7 @@ from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, segments
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
-from ssm.models.repairs.reading import Reading
+from ssm.models.repairs.base import Reading
 from ssm.specs.measurements.state_statistics import StateStatistics
 
 

@@ -1,1 +1,1 @@
-"""Models: mixers over the shared scans, one backbone, one state class, safe checkpoints."""
+"""Models: mixers, one backbone, one state class, checkpoints of ssm and of other libraries."""

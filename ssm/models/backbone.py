@@ -1,4 +1,4 @@
-"""The language model: embedding, pre-norm residual blocks over interchangeable mixers, norm, head."""
+"""The language model: embedding, residual blocks with a norm before each mixer and ffn, final norm, head."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from ssm.base.seeds import derived_seed
 from ssm.models.ffn import build_ffn
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.parts import wide
-from ssm.models.state import FFN, State
+from ssm.models.state import FFN, LayerState, State
 from ssm.specs.model import ModelSpec
-
-LayerState = dict[str, Tensor]
 
 
 class Block(nn.Module):
-    """x + mixer(norm(x)), then, where the model has an ffn, x + ffn(norm(x)); side by side with parallel_residual."""
+    """x + mixer(norm(x)), then x + ffn(norm(x)), if the layer has an ffn. With parallel_residual both read one x."""
 
     def __init__(self, model: ModelSpec, layer: int):
         super().__init__()
@@ -38,38 +36,39 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, state: LayerState | None, resets: Tensor | None, first: Tensor | None
     ) -> tuple[Tensor, LayerState, Tensor | None]:
-        """A whole sequence, x (B, T, D); `first` is what goes from block to block beside it (`Mixer.forward_with`)."""
-        own, ffns = _split(state)
-        y, ended, first = self.mixer.forward_with(self.norm(x), own, resets, first)
+        """A whole sequence, x (B, T, D). `first` is the tensor that mixers pass on (`Mixer.forward_with`)."""
+        mixer_state, ffn_state = _split(state)
+        y, ended, first = self.mixer.forward_with(self.norm(x), mixer_state, resets, first)
         if self.ffn is None:
             return x + y, ended, first
-        z, ffn_ended = self.ffn(self.ffn_norm(x if self.parallel else x + y), ffns, resets)
+        z, ffn_ended = self.ffn(self.ffn_norm(x if self.parallel else x + y), ffn_state, resets)
         return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, first
 
     def step(
         self, x: Tensor, state: LayerState | None, first: Tensor | None
     ) -> tuple[Tensor, LayerState, Tensor | None]:
         """One token, x (B, D)."""
-        own, ffns = _split(state)
-        y, ended, first = self.mixer.step_with(self.norm(x), own, first)
+        mixer_state, ffn_state = _split(state)
+        y, ended, first = self.mixer.step_with(self.norm(x), mixer_state, first)
         if self.ffn is None:
             return x + y, ended, first
-        z, ffn_ended = self.ffn.step(self.ffn_norm(x if self.parallel else x + y), ffns)
+        z, ffn_ended = self.ffn.step(self.ffn_norm(x if self.parallel else x + y), ffn_state)
         return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, first
 
 
 class LanguageModel(nn.Module):
-    """tokens, state -> logits, state. Splitting a sequence anywhere and carrying the state changes nothing.
+    """A language model: tokens and a state -> logits and the next state.
 
-    With `channels` its inputs are values and no tokens: (..., C + 1) float, as `ValueEmbedding` takes them. Then the
-    head is a linear one over `vocab_size` classes, tied to nothing. Whatever is said of tokens goes for values too.
+    You can split a sequence anywhere and carry the state, without changing the result. With `channels`, the inputs are
+    values (..., C + 1) instead of tokens (see `ValueEmbedding`), and the head is an untied linear map to `vocab_size`
+    classes.
     """
 
     def __init__(self, spec: ModelSpec, vocab_size: int, channels: int | None = None):
         super().__init__()
         self.spec, self.vocab_size, self.channels = spec, vocab_size, channels
         self.tied = spec.tie_embeddings and channels is None
-        self.recompute = False  # keep no activations inside blocks; the backward pass computes them again
+        self.recompute = False  # True: the backward pass computes activations inside blocks again, to save memory
         rows = spec.embedding_rows(vocab_size)
         self.embedding = (
             nn.Embedding(rows, spec.d_model) if channels is None else ValueEmbedding(channels, spec.d_model)
@@ -87,8 +86,8 @@ class LanguageModel(nn.Module):
 
         Args:
             tokens: (B, T) int64.
-            state: where the sequences start from; None is the zero state.
-            resets: (B, T) bool; True forgets all that came before this token (a document's first token).
+            state: the initial state; None is the zero state.
+            resets: (B, T) bool; True resets the state before this token (the first token of a document).
 
         Returns:
             Logits (B, T, V) and the state after the last token.
@@ -97,7 +96,7 @@ class LanguageModel(nn.Module):
         return self.logits(x), state
 
     def step(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Decoding: tokens (B,) int64 -> logits of the next ones (B, V) and the state after them."""
+        """Decode one token: tokens (B,) int64 -> logits of the next tokens (B, V), and the state after `tokens`."""
         x = self.embedded(tokens)  # (B, D)
         ended, first = [], None
         for i, layer in enumerate(self.layers):
@@ -107,7 +106,7 @@ class LanguageModel(nn.Module):
         return self.logits(self.norm(x)), State(tuple(ended))
 
     def hidden(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
-        """The last hidden activations (B, T, D), normalized, and the state after the last token."""
+        """The activations (B, T, D) after the final norm, and the state after the last token."""
         x = self.embedded(tokens)  # (B, T, D)
         ended, first = [], None
         for i, layer in enumerate(self.layers):
@@ -120,14 +119,14 @@ class LanguageModel(nn.Module):
         return self.norm(x), State(tuple(ended))
 
     def embedded(self, tokens: Tensor) -> Tensor:
-        """What enters the first layer: tokens (...), or values (..., C + 1) -> (..., D)."""
+        """The input of the first layer: tokens (...) or values (..., C + 1) -> (..., D)."""
         x = self.embedding(tokens)
         if self.spec.embedding_scale != 1:
             x = x * self.spec.embedding_scale
         return self.embedding_norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) -> (..., V): rows that only round up the vocabulary are left out."""
+        """Logits: (..., D) -> (..., V), without the rows that only pad the vocabulary."""
         weight = cast(nn.Embedding, self.embedding).weight if self.tied else self.head.weight
         logits = F.linear(hidden, weight)[..., : self.vocab_size]
         cap = self.spec.logit_cap
@@ -135,17 +134,17 @@ class LanguageModel(nn.Module):
 
     @property
     def hidden_size(self) -> int:
-        """D: numbers that `hidden` gives for each token."""
+        """D: numbers that `hidden` returns for each token."""
         return self.spec.d_model
 
     @property
     def parameters_count(self) -> int:
-        """Parameters, tied embeddings once."""
+        """Number of parameters; tied parameters count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
 
 class ValueEmbedding(nn.Module):
-    """What values enter a model by: a linear map of their C numbers; a learned class token where one is marked."""
+    """The input layer for values: a linear map of C numbers, or a learned class token."""
 
     def __init__(self, channels: int, d_model: int):
         super().__init__()
@@ -154,12 +153,12 @@ class ValueEmbedding(nn.Module):
         nn.init.normal_(self.class_token, std=0.02)
 
     def forward(self, values: Tensor) -> Tensor:
-        """values (..., C + 1), of which the last number marks class tokens (anything but 0) -> (..., D)."""
+        """values (..., C + 1) -> (..., D). A last number other than 0 marks a class token."""
         return torch.where(values[..., -1:] != 0, self.class_token, self.map(values[..., :-1]))
 
 
 class RmsNorm(nn.Module):
-    """RMSNorm (Zhang & Sennrich 2019) over the last axis, in one pass."""
+    """RMSNorm (Zhang & Sennrich 2019) over the last axis."""
 
     def __init__(self, width: int, eps: float):
         super().__init__()
@@ -171,7 +170,7 @@ class RmsNorm(nn.Module):
 
 
 class RmsNormFromOne(nn.Module):
-    """RMSNorm whose scale is 1 + weight (Gemma's)."""
+    """RMSNorm with scale 1 + weight, as in Gemma."""
 
     def __init__(self, width: int, eps: float):
         super().__init__()
@@ -179,7 +178,7 @@ class RmsNormFromOne(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) -> (..., D)."""
-        return gated_rms_norm(x, 1 + wide(self.weight), eps=self.eps)  # in bf16 the sum would lose the weight
+        return gated_rms_norm(x, 1 + wide(self.weight), eps=self.eps)  # in bf16, 1 + weight loses small weights
 
 
 NORMS: dict[str, type[RmsNorm | RmsNormFromOne | nn.LayerNorm]] = {
@@ -195,7 +194,7 @@ def build_norm(spec: ModelSpec) -> nn.Module:
 
 
 def build_model(spec: ModelSpec, vocab_size: int, seed: int, channels: int | None = None) -> LanguageModel:
-    """A freshly initialized model: a function of its arguments, whatever was drawn before."""
+    """A newly initialized model. It depends only on the arguments, not on random numbers drawn before."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "initialization"))
         return LanguageModel(spec, vocab_size, channels)
@@ -205,5 +204,5 @@ def _split(state: LayerState | None) -> tuple[LayerState | None, LayerState | No
     """The mixer's part of a layer's state, and the ffn's."""
     if state is None:
         return None, None
-    own = {name: tensor for name, tensor in state.items() if not name.startswith(FFN)}
-    return own, {name.removeprefix(FFN): tensor for name, tensor in state.items() if name.startswith(FFN)}
+    mixer = {name: tensor for name, tensor in state.items() if not name.startswith(FFN)}
+    return mixer, {name.removeprefix(FFN): tensor for name, tensor in state.items() if name.startswith(FFN)}

@@ -1,6 +1,6 @@
-"""Weights on disk: one safetensors file with the run's spec and the file's own digest in its header.
+"""Weights on disk: one safetensors file with the run's spec and the file's digest in its header.
 
-Nothing is ever unpickled, and nothing is read of a file that is not what was written.
+Files are never unpickled. A file that was changed after writing is an error.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ssm.specs.foreign import ForeignSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
 
-SLACK = 2**20  # parameters that a spec may ask for beyond its file, before they are counted one by one
-SNAPSHOTS = "snapshots"  # the folder of weights from the midst of a run
-RECORD = "run.json"  # of a finished run: it names the digests of its weights
-CHECKSUM_KEY = "seal"  # the header's key of the file's digest
-CHOSEN = "chosen"  # the header's key of a repair's numbers
+SLACK = 2**20  # parameters: a spec may exceed twice its file by this number
+SNAPSHOTS = "snapshots"  # folder of weights that are saved during a run
+RECORD = "run.json"  # of a finished run, with the digests of its weights
+CHECKSUM_KEY = "seal"  # key of the file's digest in the header
+CHOSEN = "chosen"  # key of a repair's numbers in the header
 AGAIN = "delete it and make it again"
 
 
@@ -48,16 +48,16 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
     with whole_file(path) as temporary:
         try:
             save_file(plain, temporary, metadata={"ssm": json.dumps(header | {CHECKSUM_KEY: BLANK}, sort_keys=True)})
-        except SafetensorError as error:  # what a full disk becomes
+        except SafetensorError as error:  # for example on a full disk
             raise OSError(str(error)) from error
         return write_checksum(temporary)
 
 
 def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `save_tensors` wrote.
+    """Read a file of `save_tensors`: the tensors and the header.
 
     Raises:
-        CheckpointError: no such file, truncated, corrupted or changed since it was written, or not written by ssm.
+        CheckpointError: the file is missing, truncated, corrupted, changed after writing, or not written by ssm.
     """
     check_tensors(path)
     with _opened(path, device) as (file, header):
@@ -65,7 +65,7 @@ def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[
 
 
 def check_tensors(path: str | Path) -> str:
-    """Whether a file is what `save_tensors` wrote; returns its digest. Errors as `load_tensors`."""
+    """Check that a file is unchanged since `save_tensors` wrote it. Returns its digest; errors as in `load_tensors`."""
     read_header(path)
     try:
         return verify_checksum(path, CheckpointError, AGAIN)
@@ -74,16 +74,16 @@ def check_tensors(path: str | Path) -> str:
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
-    """The header alone, of a file that has been read or is about to be; errors as `load_tensors`."""
+    """Read only the header. The file's digest is not checked. Errors as in `load_tensors`."""
     return _header(path, safetensors_header(path, CheckpointError).get("__metadata__", {}))
 
 
 def _header(path: str | Path, metadata: dict[str, str]) -> dict[str, Any]:
     if "ssm" not in metadata:
-        raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
+        raise CheckpointError(f"{path}: was not written by ssm (its header has no spec)")
     header = parse_json(metadata["ssm"], f"{path}: truncated or corrupted: its header", CheckpointError, "JSON object")
     if not isinstance(header, dict):
-        raise CheckpointError(f"{path}: was not written by ssm (its header holds no spec)")
+        raise CheckpointError(f"{path}: was not written by ssm (its header has no spec)")
     return {key: value for key, value in header.items() if key != CHECKSUM_KEY}
 
 
@@ -101,34 +101,36 @@ def _opened(path: str | Path, device: torch.device | str = "cpu") -> Iterator[tu
 def save_weights(
     path: str | Path, weights: dict[str, Tensor], run: RunSpec, step: int, origin: str, chosen: Point | None = None
 ) -> str:
-    """Write the weights of a model, trained as `run` for `step` steps; returns the file's digest.
+    """Write the weights of a model after `step` steps of `run`. Returns the file's digest.
 
     Args:
         weights: the model's state dict.
-        origin: fingerprint of what the run was made from (text, and the parent's origin); see `ssm.training.lineage`.
-        chosen: of a run that repairs its parent, whose weights these are: the repair's numbers, which are applied
-            whenever the file is read.
+        origin: fingerprint of the run's inputs (text, and the parent's origin); see `ssm.training.lineage`.
+        chosen: for a repair without training: its numbers. The weights are the parent's, and the repair is applied
+            each time the file is read.
     """
     header = {"run": run.content(), "step": step, "origin": origin}
     return save_tensors(path, weights, header if chosen is None else header | {CHOSEN: list(chosen)})
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[TrainableModel, RunSpec]:
-    """The model of a file written by `save_weights`, and the run that trained it.
+    """The model of a file of `save_weights`, and the run that trained it.
 
     Raises:
-        CheckpointError: the file is no such checkpoint, its tensors are not its spec's, it lies in the folder of a
-            finished run whose record names other weights, or it is a way of reading a model and no model.
+        CheckpointError: the file is not a checkpoint of ssm, or its tensors do not fit its spec. The record of its run
+            has another digest. It is a repair that changes how a model is read.
     """
     model, run = load_readable(path, device)
     if not isinstance(model, TrainableModel):
         assert run.repair is not None
-        raise CheckpointError(f"{path}: '{run.repair.kind}' is a way of reading a model, not a model by itself")
+        raise CheckpointError(
+            f"{path}: '{run.repair.kind}' is a way of reading a model, not a model that can be trained"
+        )
     return model, run
 
 
 def load_readable(path: str | Path, device: torch.device | str = "cpu") -> tuple[Readable, RunSpec]:
-    """As `load_model`; where the run is a way of reading a model, the model that is read so, in evaluation mode."""
+    """Like `load_model`, but also for repairs that change how a model is read. These are in evaluation mode."""
     tensors, header = load_tensors(path)
     run = run_of(header, path)
     _check_size(run, tensors, path)
@@ -144,64 +146,64 @@ def load_readable(path: str | Path, device: torch.device | str = "cpu") -> tuple
 def _chosen(header: dict[str, Any], run: RunSpec, path: str | Path) -> Point:
     """The numbers of a repaired model."""
     assert run.repair is not None
-    wrong = f"{path}: its header holds no numbers of the repair '{run.repair.kind}'"
-    found = tuple(shaped(header.get(CHOSEN), list[float | None], wrong, CheckpointError))
-    if len(found) != len(run.repair.start(run.own_model)):
+    wrong = f"{path}: its header has no valid numbers of the repair '{run.repair.kind}'"
+    numbers = tuple(shaped(header.get(CHOSEN), list[float | None], wrong, CheckpointError))
+    if len(numbers) != len(run.repair.start(run.own_model)):
         raise CheckpointError(wrong)
-    return found
+    return numbers
 
 
 def run_of(header: dict[str, Any], path: str | Path) -> RunSpec:
-    """The run that a header of `save_weights` tells of.
+    """The run in a header of `save_weights`.
 
     Raises:
-        CheckpointError: it holds none.
-        ConfigError: what it holds is no run.
+        CheckpointError: the header has no run.
+        ConfigError: the run is not valid.
     """
     if "run" not in header:
-        raise CheckpointError(f"{path}: its header holds no run")
+        raise CheckpointError(f"{path}: its header has no run")
     return RunSpec.parse(header["run"], str(path))
 
 
 def digests(folder: Path, run: RunSpec) -> dict[str, str]:
-    """The digests of a run's weights, snapshots too, by file: what its record says of them.
+    """File name -> digest of a run's weights and snapshots, for its record. Files that do not exist are left out.
 
     Raises:
-        CheckpointError: weights that have been written cannot be read.
+        CheckpointError: a file cannot be read.
     """
     paths = [folder / "model.safetensors", *(snapshot_path(folder, at) for at in run.training.snapshots)]
     try:
-        found = {path.relative_to(folder).as_posix(): stored_checksum(path) for path in paths}
+        stored = {path.relative_to(folder).as_posix(): stored_checksum(path) for path in paths}
     except OSError as error:
         raise CheckpointError(f"{folder}: weights cannot be read ({error.strerror or error})") from error
-    return {name: digest for name, digest in found.items() if digest is not None}
+    return {name: digest for name, digest in stored.items() if digest is not None}
 
 
 def _check_record(path: Path) -> None:
-    """Weights in the folder of a finished run are those that its record names."""
+    """Check that weights in the folder of a finished run have the digest in the run's record."""
     folder = path.parent.parent if path.parent.name == SNAPSHOTS else path.parent
     if not (folder / RECORD).exists():
         return
     record = read_json(folder / RECORD, CheckpointError, "record of a run")
     named = record.get("weights") if isinstance(record, dict) else None
     if not isinstance(named, dict) or named.get(path.relative_to(folder).as_posix()) != stored_checksum(path):
-        raise CheckpointError(f"{path}: not the weights that {folder / RECORD} names; delete both and train again")
+        raise CheckpointError(f"{path}: not the weights of {folder / RECORD}; delete both and train again")
 
 
 def _check_size(run: RunSpec, tensors: dict[str, Tensor], path: str | Path) -> None:
-    """A spec that asks for much more than its file holds is refused before anything of its size is made."""
+    """Refuse a spec of a much larger model than its file, before memory for it is allocated."""
     with torch.device("meta"):
         try:
             parameters = _shell(run, path).parameters_count
         except (RuntimeError, OverflowError) as error:
-            raise CheckpointError(f"{path}: its spec asks for an impossible model ({first_line(error)})") from error
-    held = sum(tensor.numel() for tensor in tensors.values())
-    if parameters > 2 * held + SLACK:
-        raise CheckpointError(f"{path}: its spec asks for {parameters:,} parameters, and it holds {held:,}")
+            raise CheckpointError(f"{path}: its spec describes an impossible model ({first_line(error)})") from error
+    stored = sum(tensor.numel() for tensor in tensors.values())
+    if parameters > 2 * stored + SLACK:
+        raise CheckpointError(f"{path}: its spec has {parameters:,} parameters, but the file has {stored:,}")
 
 
 def snapshot_path(folder: Path, fraction: float) -> Path:
-    """Where the weights at `fraction` of a run's steps lie."""
+    """The file with the weights at `fraction` of a run's steps."""
     return folder / SNAPSHOTS / f"at{fraction:g}.safetensors"
 
 
@@ -211,17 +213,17 @@ def snapshot_step(fraction: float, steps: int) -> int:
 
 
 def _shell(run: RunSpec, path: str | Path) -> TrainableModel:
-    """A run's model with weights that nobody has trained."""
+    """A run's model, not yet with its weights."""
     if isinstance(run.model, ForeignSpec):
         return build_foreign(run.model, str(path))
     return build_model(run.model, run.data.vocab_size, run.seed, run.data.channels)
 
 
 def load_weights(model: TrainableModel, tensors: dict[str, Tensor], source: str) -> None:
-    """Copy `tensors` into `model`; every missing, unknown or mis-shaped tensor is named in one error.
+    """Copy `tensors` into `model`.
 
     Raises:
-        CheckpointError: the names or shapes differ, or a weight is not finite.
+        CheckpointError: names or shapes differ, or a weight is not finite. The message lists all problems.
     """
     expected = model.state_dict()
     problems = [f"missing {name}" for name in expected if name not in tensors]

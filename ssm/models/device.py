@@ -1,4 +1,4 @@
-"""Which device a job computes on, and how it behaves there."""
+"""The device of a job, and the settings of its process."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ssm_kernels.native import InstructionsError, instructions
 from ssm.base.errors import UserError
 from ssm.specs.config import MOST_THREADS
 
-# glibc's mallopt: blocks below the one size are kept in the process when they are freed, up to the other in all.
-# Otherwise every training step would ask the system for its large blocks again: 6% of its time at a context of 128.
+# glibc's mallopt: the process keeps freed blocks below the first size, up to the second size in total. Otherwise each
+# training step requests its large blocks from the system again, which takes 6% of the time at a context of 128.
 MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 32 * 2**20), (-1, 512 * 2**20)
 
 
 def prepare_device(name: str, threads: int | None = None) -> torch.device:
-    """The device called `name` ("auto": a GPU where there is one), with threads and denormals set for this process.
+    """Set threads and denormals of this process, and return the device `name` ("auto": a GPU if there is one).
 
-    Decays make denormal numbers, on which CPUs are slow; they are flushed to zero.
+    Decays produce denormal numbers, which are slow on CPUs. They are flushed to zero.
 
     Raises:
-        UserError: "cuda" is asked for and is not there, more threads than any machine has, or SSM_KERNELS_INSTRUCTIONS
-            names what this processor lacks.
+        UserError: "cuda" without a GPU, too many threads, or SSM_KERNELS_INSTRUCTIONS names instructions that this
+            processor lacks.
     """
     try:
         instructions()
@@ -40,18 +40,18 @@ def prepare_device(name: str, threads: int | None = None) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device 'cuda' is not there (torch sees no GPU); use --device cpu or auto")
+        raise UserError("device 'cuda' is not available (torch finds no GPU); use --device cpu or auto")
     if name == "cpu" or "LOCAL_RANK" not in os.environ:
         return torch.device(name)
-    index = int(os.environ["LOCAL_RANK"])  # one of several processes on this machine: a GPU each
+    index = int(os.environ["LOCAL_RANK"])  # each process on this machine has one GPU
     if index >= torch.cuda.device_count():
-        raise UserError(f"process {index} of this machine has no GPU of its own; it has {torch.cuda.device_count()}")
+        raise UserError(f"no GPU for process {index}: this machine has {torch.cuda.device_count()}, numbered from 0")
     torch.cuda.set_device(index)
     return torch.device("cuda", index)
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep what it frees, where its C library is glibc and the user has not set it otherwise."""
+    """Let this process keep the memory that it frees, if its C library is glibc and the user has not set this."""
     if any(name in os.environ for name in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -61,14 +61,14 @@ def keep_freed_memory() -> None:
 
 
 def device_name(device: torch.device) -> str:
-    """The device in words, for provenance."""
+    """The device for readers and provenance, such as "cpu, 2 threads"."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {torch.get_num_threads()} thread{'s' if torch.get_num_threads() > 1 else ''}"
 
 
 def seconds_of(call: Callable[[], object], device: torch.device) -> float:
-    """How long one call takes, with all the work that it gives to a GPU and none that was there before."""
+    """Seconds of one call, including its own work on a GPU, but not work that was started before."""
     _wait(device)
     start = time.perf_counter()
     call()

@@ -1,34 +1,33 @@
-"""The families of models that the docs name: how each is read, and whether `ssm extend` can train it.
+"""The model families in the documentation: how ssm reads each, and whether `ssm extend` can train it.
 
-Plain data: the command line's help and docs/reference/families.md are made of it, and torch is not imported.
-`make families` types the commands of the docs on a tiny model of every family.
+The help of the command line and docs/reference/families.md are made from this data, without torch. `make families`
+runs the commands of the documentation on a tiny model of each family.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-# Why `ssm extend` refuses a model. The command's own line contains these words.
+# Why `ssm extend` refuses a model. The error of the command has these words.
 NO_STATE = "it has no recurrent state to start from: it keeps keys and values of its tokens"
-NO_PASS = "over several tokens leaves out the state that it should start from"
-OWN_CACHE = "keeps its states in a cache of its own"
+NO_PASS = "its forward pass over several tokens ignores the state that it should start from"
+OWN_CACHE = "it keeps its states in its own type of cache, not in transformers' DynamicCache"
 
 
 @dataclass(frozen=True)
 class Family:
     """Models of one architecture in the files of one library."""
 
-    name: str  # as the docs have it
-    library: str  # whose files they are
-    format: str | None = None  # that of ssm.models.formats; None: transformers' own forward pass reads it
-    model_type: str | None = None  # of a config.json, where transformers reads it
-    why_not_extend: str | None = None  # None: `ssm extend` works with it
+    name: str  # as in the documentation
+    library: str  # that writes the files
+    format: str | None = None  # in ssm.models.formats; None: ssm uses transformers' own forward pass
+    model_type: str | None = None  # in config.json, for models that use transformers' forward pass
+    why_not_extend: str | None = None  # None: `ssm extend` works
 
     @property
     def title(self) -> str:
-        """Its name, and whose files they are where another library has that name too.
+        """Its name, with the library if another library uses the same name.
 
         >>> FAMILIES["Mamba"].title, FAMILIES["Mamba of mamba_ssm"].title
         ('Mamba', 'Mamba of mamba_ssm')
@@ -36,82 +35,67 @@ class Family:
         return f"{self.name} of {self.library}" if self.library == "mamba_ssm" else self.name
 
 
-def _of(
-    library: str, key: Literal["format", "model_type"], why_not_extend: str | None = None, /, **names: str
-) -> list[Family]:
-    """Families by their format or model_type: what `key` says."""
-    return [Family(name, library, why_not_extend=why_not_extend, **{key: value}) for value, name in names.items()]
-
-
 FAMILIES: dict[str, Family] = {
     family.title: family
     for family in (
-        *_of(
-            "transformers",
-            "format",
-            mamba="Mamba",
-            mamba2="Mamba-2",
-            falcon_mamba="Falcon Mamba",
-            rwkv="RWKV-4",
-            recurrent_gemma="RecurrentGemma",
-            qwen3_next="Qwen3-Next",
-            qwen3_5="Qwen3.5",
-            qwen3_5_moe="Qwen3.5 with experts",
-            kimi_linear="Kimi Linear",
-        ),
-        *_of("transformers", "format", NO_STATE, gpt_neox="GPT-NeoX", mistral="Mistral"),
+        Family("Mamba", "transformers", "mamba"),
+        Family("Mamba-2", "transformers", "mamba2"),
+        Family("Falcon Mamba", "transformers", "falcon_mamba"),
+        Family("RWKV-4", "transformers", "rwkv"),
+        Family("RecurrentGemma", "transformers", "recurrent_gemma"),
+        Family("Qwen3-Next", "transformers", "qwen3_next"),
+        Family("Qwen3.5", "transformers", "qwen3_5"),
+        Family("Qwen3.5 with experts", "transformers", "qwen3_5_moe"),
+        Family("Kimi Linear", "transformers", "kimi_linear"),
+        Family("GPT-NeoX", "transformers", "gpt_neox", why_not_extend=NO_STATE),
+        Family("Mistral", "transformers", "mistral", why_not_extend=NO_STATE),
         Family("Mistral with a sliding window", "transformers", "mistral"),
-        *_of(
-            "fla",
-            "format",
-            fla_gla="GLA",
-            fla_rwkv6="RWKV-6",
-            fla_rwkv7="RWKV-7",
-            fla_retnet="RetNet",
-            fla_deltanet="DeltaNet",
-            fla_gated_deltanet="Gated DeltaNet",
-            fla_kda="KDA",
-        ),
+        Family("GLA", "fla", "fla_gla"),
+        Family("RWKV-6", "fla", "fla_rwkv6"),
+        Family("RWKV-7", "fla", "fla_rwkv7"),
+        Family("RetNet", "fla", "fla_retnet"),
+        Family("DeltaNet", "fla", "fla_deltanet"),
+        Family("Gated DeltaNet", "fla", "fla_gated_deltanet"),
+        Family("KDA", "fla", "fla_kda"),
         Family("Mamba", "mamba_ssm", "mamba_ssm"),
         Family("Mamba-2", "mamba_ssm", "mamba_ssm"),
         Family("hybrids", "mamba_ssm", "mamba_ssm"),
-        *_of(
-            "transformers",
-            "model_type",
-            bamba="Bamba",
-            falcon_h1="Falcon-H1",
-            zamba2="Zamba2",
-            nemotron_h="Nemotron-H",
-            granitemoehybrid="Granite 4",
-            olmo_hybrid="OLMo Hybrid",
-        ),
-        *_of("transformers", "model_type", NO_STATE, llama="Llama", lfm2="LFM2"),
-        *_of("transformers", "model_type", NO_PASS, jamba="Jamba", minimax="MiniMax"),
-        *_of("transformers", "model_type", OWN_CACHE, xlstm="xLSTM"),
+        Family("Bamba", "transformers", model_type="bamba"),
+        Family("Falcon-H1", "transformers", model_type="falcon_h1"),
+        Family("Zamba2", "transformers", model_type="zamba2"),
+        Family("Nemotron-H", "transformers", model_type="nemotron_h"),
+        Family("Granite 4", "transformers", model_type="granitemoehybrid"),
+        Family("OLMo Hybrid", "transformers", model_type="olmo_hybrid"),
+        Family("Llama", "transformers", model_type="llama", why_not_extend=NO_STATE),
+        Family("LFM2", "transformers", model_type="lfm2", why_not_extend=NO_STATE),
+        Family("Jamba", "transformers", model_type="jamba", why_not_extend=NO_PASS),
+        Family("MiniMax", "transformers", model_type="minimax", why_not_extend=NO_PASS),
+        Family("xLSTM", "transformers", model_type="xlstm", why_not_extend=OWN_CACHE),
     )
 }
 
 
 def what_is_read() -> str:
-    """Which families can be diagnosed, for the help of `ssm diagnose`."""
+    """The families that can be diagnosed, for the help of `ssm diagnose`."""
     own = "; ".join(
         f"{_listed([family for family in _own() if family.library == library])} ({library})"
         for library in dict.fromkeys(family.library for family in _own())
     )
     others = _listed([family for family in FAMILIES.values() if family.format is None])
     return (
-        f"ssm's own code reads {own}. Any other causal model of transformers is read through its own forward pass; "
-        f"tested are {others}."
+        f"ssm's own code reads {own}. ssm reads any other causal model of transformers through its own forward pass. "
+        f"Tested are {others}."
     )
 
 
 def what_is_extended() -> str:
-    """Which families cannot be extended, and why, for the help of `ssm extend`."""
+    """The families that cannot be extended, with reasons, for the help of `ssm extend`."""
     without = {why: _listed(_refused(why)) for why in (NO_STATE, NO_PASS, OWN_CACHE)}
     return (
-        f"`ssm extend` works with all of these but {without[NO_STATE]} (they have no recurrent state to start from), "
-        f"{without[NO_PASS]} (their forward pass over several tokens starts from no state) and {without[OWN_CACHE]} "
-        "(it keeps its states in a cache of its own)."
+        "`ssm extend` works with all of these, except the following. "
+        f"{without[NO_STATE]} have no recurrent state. "
+        f"The forward pass of {without[NO_PASS]} over several tokens ignores the state. "
+        f"{without[OWN_CACHE]} has its own type of cache."
     )
 
 

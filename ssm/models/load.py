@@ -1,4 +1,4 @@
-"""A user's model, whatever it is: a run of ours, a checkpoint of a known format, any other of transformers."""
+"""Open a user's model: a run of ssm, a checkpoint of a known format, or another model of transformers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, Tokenize
 from ssm.specs.foreign import AnyModel
 from ssm.specs.training import RunSpec
 
-WEIGHTS = "model.safetensors"  # of our own runs
+WEIGHTS = "model.safetensors"  # of runs of ssm
 TOKENIZER = "tokenizer.json"
-# What says that a checkpoint has a tokenizer, whether or not it can be read here.
+# Files of tokenizers. ssm reads only the first.
 TOKENIZER_FILES = (
     *(TOKENIZER, "tokenizer_config.json", "tokenizer.model", "spiece.model"),
     *("vocab.json", "vocab.txt", "merges.txt"),
 )
-BYTES, MOST_ROWS_OF_BYTES = 256, 341  # three quarters of the rows are in use; `ssm.data.own_text` asks as much
+BYTES, MOST_ROWS_OF_BYTES = 256, 341  # bytes use at least three quarters of the rows, as `ssm.data.own_text` requires
 REPAIRED = "it was repaired without training; extend the run that it was made from"
-QUANTIZED = "its weights are quantized, and would be written as other numbers"
+QUANTIZED = "its weights are quantized, and an export would change them"
 CONTEXT_KEYS = (
     "max_position_embeddings",
     "n_positions",
@@ -45,37 +45,37 @@ CONTEXT_KEYS = (
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model to be measured, and what is known of it."""
+    """A model to measure, with its origin and tokenizer."""
 
-    name: str  # what the user called it
+    name: str  # given by the user
     title: str  # a short name
     model: LanguageModel | ForeignModel  # in evaluation mode and float32
-    kind: str  # in words
-    context: int | None  # tokens that its files say it was trained on
-    longest: int | None  # its table of positions ends here; None: it has none
-    imported: Imported | None  # of a known format: it can be exported
-    run: RunSpec | None  # a run of ours
-    tokenizer: TokenizerSpec | None  # its own; None: none was found
+    kind: str  # for readers
+    context: int | None  # training context in tokens, if its files have it
+    tokenizer: TokenizerSpec | None  # None: not found
     fingerprint: str  # 16 hex digits of a SHA-256 of config.json and the weights
-    why_not_extend: str | None  # in words; None: it can be extended
-    note: str | None = None  # on its tokenizer, in words
-    foreign: Source | None = None  # of a model that is read through transformers: where it came from
+    why_not_extend: str | None  # the reason, for messages; None: it can be extended
+    note: str | None = None  # about its tokenizer, for messages
+    longest: int | None = None  # end of its table of positions; None: it has none
+    run: RunSpec | None = None  # a run of ssm
+    imported: Imported | None = None  # the import of a known format, which can be exported
+    foreign: Source | None = None  # the files of a model that uses transformers' forward pass
 
     @property
     def source(self) -> Source | None:
-        """Where a checkpoint of another library lies; None: it is a run of ours."""
+        """The files of a checkpoint of another library; None: it is a run of ssm."""
         return self.foreign if self.imported is None else self.imported.source
 
     @property
     def library(self) -> str | None:
-        """Who else loads it; None: it is a run of ours."""
+        """The other library that loads it; None: it is a run of ssm."""
         if self.imported is not None:
             return self.imported.format.library
         return None if self.foreign is None else "transformers"
 
     @property
     def only_repaired(self) -> bool:
-        """Whether it cannot be trained, but has an A that can be scaled."""
+        """Whether it cannot be trained, but its A can be scaled."""
         model = self.model
         if not isinstance(model, ForeignModel) or model.untrainable is None:
             return False
@@ -83,7 +83,6 @@ class LoadedModel:
 
     @property
     def spec(self) -> AnyModel:
-        """What the model is."""
         return self.model.spec
 
 
@@ -91,12 +90,12 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
     """Open a model.
 
     Args:
-        name: a run of ours (its folder, or a file of its weights), a checkpoint of another library (a folder, a file of
-            weights with its config.json beside it), or a name of the hub ("owner/model", "owner/model@revision").
-        device: where the model is to be.
+        name: a run of ssm: its folder, or a file of its weights. Or a checkpoint of another library: a folder, a file
+            of weights next to its config.json, or a model of the hub ("owner/model", "owner/model@revision").
+        device: the device of the model.
 
     Raises:
-        CheckpointError: it cannot be found or read, is of no known kind, or cannot carry its state on: one line.
+        CheckpointError: it cannot be found or read, its kind is unknown, or it cannot read a sequence in pieces.
         ConfigError: the sizes in its config.json do not fit together.
     """
     own = _own_weights(Path(name))
@@ -109,19 +108,19 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
     if form is not None and form.model_type is not None:
         try:
             form.spec(source.config, source.title, str(source.config_path))
-        except CheckpointError as variant:  # that ours is not
+        except CheckpointError as variant:  # that our model does not support
             try:
                 return _load_foreign(source, device)
             except CheckpointError as error:
-                raise CheckpointError(f"{variant}; nor through transformers: {error}") from error
+                raise CheckpointError(f"{variant}; transformers cannot read it either: {error}") from error
     return _load_imported(str(name), device)
 
 
 def _own_weights(path: Path) -> Path | None:
-    """The weights of a run of ours; None: it is something else."""
+    """The weights of a run of ssm; None: it is something else."""
     file = path / WEIGHTS if path.is_dir() else path
     if file != path and (path / RECORD).is_file() and not (path / "config.json").exists():
-        return file  # also where the weights are broken or not there: load_model says so
+        return file  # also if the weights are broken or missing: load_model reports that
     try:
         return file if "ssm" in safetensors_header(file, CheckpointError).get("__metadata__", {}) else None
     except CheckpointError:
@@ -131,23 +130,21 @@ def _own_weights(path: Path) -> Path | None:
 def _load_run(name: str, weights: Path, device: torch.device | str) -> LoadedModel:
     model, run = load_model(weights, device)
     if run.data.channels is not None:
-        raise CheckpointError(f"{name}: reads the values of '{run.data.name}' and no tokens: there is no text for it")
+        raise CheckpointError(f"{name}: reads the numbers of '{run.data.name}', not tokens, so it cannot read text")
     tokenizer = run.data.spelled_by
     trained = isinstance(tokenizer, BpeTokenizer)
-    note = f"its tokenizer.json lies in the token store of '{run.data.id}'" if trained else None
+    note = f"its tokenizer.json is in the token store of '{run.data.id}'" if trained else None
     return LoadedModel(
         name=name,
         title=run.model.name,
         model=model.eval(),
         kind="a run of ssm",
         context=run.training.context,
-        longest=None,
-        imported=None,
         run=run,
         tokenizer=None if trained else tokenizer,
         fingerprint=_fingerprint([weights]),
         why_not_extend=REPAIRED if run.repair is not None else _why_not(run.model),
-        note="its tokens stand for no text" if tokenizer is None else note,
+        note="its tokens do not represent text" if tokenizer is None else note,
     )
 
 
@@ -160,9 +157,7 @@ def _load_imported(name: str, device: torch.device | str) -> LoadedModel:
         model=imported.model.float().to(device).eval(),
         kind=imported.format.title,
         context=context_of(imported.source.config),
-        longest=None,
         imported=imported,
-        run=None,
         tokenizer=tokenizer,
         fingerprint=_fingerprint(imported.files),
         why_not_extend=_why_not(imported.spec),
@@ -181,8 +176,6 @@ def _load_foreign(source: Source, device: torch.device | str) -> LoadedModel:
         kind=model.kind,
         context=context,
         longest=model.longest(context),
-        imported=None,
-        run=None,
         tokenizer=tokenizer,
         fingerprint=_fingerprint((source.config_path, *source.files)),
         why_not_extend=_why_not_foreign(model, source),
@@ -198,31 +191,31 @@ def _why_not_foreign(model: ForeignModel, source: Source) -> str | None:
 
 
 def _why_not(spec: AnyModel) -> str | None:
-    """Post-training from states other than zero needs a state of fixed size in some layer."""
+    """Post-training from states other than zero needs a layer with a state of fixed size."""
     return NO_STATE if len(spec.endless) == spec.n_layers else None
 
 
 def _tokenizer(source: Source, vocab_size: int) -> tuple[TokenizerSpec | None, str | None]:
-    """The tokenizer beside the weights, and a word on it."""
+    """The tokenizer in the folder of the weights, and a note about it."""
     if (source.folder / TOKENIZER).is_file():
         path = (source.folder / TOKENIZER).absolute()
         return FileTokenizer(path=str(path), vocab_size=vocab_size), None
     others = [name for name in TOKENIZER_FILES if (source.folder / name).exists()]
     if others:
-        return None, f"its tokenizer is {', '.join(sorted(others))}, and ssm reads a tokenizer.json alone"
+        return None, f"its tokenizer is {', '.join(sorted(others))}, but ssm reads only a tokenizer.json"
     if BYTES <= vocab_size <= MOST_ROWS_OF_BYTES:
-        return BytesTokenizer(), f"no tokenizer beside it and {vocab_size} rows in its embedding: its tokens are bytes"
-    return None, "no tokenizer.json lies beside it"
+        return BytesTokenizer(), f"it has no tokenizer and {vocab_size} rows in its embedding: its tokens are bytes"
+    return None, "its folder has no tokenizer.json"
 
 
 def context_of(config: Mapping[str, Any]) -> int | None:
-    """Tokens that a config.json says its model was made for; None: it does not say."""
-    found = (config.get(key) for key in CONTEXT_KEYS)
-    return next((value for value in found if isinstance(value, int) and value > 0), None)
+    """The training context in a config.json, in tokens; None: it has none."""
+    values = (config.get(key) for key in CONTEXT_KEYS)
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 def _fingerprint(files: Sequence[Path]) -> str:
-    """Of the files' contents, one after the other."""
+    """A digest of the contents of all files."""
     digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What measurements need of a model, whoever wrote its forward pass."""
+"""The interface that measurements need of a model, for our models and those of transformers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Carried(Protocol):
-    """What a model carries from one piece of a sequence to the next: a batch of B states."""
+    """The state of a batch of B sequences between two pieces."""
 
     @property
     def nbytes(self) -> int:
@@ -18,44 +18,44 @@ class Carried(Protocol):
         """The recurrent state of every layer that has one, each (B, H, ...)."""
 
     def recurrent_layers(self) -> list[int]:
-        """The number of the layer of each, counted from 0 over all layers of the model."""
+        """The layers of these states, counted from 0 over all layers of the model."""
 
     def copy(self) -> Carried:
-        """The same state to carry on from, while this one is kept."""
+        """A state that stays valid while this one is used."""
 
     def select(self, rows: Tensor) -> Carried:
-        """The states of these batch elements, in this order, to carry on from while this one is kept.
+        """The states of these batch elements, in this order. They stay valid while this state is used.
 
         Args:
-            rows: (n,) int64, each in [0, B); they may repeat.
+            rows: (n,) int64, each in [0, B); they can repeat.
         """
 
 
 class Readable(Protocol):
-    """A language model that reads a sequence in pieces. Splitting it anywhere and carrying the state changes nothing.
+    """A language model that reads a sequence in pieces. `LanguageModel` and `ForeignModel` implement it.
 
-    `LanguageModel` and `ForeignModel` are such.
+    You can split a sequence anywhere and carry the state, without changing the result.
     """
 
     @property
     def vocab_size(self) -> int:
-        """V: every token is below it."""
+        """V: tokens are integers from 0 to V - 1."""
 
     @property
     def parameters_count(self) -> int:
-        """Parameters, tied ones once."""
+        """Number of parameters; tied parameters count once."""
 
     @property
     def hidden_size(self) -> int:
-        """Numbers that `hidden` gives for each token."""
+        """Numbers that `hidden` returns for each token."""
 
-    # The state is `Any` because a model takes back only its own kind. What it gives must fulfil `Carried`.
+    # The state is `Any` because a model accepts only its own type of state. Returned states implement `Carried`.
     def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Carried]:
-        """tokens (B, T) int64 -> what `logits` makes logits of, (B, T, *), and the state after the last token.
+        """Hidden activations (B, T, hidden_size) of tokens (B, T) int64, and the state after the last token.
 
-        A model whose inputs are values and no tokens is given these, (B, T, C + 1).
-        A state (of this model; None at a sequence's start) is given back once, with the tokens that follow.
+        A model of values gets (B, T, C + 1) numbers instead of tokens. `state` is None at the start of a sequence. Use
+        each state only once: a model may change it.
         """
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., *) -> (..., V)."""
+        """Logits: (..., hidden_size) -> (..., V)."""

@@ -1,4 +1,4 @@
-"""The whole recurrent state of a model between two tokens."""
+"""The state of a model between two tokens."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-SEEN = "seen"  # which tokens (B, S) of a cache (B, G, S, ...) exist
-RECURRENT = "memory"  # the recurrence's own state, (B, heads, ...): what the papers call the state h_t
-FFN = "ffn."  # what the names of an ffn's state begin with, beside the mixer's in its layer
+LayerState = dict[str, Tensor]  # named tensors of one layer, with the batch as first axis
+LayerOutput = tuple[Tensor, LayerState]  # the output of a layer, and its final state
+
+SEEN = "seen"  # (B, S) bool: which tokens of a cache (B, G, S, ...) exist
+RECURRENT = "memory"  # the recurrent state (B, heads, ...), called h_t in the papers
+FFN = "ffn."  # prefix of the names of an ffn's state
 
 
 @dataclass(frozen=True)
 class State:
-    """Per layer, named tensors whose first axis is the batch.
+    """For each layer, named tensors with the batch as first axis.
 
-    In every mixer the recurrence's own state is called "memory" and has the heads on its second axis; other names
-    ("conv": the last inputs of a short convolution) are inputs still needed. Norms, moments and noise speak of the
-    memory alone; detaching, selecting and resetting act on all of the state. An attention's memory is its cache, which
-    grows with every token, and its "seen" says which of the cached tokens exist: zeros of any length are an empty
-    cache.
+    Every mixer calls its recurrent state "memory"; the second axis are the heads. Other tensors are inputs that later
+    tokens still need, such as "conv": the last inputs of a short convolution. Norms, moments and noise use only the
+    memory. Detaching, selecting and resetting apply to all tensors.
+
+    The memory of attention is its cache, which grows with each token. Its "seen" says which cached tokens exist, so
+    zeros of any length are an empty cache.
     """
 
-    layers: tuple[dict[str, Tensor], ...]
+    layers: tuple[LayerState, ...]
 
     @property
     def batch_size(self) -> int:
@@ -40,11 +44,11 @@ class State:
         return [layer[RECURRENT] for layer in self.layers]
 
     def recurrent_layers(self) -> list[int]:
-        """The number of the layer of each: every layer has one."""
+        """The layers of these states: all layers."""
         return list(range(len(self.layers)))
 
     def copy(self) -> State:
-        """To carry on from while this one is kept: itself, because no forward pass changes a state in place."""
+        """Returns self: forward passes never change a state in place."""
         return self
 
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
@@ -52,50 +56,50 @@ class State:
         return State(tuple({name: function(tensor) for name, tensor in layer.items()} for layer in self.layers))
 
     def detach(self) -> State:
-        """The same values, cut from the graph."""
+        """The same values without gradients."""
         return self.map(Tensor.detach)
 
     def to(self, device: torch.device | str) -> State:
         return self.map(lambda tensor: tensor.to(device))
 
     def select(self, rows: Tensor) -> State:
-        """The state of these batch elements, in this order; `rows` (n,) int64."""
+        """The states of these batch elements, in this order; `rows` (n,) int64."""
         return self.map(lambda tensor: tensor.index_select(0, rows.to(tensor.device)))
 
     def reset(self, rows: Tensor) -> State:
-        """The state with the batch elements of `rows` (B,) bool set to zero, whatever they held."""
+        """The state with the batch elements where `rows` (B,) is True set to zero, even if they are not finite."""
         return self.map(lambda tensor: tensor.masked_fill(_over(rows.to(tensor.device), tensor), 0.0))
 
     def zeros(self, batch_size: int) -> State:
-        """The zero state of `batch_size` sequences, shaped as this one."""
+        """The zero state of `batch_size` sequences, with the other sizes of this state."""
         return self.map(lambda tensor: tensor.new_zeros(batch_size, *tensor.shape[1:]))
 
     def with_recurrent_states(self, recurrent_states: list[Tensor]) -> State:
-        """The state with other recurrent states and all else zero."""
+        """A state with these recurrent states. All other tensors are zero."""
         zeros = self.map(torch.zeros_like)
         return State(
             tuple({**layer, RECURRENT: memory} for layer, memory in zip(zeros.layers, recurrent_states, strict=True))
         )
 
     def without(self, layers: Collection[int]) -> State:
-        """The state in which these layers begin anew: their caches hold no token, and all else of theirs is zero."""
+        """The state with these layers reset: caches are empty, and other tensors are zero."""
         if not layers:
             return self
         return State(tuple(_anew(layer) if i in layers else layer for i, layer in enumerate(self.layers)))
 
     def norm(self) -> Tensor:
-        """The norm over all elements of the recurrent states of all layers (lg figure 4), (B,)."""
+        """The norm (B,) over the recurrent states of all layers (lg Figure 4)."""
         return sum(
             (memory.float().flatten(1).square().sum(1) for memory in self.recurrent_states()), torch.zeros(())
         ).sqrt()
 
     def tensors(self, prefix: str = "") -> dict[str, Tensor]:
-        """Flat names for a safetensors file: "<prefix><layer>.<name>"."""
+        """The tensors under flat names for a safetensors file: "<prefix><layer>.<name>"."""
         return {f"{prefix}{i}.{name}": tensor for i, layer in enumerate(self.layers) for name, tensor in layer.items()}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], prefix: str = "") -> State:
-        """The inverse of `tensors`; other names in the dictionary are passed over."""
+        """The inverse of `tensors`. Names without the prefix are ignored."""
         layers: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith(prefix):
@@ -105,7 +109,7 @@ class State:
 
 
 def joined(parts: list[State]) -> State:
-    """The states of a batch's parts, in order, as one."""
+    """The states of the parts of a batch, concatenated in order."""
     if len(parts) == 1:
         return parts[0]
     return State(
@@ -116,11 +120,11 @@ def joined(parts: list[State]) -> State:
     )
 
 
-def _anew(layer: dict[str, Tensor]) -> dict[str, Tensor]:
+def _anew(layer: LayerState) -> LayerState:
     zeros = {name: torch.zeros_like(tensor) for name, tensor in layer.items()}
     return zeros if SEEN not in layer else zeros | {RECURRENT: layer[RECURRENT][:, :, :0], SEEN: layer[SEEN][:, :0]}
 
 
 def _over(rows: Tensor, tensor: Tensor) -> Tensor:
-    """(B,) shaped to broadcast over a tensor (B, ...)."""
+    """(B,) reshaped to broadcast over a tensor (B, ...)."""
     return rows.view(-1, *[1] * (tensor.dim() - 1))

@@ -1,4 +1,4 @@
-"""The two sublayers of a block, mixer and ffn: a sequence from a state to a state, and one token at a time."""
+"""The interface of the two sublayers of a block, mixer and ffn: whole sequences, and one token at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-SublayerState = dict[str, Tensor]  # named tensors with the batch first
+from ssm.models.state import LayerOutput, LayerState
 
 
 class Sublayer(nn.Module, ABC):
@@ -16,31 +16,29 @@ class Sublayer(nn.Module, ABC):
     def __init__(self, spec: Any, d_model: int, n_layers: int):
         """
         Args:
-            spec: the sublayer's own spec.
+            spec: the spec of the sublayer.
             d_model: width D of the residual stream.
-            n_layers: layers of the whole model, which some initializations scale by.
+            n_layers: number of layers of the model, which some initializations depend on.
         """
         super().__init__()
         self.spec, self.d_model, self.n_layers = spec, d_model, n_layers
 
     def initialize_at(self, layer: int) -> None:
-        """Called once, before any weight is loaded: what the paper's initialization draws from the layer's number."""
+        """Set weights that depend on the layer, counted from 0. Called once, before weights are loaded."""
 
     @abstractmethod
-    def forward(
-        self, u: Tensor, state: SublayerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, SublayerState]:
-        """A whole sequence: the parallel form.
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
+        """A whole sequence, in the parallel form.
 
         Args:
             u: inputs, (B, T, D).
-            state: what the sequence starts from; None is the zero state.
-            resets: (B, T) bool; True forgets all that came before step t.
+            state: the initial state; None is the zero state.
+            resets: (B, T) bool; True resets the state before step t.
 
         Returns:
             y (B, T, D) and the state after the last step.
         """
 
     @abstractmethod
-    def step(self, u: Tensor, state: SublayerState | None = None) -> tuple[Tensor, SublayerState]:
-        """One token, as the paper writes it: u (B, D) -> y (B, D) and the state after it."""
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
+        """One token, in the recurrent form of the paper: u (B, D) -> y (B, D) and the state after it."""

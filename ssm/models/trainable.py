@@ -1,4 +1,4 @@
-"""What can be trained, and is kept in a file of weights."""
+"""The models that can be trained, and saved in a file of weights."""
 
 from ssm.models.backbone import LanguageModel
 from ssm.models.foreign import ForeignModel

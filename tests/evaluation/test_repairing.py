@@ -114,7 +114,9 @@ def test_the_run_is_the_repaired_parent(
     assert torch.equal(found.hidden(text)[0], wanted)
     assert not torch.allclose(wanted, plain)
     if run.repair is not None and run.repair.in_reading:
-        with pytest.raises(CheckpointError, match=f"'{kind}' is a way of reading a model, not a model by itself"):
+        with pytest.raises(
+            CheckpointError, match=f"'{kind}' is a way of reading a model, not a model that can be trained"
+        ):
             load_model(tmp_path / "run/model.safetensors")
 
 
@@ -165,7 +167,7 @@ def test_missing_numbers_are_refused(
     change_header(lambda header: header.update(chosen=[0.1, None]), path)
     load_model(path)
     change_header(change, path)
-    with pytest.raises(CheckpointError, match="its header holds no numbers of the repair 'clip_dt'"):
+    with pytest.raises(CheckpointError, match="its header has no valid numbers of the repair 'clip_dt'"):
         load_model(path)
 
 

@@ -66,7 +66,7 @@ def test_a_limit_of_dt_is_written_for_transformers(world: Path, tmp_path: Path) 
     assert torch.equal(load_any_model(tmp_path / "home").model(tokens)[0], wanted)  # type: ignore[operator]
     assert not torch.allclose(hf.load(world / "theirs")(tokens, use_cache=False).logits, wanted, atol=1e-2)
     repaired(model, ClipDt(by="layer"), (0.01, None))
-    with pytest.raises(CheckpointError, match="has no limit of dt for each layer"):
+    with pytest.raises(CheckpointError, match="has no limits of dt for single layers"):
         export_checkpoint(model, imported, tmp_path / "none")
 
 

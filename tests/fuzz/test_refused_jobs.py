@@ -274,7 +274,7 @@ CASES: dict[str, tuple[Callable[[Path], object], Callable[[Path], list[str]], st
         training,
         "base.json: not a readable JSON spec .*nested more than",
     ),
-    "weights that are not the record's": (other_weights, measuring, "not the weights that .*run.json names"),
+    "weights that are not the record's": (other_weights, measuring, "not the weights of .*run.json"),
     "weights with another bit": (
         lambda w: flip(w / "runs/base/model.safetensors"),
         measuring,

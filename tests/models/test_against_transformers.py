@@ -1,4 +1,4 @@
-"""Mamba-2 is the Mamba-2 of transformers, an independent implementation: logits and gradients (decoding: formats)."""
+"""Mamba and Mamba-2 against transformers: logits and gradients of every weight. formats/ compares decoding."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import pytest
 import torch
 from kernels.numerics import error
 from models import tiny
-from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba2
+from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba, transformers_mamba2
 from torch import Tensor, nn
 
+from ssm.models.backbone import LanguageModel
+
+MAMBA1 = {"kind": "mamba1", "d_state": 6}
 VARIANTS: dict[str, dict[str, Any]] = {
     "one group": {"n_groups": 1},
     "two groups": {"n_groups": 2},
@@ -18,12 +21,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rounded vocabulary": {"vocab_multiple": 8},
     "limited dt": {"dt_limit": (0.05, 0.5)},
     "one layer, wide": {"n_layers": 1, "expand": 4, "d_conv": 2},
-    "chunk beyond the sequence": {"chunk": 64},
+    "chunk longer than the sequence": {"chunk": 64},
+    "Mamba": {"mixer": MAMBA1},
+    "Mamba, other sizes": {"mixer": MAMBA1 | {"expand": 1, "d_conv": 2, "dt_rank": 3}},
+    "Mamba, slow decay": {"mixer": MAMBA1 | {"a_range": [0.1, 0.1]}},
 }
 
 
+def peer_of(model: LanguageModel) -> nn.Module:
+    """transformers' model with our weights."""
+    if model.spec.mixer.kind == "mamba1":
+        return transformers_mamba(model, mambapy=False)
+    return transformers_mamba2(model, chunk=8)
+
+
 def loss_gradients(model: nn.Module, logits: Tensor) -> dict[str, Tensor]:
-    """The gradient of a loss that touches every logit, by parameter name."""
+    """The gradient of a loss that depends on every logit, by parameter name."""
     weight = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
     names, parameters = zip(*model.named_parameters(), strict=True)
     return dict(zip(names, torch.autograd.grad((logits * weight).mean(), parameters), strict=True))
@@ -32,25 +45,25 @@ def loss_gradients(model: nn.Module, logits: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_logits_and_gradients(changes: dict[str, Any]) -> None:
     model = tiny.model(**changes)
-    tokens = tiny.tokens(0, 3, 23)  # 23 is no multiple of either chunk
+    tokens = tiny.tokens(0, 3, 23)  # 23 is not a multiple of either chunk
     ours = model(tokens)[0]
-    peer = transformers_mamba2(model, chunk=8)
+    peer = peer_of(model)
     theirs = peer(tokens, use_cache=False).logits
     assert ours.std() > 0.3
     assert theirs.shape[-1] == model.embedding.num_embeddings
     theirs = theirs[..., : tiny.VOCABULARY]
-    assert (ours - theirs).abs().max() < 1e-4
+    assert error(ours, theirs) < 1e-5
 
     expected = loss_gradients(peer, theirs)
-    got = loss_gradients(model, ours)
-    assert {peer_name(name) for name in got} == set(expected)
-    for name, gradient in got.items():
+    gradients = loss_gradients(model, ours)
+    assert {peer_name(name) for name in gradients} == set(expected)
+    for name, gradient in gradients.items():
         assert error(gradient, expected[peer_name(name)].view_as(gradient)) < 1e-4, name
 
 
-def test_a_wrong_weight_would_show() -> None:
+def test_a_wrong_weight_changes_the_logits() -> None:
     model = tiny.model()
-    peer = transformers_mamba2(model, chunk=8)
+    peer = peer_of(model)
     with torch.no_grad():
         model.layers[1].mixer.D[0] += 0.01
     tokens = tiny.tokens(0, 3, 23)

@@ -1,4 +1,4 @@
-"""The model: nothing changes when a sequence is cut and its state is carried, in outputs, states or gradients."""
+"""The model: splits, recomputation and compilation do not change results; initialization; heads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Forward = Callable[[LanguageModel, State], tuple[Tensor, State]]
 
 @pytest.fixture(scope="module")
 def double() -> LanguageModel:
-    """A model in float64: what is exact then is exact, and rounding hides nothing."""
+    """A model in float64, so that rounding hides no errors."""
     return tiny.model().double()
 
 
@@ -44,7 +44,7 @@ def everything(model: LanguageModel, start: State, forward: Forward) -> list[Ten
 
 
 def in_pieces(tokens: Tensor, borders: list[int], resets: Tensor | None = None) -> Forward:
-    """The forward pass over pieces of a sequence, with the state carried."""
+    """A forward pass over pieces of a sequence, which carries the state."""
 
     def forward(model: LanguageModel, state: State) -> tuple[Tensor, State]:
         logits = []
@@ -58,74 +58,16 @@ def in_pieces(tokens: Tensor, borders: list[int], resets: Tensor | None = None) 
 
 @settings(deadline=None, max_examples=8)
 @given(st.lists(st.integers(1, T - 1), min_size=1, max_size=4, unique=True), st.booleans())
-def test_cutting_it_anywhere_changes_nothing(
-    double: LanguageModel, start: State, cuts: list[int], with_resets: bool
-) -> None:
+def test_a_split_changes_nothing(double: LanguageModel, start: State, cuts: list[int], with_resets: bool) -> None:
     tokens = tiny.tokens(1, 2, T)
     resets = torch.rand(2, T, generator=torch.Generator().manual_seed(2)) < 0.2 if with_resets else None
     whole = everything(double, start, in_pieces(tokens, [0, T], resets))
     assert worst(everything(double, start, in_pieces(tokens, [0, *sorted(cuts), T], resets)), whole) < 1e-11
 
 
-def test_step_by_step_decoding_is_the_parallel_form(double: LanguageModel) -> None:
-    tokens = tiny.tokens(3, 2, T)
-    with torch.no_grad():
-        expected, ended = double(tokens)
-        state: State | None = None
-        for t in range(T):
-            logits, state = double(tokens[:, t : t + 1], state)
-            assert worst([logits[:, 0]], [expected[:, t]]) < 1e-11
-    assert state is not None
-    assert worst(tiny.flat(state), tiny.flat(ended)) < 1e-11
-
-
-@settings(deadline=None, max_examples=10)
-@given(st.tuples(*[st.sets(st.integers(0, T - 1), max_size=4)] * 2), st.booleans())
-def test_a_reset_separates_the_pieces_of_its_row(
-    double: LanguageModel, start: State, places: tuple[set[int], ...], carry: bool
-) -> None:
-    """Resets inside a sequence give what separate runs from the zero state give, up to the final state."""
-    tokens = tiny.tokens(4, 2, T)
-    resets = torch.zeros(2, T, dtype=torch.bool)
-    with torch.no_grad():
-        for row, mine in enumerate(places):
-            resets[row, sorted(mine)] = True
-        logits, ended = double(tokens, start if carry else None, resets)
-        for row, mine in enumerate(places):
-            pieces, state = [], start.select(torch.tensor([row])) if carry else None
-            for begin, end in itertools.pairwise(sorted({0, *mine, T})):
-                piece, state = double(tokens[[row], begin:end], None if begin in mine else state)
-                pieces.append(piece)
-            found = [logits[[row]], *tiny.flat(ended.select(torch.tensor([row])))]
-            assert worst(found, [torch.cat(pieces, 1), *tiny.flat(state)]) < 1e-11
-
-
-def test_activations_that_are_computed_again_are_the_same(
-    double: LanguageModel, start: State, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From a state, and with resets."""
-    resets = torch.zeros(2, T, dtype=torch.bool)
-    resets[0, 5] = resets[1, 11] = True
-    forward = in_pieces(tiny.tokens(0, 2, T), [0, T], resets)
-    kept = everything(double, start, forward)
-    monkeypatch.setattr(double, "recompute", True)
-    again = everything(double, start, forward)
-    assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
-
-
-def test_layers_can_differ() -> None:
-    """A hybrid: the named layer has its own mixer, and decoding step by step still is the parallel form."""
-    model = tiny.model(mixer_at={1: {"kind": "mamba2", "d_state": 3, "head_dim": 8, "n_groups": 1, "d_conv": 1}})
-    shapes = [tuple(memory.shape[1:]) for memory in model(tiny.tokens(0, 2, 3))[1].recurrent_states()]
-    assert shapes == [(8, 6, 4), (4, 3, 8), (8, 6, 4)]
-    tokens, start = tiny.tokens(1, 2, T), tiny.random_state(model(tiny.tokens(0, 2, 3))[1], 1)
-    stepwise = everything(model, start, in_pieces(tokens, list(range(T + 1))))
-    assert worst(stepwise, everything(model, start, in_pieces(tokens, [0, T]))) < 1e-4
-
-
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_compiled_blocks_agree() -> None:
-    """Traced whole, without a break, forward and backward; what the compiler makes of the trace is its own matter."""
+    """torch.compile traces forward and backward without a graph break. The backend does not change the trace."""
     model, tokens = tiny.model(n_layers=1), tiny.tokens(8, 2, T)
     start = tiny.random_state(model(tokens)[1], 9)
     resets = tokens == 0
@@ -134,10 +76,10 @@ def test_compiled_blocks_agree() -> None:
     assert worst(everything(model, start, in_pieces(tokens, [0, T], resets)), expected) < 1e-6
 
 
-# --- What a model is built from ---------------------------------------------------------------------------------------
+# --- Initialization ---------------------------------------------------------------------------------------------------
 
 
-def test_a_model_is_a_function_of_its_seed() -> None:
+def test_initialization_depends_only_on_the_seed() -> None:
     torch.manual_seed(1)
     one = build_model(tiny.spec(), tiny.VOCABULARY, 3)
     expected_next = torch.manual_seed(1).initial_seed(), torch.rand(1)
@@ -150,8 +92,8 @@ def test_a_model_is_a_function_of_its_seed() -> None:
     assert torch.equal(torch.rand(1), expected_next[1])
 
 
-def test_initialization_is_the_authors() -> None:
-    """-A uniform in its range, dt log-uniform, D one, output projections over sqrt(L), convolutions as torch's."""
+def test_the_authors_initialization() -> None:
+    """Uniform -A, log-uniform dt, D = 1, output projections over sqrt(L), convolutions as in torch."""
     spec = tiny.spec(d_model=256, expand=4, head_dim=2, a_range=(2.0, 5.0), dt_range=(1e-3, 1e-1))
     mixer = build_model(spec, tiny.VOCABULARY, 0).layers[0].mixer.requires_grad_(False)
     a, dt = mixer.A_log.exp(), torch.nn.functional.softplus(mixer.dt_bias)  # (512,)
@@ -162,7 +104,7 @@ def test_initialization_is_the_authors() -> None:
     assert float(dt.max()) == pytest.approx(1e-1, rel=0.1)
     assert float(dt.log10().mean()) == pytest.approx(-2, abs=0.1)  # log-uniform: the middle is the geometric mean
     assert torch.equal(mixer.D, torch.ones(512))
-    for convolution in (mixer.conv_weight, mixer.conv_bias):  # torch.nn.Conv1d's of 4 taps a channel
+    for convolution in (mixer.conv_weight, mixer.conv_bias):  # as torch.nn.Conv1d with 4 taps for each channel
         assert 0.49 < float(convolution.max()) <= 0.5
         assert -0.5 <= float(convolution.min()) < -0.49
         assert abs(float(convolution.mean())) < 0.03
@@ -171,8 +113,8 @@ def test_initialization_is_the_authors() -> None:
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.5, 256), (0.25, 128), (1e-3, 1), (1.0, 512)])
-def test_some_heads_are_slow_among_others(share: float, count: int) -> None:
-    """The first so many of every layer; the others, and all that is no head's, are what they are without them."""
+def test_slow_heads(share: float, count: int) -> None:
+    """The first heads of each layer are slow. All other weights do not change."""
     slow = {"share": share, "a_range": (7.0, 8.0), "dt_range": (1e-4, 1e-3)}
     plain, mixed = (
         build_model(
@@ -192,8 +134,8 @@ def test_some_heads_are_slow_among_others(share: float, count: int) -> None:
     assert torch.equal(mixed.conv_weight, plain.conv_weight)
 
 
-def test_a_convolutions_bias_can_be_zero() -> None:
-    """As transformers has it; its weight stays as it is."""
+def test_a_zero_bias_of_the_convolution() -> None:
+    """As in transformers. The weight does not change."""
     uniform, zero = (
         build_model(tiny.spec(conv_bias=name), tiny.VOCABULARY, 0).layers[0].mixer.requires_grad_(False)
         for name in ("uniform", "zero")
@@ -202,8 +144,8 @@ def test_a_convolutions_bias_can_be_zero() -> None:
     assert torch.equal(zero.conv_weight, uniform.conv_weight)
 
 
-def test_what_goes_without_saying_leaves_no_trace_in_the_content() -> None:
-    """So that the ids of models stay what they were before there were these fields."""
+def test_defaults_of_new_fields_are_not_in_the_content() -> None:
+    """Therefore ids of models did not change when these fields were added."""
     assert not {"slow_heads", "conv_bias"} & tiny.spec().content()["mixer"].keys()
     content = tiny.spec(slow_heads={"share": 0.5}, conv_bias="zero").content()["mixer"]
     assert content["slow_heads"] == {"share": 0.5, "a_range": [1.0, 1.0], "dt_range": [1e-4, 1e-3]}
@@ -218,7 +160,7 @@ def test_tied_and_untied_heads() -> None:
     assert torch.equal(untied.logits(hidden), hidden @ untied.head.weight.T)
 
 
-def test_rows_that_round_up_the_vocabulary_are_no_tokens() -> None:
+def test_padding_rows_of_the_vocabulary() -> None:
     model = tiny.model(vocab_multiple=16)
     assert model.embedding.num_embeddings == 32
     logits = model(tiny.tokens(0, 1, 4))[0]

@@ -1,4 +1,4 @@
-"""What may be asked of a carried state (`Carried`), of every system of ours and every kind of cache of transformers."""
+"""The interface `Carried` of states, for every mixer and every cache class of transformers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ssm.models.repairs.reset_state import Resetting
 from ssm.models.repairs.restarts import Staggered
 from ssm.specs.model import ModelSpec
 
-B, PREFIX, REST = 3, 9, (5, 1, 4)  # sequences, tokens before the state, tokens of the pieces behind it
-# Caches that the models of `MODELS` do not have: their configs.
+B, PREFIX, REST = 3, 9, (5, 1, 4)  # sequences, tokens before the state, tokens of the pieces after it
+# Configs of models with other cache classes than those in `MODELS`.
 CACHES: dict[str, dict[str, Any]] = {
     "Mamba": {"hidden_size": 32, "num_hidden_layers": 2},
     "Mamba2": {"hidden_size": 32, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 8,
@@ -70,14 +70,14 @@ def tokens(seed: int = 0) -> Tensor:
 
 
 @torch.inference_mode()
-def behind(model: Readable, rows: list[int]) -> Carried:
+def state_after(model: Readable, rows: list[int]) -> Carried:
     """The state after the prefixes of these sequences."""
     return model.hidden(tokens()[rows, :PREFIX])[1]
 
 
 @torch.inference_mode()
 def read_on(model: Readable, state: Carried, rows: list[int]) -> tuple[Tensor, list[Tensor]]:
-    """Logits (n, T - PREFIX, V) of what follows the prefixes of these sequences, and the memories behind it."""
+    """Logits (n, T - PREFIX, V) after the prefixes of these sequences, and the memories at the end."""
     logits = []
     for piece in tokens()[rows, PREFIX:].split(REST, dim=1):
         hidden, state = model.hidden(piece, state)
@@ -88,27 +88,27 @@ def read_on(model: Readable, state: Carried, rows: list[int]) -> tuple[Tensor, l
 @cache
 def alone(name: str) -> list[tuple[Tensor, list[Tensor]]]:
     """`read_on` of each sequence by itself."""
-    return [read_on(built(name), behind(built(name), [row]), [row]) for row in range(B)]
+    return [read_on(built(name), state_after(built(name), [row]), [row]) for row in range(B)]
 
 
 def check(name: str, state: Carried, rows: list[int]) -> None:
-    """Whether a state of these sequences goes on as each of them does by itself."""
+    """Check that reading on from a state of these sequences equals reading each sequence separately."""
     logits, recurrent_states = read_on(built(name), state, rows)
     wanted = torch.cat([alone(name)[row][0] for row in rows])
     share = 1e-9 if wanted.dtype == torch.float64 else 1e-4
     assert wanted.std() > 0.1
     assert (logits - wanted).abs().max() <= share * wanted.std()
     for layer, memory in enumerate(recurrent_states):
-        if name != "ours: restarts":  # its memories are of several readings of each sequence
+        if name != "ours: restarts":  # it has memories of several readings of each sequence
             expected = torch.cat([alone(name)[row][1][layer] for row in rows])
             assert (memory - expected).abs().max() <= share * expected.abs().max()
 
 
 @every_kind
-def test_any_sequences_go_on_as_they_do_by_themselves(name: str) -> None:
-    """Selected in any order, with repetition. Neither this nor a copy changes the state, and nothing changes these."""
+def test_selected_sequences_are_independent(name: str) -> None:
+    """In any order, with repetition. The state, its copies and its selections do not change each other."""
     model, everyone, rows = built(name), list(range(B)), [2, 0, 0, 1]
-    state = behind(model, everyone)
+    state = state_after(model, everyone)
     first, selected, last = state.copy(), state.select(torch.tensor(rows)), state.copy()
     with torch.inference_mode():
         model.hidden(tokens(seed=1), first)
@@ -118,8 +118,8 @@ def test_any_sequences_go_on_as_they_do_by_themselves(name: str) -> None:
 
 
 @every_kind
-def test_what_a_carried_state_says_of_itself(name: str) -> None:
-    state = behind(built(name), list(range(B)))
+def test_properties_of_a_state(name: str) -> None:
+    state = state_after(built(name), list(range(B)))
     one = state.select(torch.tensor([1]))
     assert one.nbytes < state.nbytes <= B * one.nbytes
     assert state.copy().nbytes == state.nbytes

@@ -1,4 +1,4 @@
-"""Checkpoints: bitwise back, and one clear line for every file that is not one."""
+"""Checkpoints: equal bits after reading, and one line of error for every invalid file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "model.safetensors"
 
 
-def test_a_model_comes_back_bitwise(saved: Path) -> None:
+def test_round_trip_of_a_model(saved: Path) -> None:
     run = tiny_run()
     expected = tiny.eventful(tiny.build_model(run.model, run.data.vocab_size, run.seed))
     torch.manual_seed(5)
@@ -45,7 +45,7 @@ def test_a_model_comes_back_bitwise(saved: Path) -> None:
     assert torch.equal(model(tokens)[0], expected(tokens)[0])
 
 
-def test_tensors_of_every_kind_come_back_bitwise(tmp_path: Path) -> None:
+def test_round_trip_of_tensors(tmp_path: Path) -> None:
     whole = torch.randn(4, 6)
     tensors = {
         "slice": whole[:, 2:5],
@@ -64,58 +64,27 @@ def test_tensors_of_every_kind_come_back_bitwise(tmp_path: Path) -> None:
     assert back["special"].view(torch.int32).equal(tensors["special"].view(torch.int32))
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def cut_header(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:20])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def foreign(path: Path) -> None:
-    save_file({"weight": torch.zeros(3)}, path)
-
-
-def pickled(path: Path) -> None:
-    torch.save({"weight": torch.zeros(3)}, path)
-
-
-def headless(path: Path) -> None:
-    save_tensors(path, {"weight": torch.zeros(3)}, {"step": 1})
-
-
-def removed(path: Path) -> None:
-    path.unlink()
-
-
-def a_folder(path: Path) -> None:
+def replaced_by_a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-def garbled(path: Path) -> None:
-    save_file({"weight": torch.zeros(3)}, path, metadata={"ssm": "{not json"})
-
-
-BROKEN: dict[Callable[[Path], None], str] = {
-    cut: "truncated or corrupted",
-    cut_header: "truncated or corrupted",
-    empty: "truncated or corrupted",
-    pickled: "truncated or corrupted",
-    a_folder: "truncated or corrupted",
-    foreign: "was not written by ssm",
-    garbled: "truncated or corrupted",
-    headless: "its header holds no run",
-    removed: "no such checkpoint",
+ONE = {"weight": torch.zeros(3)}
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-100]), "truncated or corrupted"),
+    "cut in the header": (lambda path: path.write_bytes(path.read_bytes()[:20]), "truncated or corrupted"),
+    "empty": (lambda path: path.write_bytes(b""), "truncated or corrupted"),
+    "pickled": (lambda path: torch.save(ONE, path), "truncated or corrupted"),
+    "folder": (replaced_by_a_folder, "truncated or corrupted"),
+    "header is not JSON": (lambda path: save_file(ONE, path, metadata={"ssm": "{not json"}), "truncated or corrupted"),
+    "other program": (lambda path: save_file(ONE, path), "was not written by ssm"),
+    "header without a run": (lambda path: save_tensors(path, ONE, {"step": 1}), "its header has no run"),
+    "missing": (lambda path: path.unlink(), "no such checkpoint"),
 }
 
 
-@pytest.mark.parametrize(("spoil", "says"), BROKEN.items(), ids=[spoil.__name__ for spoil in BROKEN])
-def test_a_file_that_is_no_checkpoint(saved: Path, spoil: Callable[[Path], None], says: str) -> None:
+@pytest.mark.parametrize(("spoil", "says"), BROKEN.values(), ids=BROKEN)
+def test_invalid_files(saved: Path, spoil: Callable[[Path], object], says: str) -> None:
     spoil(saved)
     with pytest.raises(CheckpointError) as error:
         load_model(saved)
@@ -131,7 +100,7 @@ def rewritten(path: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
     save_tensors(path, tensors, header)
 
 
-def test_wrong_tensors_are_all_named_in_one_line(saved: Path) -> None:
+def test_the_error_lists_all_wrong_tensors(saved: Path) -> None:
     def spoil(tensors: dict[str, Tensor]) -> None:
         del tensors["layers.1.mixer.D"]
         tensors["layers.9.mixer.D"] = torch.zeros(4)
@@ -164,7 +133,7 @@ def test_wrong_tensors_change_no_weight() -> None:
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
 
 
-def test_a_run_that_does_not_parse_is_named(saved: Path) -> None:
+def test_an_invalid_run(saved: Path) -> None:
     tensors, header = load_tensors(saved)
     header["run"]["model"]["d_modell"] = 3
     save_tensors(saved, tensors, header)
@@ -186,8 +155,8 @@ def test_a_failed_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.Mon
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-def test_nothing_but_json_and_tensors_is_inside(saved: Path) -> None:
-    """Any safetensors reader sees the weights, and the header is the run's spec."""
+def test_other_readers_can_open_the_file(saved: Path) -> None:
+    """Any safetensors reader finds the weights, and the header has the run's spec as JSON."""
     size = int.from_bytes(saved.read_bytes()[:8], "little")
     header = json.loads(saved.read_bytes()[8 : 8 + size])
     assert json.loads(header["__metadata__"]["ssm"])["run"] == tiny_run().content()

@@ -1,4 +1,4 @@
-"""Models of transformers through their own forward pass: read in pieces as whole, whatever their cache does."""
+"""Models of transformers with their own forward pass: reading in pieces, states, and the self-check."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ATTENTION = {
 }  # fmt: skip
 MAMBA2 = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 8}
 HYBRID = ["linear_attention", "full_attention", "linear_attention"]
-# Name: its config, how it is read in pieces, the shapes of its states for two sequences. What transformers' caches do
-# is its affair; a release that mends one changes the second column.
+# Name: config, reading, shapes of the states of two sequences. A release of transformers that corrects a cache changes
+# the second column.
 MODELS: dict[str, tuple[dict[str, Any], Reading, list[tuple[int, ...]]]] = {
     "Llama": (ATTENTION, Reading(False, True), []),
     "Mistral": (ATTENTION | {"sliding_window": 8}, Reading(False, True), []),
@@ -103,7 +103,7 @@ def tokens(length: int = 45) -> Tensor:
 
 @torch.inference_mode()
 def in_pieces(model: ForeignModel, inputs: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Any]:
-    """Logits (B, T, V), and the state behind them."""
+    """Logits (B, T, V), and the state after them."""
     logits, state = [], None
     for piece in inputs.split(sizes, dim=1):
         hidden, state = model.hidden(piece, state)
@@ -112,7 +112,7 @@ def in_pieces(model: ForeignModel, inputs: Tensor, sizes: tuple[int, ...]) -> tu
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_pieces_give_what_the_unsplit_forward_pass_gives(name: str, tmp_path: Path) -> None:
+def test_pieces_equal_the_whole(name: str, tmp_path: Path) -> None:
     _, reading, shapes = MODELS[name]
     peer = made(name)
     peer.save_pretrained(tmp_path)
@@ -128,7 +128,7 @@ def test_pieces_give_what_the_unsplit_forward_pass_gives(name: str, tmp_path: Pa
         assert [tuple(memory.shape) for memory in state.recurrent_states()] == shapes
     with torch.inference_mode():
         _, state = model.hidden(tokens()[:, :17])
-        model.hidden(tokens()[:, 2:9], state.copy())  # carried on elsewhere, which leaves the state as it is
+        model.hidden(tokens()[:, 2:9], state.copy())  # reading on from a copy does not change the state
         rest, _ = model.hidden(tokens()[:, 17:], state)
     assert (rest - wanted[:, 17:]).abs().max() < 1e-3 * wanted.std()
     assert model.is_recurrent == bool(shapes)
@@ -136,8 +136,8 @@ def test_pieces_give_what_the_unsplit_forward_pass_gives(name: str, tmp_path: Pa
     assert model.parameters_count == sum(p.numel() for p in peer.parameters())
 
 
-def test_states_are_the_recurrences_own() -> None:
-    """FalconMamba's first layer, a token at a time, against the formula h = exp(dt A) h + dt B x."""
+def test_states_against_the_recurrence() -> None:
+    """FalconMamba's first layer against h = exp(dt A) h + dt B x, token by token."""
     model = ForeignModel(made("FalconMamba"), "x")
     _, state = in_pieces(model, tokens(5), (3, 2))
     mixer: Any = model.inner.backbone.layers[0].mixer  # type: ignore[union-attr]
@@ -159,7 +159,7 @@ def test_states_are_the_recurrences_own() -> None:
 
 
 @pytest.mark.parametrize(("name", "layers"), [("NemotronH", [0, 3]), ("MiniMax", [0, 2]), ("xLSTM", [0, 1])])
-def test_a_states_layer_is_numbered_as_the_models_layers_are(name: str, layers: list[int]) -> None:
+def test_the_layers_of_states(name: str, layers: list[int]) -> None:
     _, state = in_pieces(ForeignModel(made(name), "x"), tokens(5), (3, 2))
     assert state.recurrent_layers() == layers
 
@@ -180,9 +180,9 @@ def test_bytes_of_a_state(name: str, constant: int, a_token: int) -> None:
         assert state.nbytes == 4 * (constant + length * a_token)
 
 
-def test_a_table_of_positions_ends() -> None:
+def test_the_longest_sequence_of_a_table_of_positions() -> None:
     assert ForeignModel(made("GPT2LMHead"), "x").longest(64) == 64
-    assert ForeignModel(made("OPT"), "x").longest(64) == 64  # its table has two rows more
+    assert ForeignModel(made("OPT"), "x").longest(64) == 64  # its table has two more rows
     gptj = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4}
     model = ForeignModel(made("GPTJ", **gptj), "x")
     assert model.longest(64) == 64
@@ -191,16 +191,16 @@ def test_a_table_of_positions_ends() -> None:
     assert ForeignModel(made("Bloom"), "x").longest(None) is None
     in_pieces(model, tokens(64), (40, 24))
     with pytest.raises(
-        CheckpointError, match=r"^x: the forward pass of GPTJForCausalLM fails on the cpu \(index 64 is"
+        CheckpointError, match=r"^x: the forward pass of GPTJForCausalLM fails on device 'cpu' \(index 64 is"
     ):
         in_pieces(model, tokens(65), (40, 25))
 
 
-# --- the self-check, on caches that do what they should not -----------------------------------------------------------
+# --- the self-check, with wrong caches --------------------------------------------------------------------------------
 
 
 class ToyCache:
-    """States are kept as MiniMax's cache keeps them."""
+    """Keeps states as MiniMax's cache does."""
 
     reorder_cache: Any = lambda self, rows: None
 
@@ -212,7 +212,7 @@ class ToyCache:
 
 
 class SelfishCache(ToyCache):
-    """States are kept where nobody looks for them."""
+    """Keeps states where ssm does not find them."""
 
     def __init__(self, states: list[Tensor]):
         self.own = states
@@ -222,14 +222,19 @@ class SelfishCache(ToyCache):
 
 
 class Toy(nn.Module):
-    """h = 0.9 h + e(x), read out with a gain: a recurrence whose cache is spoilt in a way of choice.
+    """A recurrence h = 0.9 h + e(x), which can have an error.
 
     Args:
-        spoilt: "" for a sound one; "several": a carried state is left out when several tokens follow; "always": it is
-            left out always; "positions": unless it is told its positions, a sequence starts anew at 0; "rows": its
-            sequences cannot be reordered; "forgotten": they are, but for a state; "none": no cache comes back;
-            "broken": it raises.
-        gain: of the state on the logits; the token itself has 1.
+        error: the error, one of
+            "": none;
+            "several": several tokens at once ignore the state;
+            "always": all tokens ignore the state;
+            "positions": without position_ids, positions restart at 0;
+            "rows": sequences cannot be reordered;
+            "forgotten": reordering misses the state;
+            "none": no cache is returned;
+            "broken": the forward pass raises an error.
+        gain: weight of the state in the logits. The token itself has weight 1.
     """
 
     class Config:
@@ -239,23 +244,23 @@ class Toy(nn.Module):
         def get_text_config(self) -> Toy.Config:
             return self
 
-    def __init__(self, spoilt: str = "", gain: float = 1.0, decay: float = 0.9, vocab_size: int = 19):
+    def __init__(self, error: str = "", gain: float = 1.0, decay: float = 0.9, vocab_size: int = 19):
         super().__init__()
         torch.manual_seed(0)
-        self.spoilt, self.gain, self.decay, self.config = spoilt, gain, decay, Toy.Config(vocab_size)
+        self.error, self.gain, self.decay, self.config = error, gain, decay, Toy.Config(vocab_size)
         self.embedding = nn.Embedding(19, 8)
         self.head = nn.Linear(8, 19)
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor | None = None, past_key_values: Any = None, use_cache: bool = True
     ) -> Any:
-        if self.spoilt == "broken":
+        if self.error == "broken":
             raise RuntimeError("no\nsuch kernel")
         x = self.embedding(input_ids)  # (B, T, D)
         h = torch.zeros(len(x), 8) if past_key_values is None else past_key_values.states()[0].clone()
-        if self.spoilt == "always" or (self.spoilt == "several" and x.shape[1] > 1):
+        if self.error == "always" or (self.error == "several" and x.shape[1] > 1):
             h.zero_()
-        if self.spoilt == "positions":
+        if self.error == "positions":
             start = torch.zeros(1, 1) if position_ids is None else position_ids[:, :1]
             x = x + torch.sin(start + torch.arange(x.shape[1])).unsqueeze(-1)
         states = []
@@ -263,20 +268,20 @@ class Toy(nn.Module):
             h = self.decay * h + x[:, t]
             states.append(h)
         logits = self.head(x + self.gain * torch.stack(states, 1))
-        cache = SelfishCache([h]) if self.spoilt == "forgotten" else ToyCache([h])
-        if self.spoilt == "rows":
+        cache = SelfishCache([h]) if self.error == "forgotten" else ToyCache([h])
+        if self.error == "rows":
             cache.reorder_cache = None
-        return SimpleNamespace(logits=logits, past_key_values=None if self.spoilt == "none" else cache)
+        return SimpleNamespace(logits=logits, past_key_values=None if self.error == "none" else cache)
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "reading"),
+    ("error", "reading"),
     [("", Reading(False, True)), ("several", Reading(True, True)), ("positions", Reading(False, True))],
 )
-@pytest.mark.parametrize("gain", [1.0, 1e-5])  # also where the logits hardly show the state: the states themselves do
+@pytest.mark.parametrize("gain", [1.0, 1e-5])  # with 1e-5 only the states show the difference
 @pytest.mark.parametrize("decay", [0.9, 0.3])
-def test_a_cache_is_read_in_the_way_that_is_right(spoilt: str, reading: Reading, gain: float, decay: float) -> None:
-    toy = Toy(spoilt, gain, decay)
+def test_the_self_check_finds_the_right_reading(error: str, reading: Reading, gain: float, decay: float) -> None:
+    toy = Toy(error, gain, decay)
     model = ForeignModel(toy, "toy")
     assert model.readings == {"cpu": reading}
     inputs = tokens(20) % 19
@@ -285,36 +290,36 @@ def test_a_cache_is_read_in_the_way_that_is_right(spoilt: str, reading: Reading,
 
 
 @pytest.mark.parametrize("gain", [1.0, 1e-5])
-def test_a_cache_that_is_never_carried_on_is_refused(gain: float) -> None:
-    with pytest.raises(CheckpointError, match=r"^toy: the cache of Toy cannot be carried on: in pieces, and token by"):
+def test_a_model_that_always_ignores_its_state_is_refused(gain: float) -> None:
+    with pytest.raises(CheckpointError, match=r"^toy: Toy cannot read a sequence in pieces: in pieces, and also"):
         ForeignModel(Toy("always", gain), "toy")
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "why"),
+    ("error", "why"),
     [
-        ("rows", r"^the cache of transformers that is a ToyCache cannot be split by sequences \('NoneType' object"),
-        ("forgotten", r"^toy: the cache of Toy cannot be split by sequences: some of them,"),
+        ("rows", r"^a cache of transformers' class ToyCache cannot be split by sequences \('NoneType' object"),
+        ("forgotten", r"^toy: the cache of Toy cannot be split by sequences: a part"),
     ],
 )
-def test_a_cache_that_cannot_be_split_by_sequences_is_read_on_whole(spoilt: str, why: str) -> None:
-    """Whatever needs some of its sequences alone says so in one line."""
-    toy = Toy(spoilt)
+def test_a_cache_that_cannot_be_split_by_sequences(error: str, why: str) -> None:
+    """The model can be read, but a selection of sequences is an error of one line."""
+    toy = Toy(error)
     model = ForeignModel(toy, "toy")
     inputs = tokens(20) % 19
     logits, state = in_pieces(model, inputs, (7, 13))
     assert torch.allclose(logits, toy(inputs).logits, atol=1e-5)
     for one in (state, state.copy()):
-        with pytest.raises(CheckpointError, match=why) as error:
+        with pytest.raises(CheckpointError, match=why) as caught:
             one.select(torch.tensor([1]))
-        assert "\n" not in str(error.value)
+        assert "\n" not in str(caught.value)
 
 
-def test_a_type_of_device_is_checked_before_it_is_used() -> None:
+def test_each_type_of_device_is_checked() -> None:
     toy = Toy()
     model = ForeignModel(toy, "toy")
     model.readings.clear()
-    toy.spoilt = "several"
+    toy.error = "several"
     model.hidden(tokens(5) % 19)
     assert model.readings == {"cpu": Reading(True, True)}
 
@@ -325,14 +330,14 @@ def test_no_cache_and_no_forward_pass() -> None:
 
     with pytest.raises(CheckpointError, match=r"^x: the forward pass of Plain takes no cache that ssm knows$"):
         ForeignModel(Plain(2, 2), "x")
-    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy gives no cache back$"):
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy returns no cache$"):
         ForeignModel(Toy("none"), "x")
-    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy fails on the cpu \(no\)$"):
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy fails on device 'cpu' \(no\)$"):
         ForeignModel(Toy("broken"), "x")
-    with pytest.raises(CheckpointError, match=r"^x: gives 19 logits, and its vocab_size is 18$"):
+    with pytest.raises(CheckpointError, match=r"^x: returns 19 logits, but its vocab_size is 18$"):
         ForeignModel(Toy(vocab_size=18), "x")
     bert = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
     torch.manual_seed(0)
     inner = transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=VOCABULARY, **bert)).eval()
-    with pytest.raises(CheckpointError, match=r"^x: the forward pass of BertLMHeadModel gives no cache back$"):
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of BertLMHeadModel returns no cache$"):
         ForeignModel(inner, "x")

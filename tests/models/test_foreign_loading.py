@@ -1,4 +1,4 @@
-"""Models of transformers as they are loaded: what is refused, what is never run, what is not said."""
+"""Loading models of transformers: errors, code that is never run, and no output."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def refused(folder: Path, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_half_precision_is_measured_in_float32(tmp_path: Path) -> None:
+def test_half_precision_is_read_in_float32(tmp_path: Path) -> None:
     peer = made("GPT2LMHead").bfloat16()
     peer.save_pretrained(tmp_path)
-    as_bin(tmp_path)  # tensors alone are read from it
+    as_bin(tmp_path)  # only tensors are read from it
     model = loaded(tmp_path)
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     with torch.inference_mode():
@@ -49,9 +49,9 @@ def test_half_precision_is_measured_in_float32(tmp_path: Path) -> None:
 def test_weights_that_are_missing_or_not_finite(tmp_path: Path) -> None:
     folder = saved("Llama", tmp_path)
     rewrite(folder, lambda tensors: tensors["model.norm.weight"].fill_(float("nan")))
-    refused(folder, "is no LlamaForCausalLM: model.norm.weight is not finite$")
+    refused(folder, "is not a valid LlamaForCausalLM: model.norm.weight is not finite$")
     rewrite(folder, lambda tensors: tensors.pop("model.norm.weight"))
-    refused(folder, "is no LlamaForCausalLM: missing model.norm.weight$")
+    refused(folder, "is not a valid LlamaForCausalLM: missing model.norm.weight$")
 
 
 def test_weights_of_other_shapes(tmp_path: Path) -> None:
@@ -59,25 +59,28 @@ def test_weights_of_other_shapes(tmp_path: Path) -> None:
     refused(tmp_path, rf"^{tmp_path}: transformers cannot read it \(")
 
 
-def test_an_architecture_that_nobody_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = saved("Llama", tmp_path)
     reconfigure(folder, model_type="lama")
     refused(folder, r"config.json: unknown architecture 'lama', also to transformers \d.*; did you mean 'llama'\?$")
     (folder / "theirs.py").write_text("raise SystemExit('ran')")
     reconfigure(folder, auto_map={"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Model"})
-    refused(folder, r"unknown architecture 'lama', also to transformers \S* \(code of its own is never run\); ")
+    refused(
+        folder,
+        r"unknown architecture 'lama', also to transformers \S* \(ssm never runs the code that comes with a check",
+    )
     monkeypatch.setitem(sys.modules, "transformers", None)
     refused(folder, "unknown architecture 'lama'; models of transformers need `pip install 'transformers>=[\\d.]+'`$")
 
 
-def test_a_known_architecture_never_runs_code_of_its_own(tmp_path: Path) -> None:
+def test_code_of_a_checkpoint_is_never_run(tmp_path: Path) -> None:
     folder = saved("Llama", tmp_path)
     (folder / "theirs.py").write_text("raise SystemExit('ran')")
     reconfigure(folder, auto_map={"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Model"})
     assert loaded(folder).architecture == "LlamaForCausalLM"
 
 
-def test_a_file_is_not_taken_for_another(tmp_path: Path) -> None:
+def test_files_with_unusual_names_are_refused(tmp_path: Path) -> None:
     folder = saved("Llama", tmp_path)
     assert load_foreign(find_source(folder / "model.safetensors")).architecture == "LlamaForCausalLM"
     other = folder / "other.safetensors"
@@ -97,10 +100,10 @@ assert transformers.utils.logging.is_progress_bar_enabled()
 """
 
 
-def test_kernels_that_need_a_gpu_are_passed_by_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other packages' kernels stand before the functions of transformers wherever they are installed.
+def test_gpu_kernels_are_not_used_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed packages replace functions of transformers by kernels.
 
-    A model on a GPU has them again behind each forward pass, also one that fails.
+    After each forward pass the kernels are restored, also after an error.
     """
     theirs = {}
     for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule", "causal_conv1d_fn"):
@@ -114,13 +117,13 @@ def test_kernels_that_need_a_gpu_are_passed_by_on_a_cpu(tmp_path: Path, monkeypa
     model = loaded(saved("OlmoHybrid", tmp_path))
     assert in_pieces(model, tokens(), (20, 1, 24))[0].isfinite().all()
     assert {name: getattr(modeling_olmo_hybrid, name) for name in theirs} == theirs
-    with pytest.raises(CheckpointError, match="fails on the cpu"):
+    with pytest.raises(CheckpointError, match="fails on device 'cpu'"):
         in_pieces(model, tokens() + 10**6, (45,))
     assert {name: getattr(modeling_olmo_hybrid, name) for name in theirs} == theirs
 
 
 @pytest.mark.exhaustive
-def test_transformers_says_nothing_while_it_loads(tmp_path: Path) -> None:
+def test_loading_prints_nothing(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'kernels'}", "OMP_NUM_THREADS": "1"}
     rewrite(

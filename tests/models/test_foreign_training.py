@@ -1,4 +1,4 @@
-"""Models of transformers trained from states, through its common cache, and written back as they came."""
+"""Models of transformers: training from states, and export with the original names and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ssm.models.state import RECURRENT, State
 from ssm.specs.foreign import ForeignSpec
 
 PREFIX, WINDOW = 11, 13
-# Layers with a recurrent state, layers that keep keys and values.
+# Layers with a recurrent state, and layers with keys and values.
 TRAINED = {
     "Bamba": ((0, 2), (1,)),
     "FalconH1": ((0, 1, 2), (0, 1, 2)),
@@ -37,10 +37,10 @@ TRAINED = {
 }
 
 
-# Where the package fla is installed, some of them import it, which takes seconds.
+# These import fla if it is installed, which takes seconds.
 SLOW = ("Qwen3Next", "OlmoHybrid")
 ALL = [pytest.param(name, marks=pytest.mark.exhaustive) if name in SLOW else name for name in TRAINED]
-OTHERS: dict[str, dict[str, Any]] = {  # than those of MODELS
+OTHERS: dict[str, dict[str, Any]] = {  # configs that are not in MODELS
     "Qwen3Next": ATTENTION | {
         "layer_types": HYBRID, "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
         "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "head_dim": 8, "num_experts": 2,
@@ -50,21 +50,15 @@ OTHERS: dict[str, dict[str, Any]] = {  # than those of MODELS
 
 
 def apart(peer: Any, inputs: Tensor) -> Tensor:
-    """The logits of transformers' one pass without a cache, in which the window's tokens see no key of the prefix.
+    """Logits of one pass without a cache, in which the window's tokens do not see the keys of the prefix.
 
-    Recurrences run through; positions restart with the window.
+    The recurrences run through, and positions restart at the window.
     """
     length = inputs.shape[1]
     sees = torch.ones(length, length).tril().bool()
     sees[PREFIX:, :PREFIX] = False
     mask: Any = torch.zeros(2, 1, length, length).masked_fill(~sees, torch.finfo(torch.float32).min)
-    if type(peer).__name__[:5] in (
-        "Bamba",
-        "Nemot",
-        "Grani",
-        "Qwen3",
-        "OlmoH",
-    ):  # these take a mask for each kind of layer
+    if type(peer).__name__[:5] in ("Bamba", "Nemot", "Grani", "Qwen3", "OlmoH"):  # a mask for each kind of layer
         mask = {"full_attention": mask, "linear_attention": None}
     positions = torch.cat([torch.arange(PREFIX), torch.arange(WINDOW)]).expand(2, -1)
     return peer(input_ids=inputs, attention_mask=mask, position_ids=positions, use_cache=False).logits
@@ -75,8 +69,8 @@ def loss(logits: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_of_one_pass(name: str) -> None:
-    """Also through the state itself: nothing on the way is changed in place."""
+def test_training_from_states_equals_one_pass(name: str) -> None:
+    """Logits, and gradients that pass through the state. Caches are empty at the start of the window."""
     peer, inputs = made(name, **OTHERS.get(name, {})), tokens(PREFIX + WINDOW)
     model = ForeignModel(peer, "x")
     assert (model.recurrent, model.caches) == TRAINED[name]
@@ -98,8 +92,8 @@ def test_a_window_starts_from_states_with_empty_caches_and_gradients_are_those_o
     assert any((one - other).norm() > 1e-2 * other.norm() for one, other in zip(alone, theirs, strict=True))
 
 
-def test_a_state_is_given_and_taken_row_by_row() -> None:
-    """As the policies do it: selected, zeroed, detached. Zeros are what a sequence without a past starts from."""
+def test_rows_of_states() -> None:
+    """Selected and zeroed rows, as in the policies for initial states. Zeros equal no state."""
     model, inputs = ForeignModel(made("NemotronH"), "x"), tokens(PREFIX + WINDOW)
     with torch.no_grad():
         _, state = model(inputs[:, :PREFIX])
@@ -110,7 +104,7 @@ def test_a_state_is_given_and_taken_row_by_row() -> None:
         zeroed = model(inputs[:, PREFIX:], state.reset(torch.tensor([True, False])))[0]
         assert (zeroed[0] - model(inputs[:, PREFIX:])[0][0]).abs().max() < 1e-5
     for layer, before in zip(state.layers, kept.layers, strict=True):
-        assert all(torch.equal(tensor, before[name]) for name, tensor in layer.items())  # a state given is left alone
+        assert all(torch.equal(tensor, before[name]) for name, tensor in layer.items())  # a given state does not change
     again = State.from_tensors(state.tensors("last."), "last.")
     assert all(
         torch.equal(one, other) for one, other in zip(again.recurrent_states(), state.recurrent_states(), strict=True)
@@ -133,37 +127,37 @@ def saved(name: str, folder: Path, dtype: torch.dtype = torch.float32, **changes
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_weights_come_home_bit_for_bit_under_the_names_they_came_with(name: str, tmp_path: Path) -> None:
-    """In shards and half precision; what was trained is there, and transformers gives the logits that ssm measured."""
+def test_exports_have_the_bits_and_names_of_the_original(name: str, tmp_path: Path) -> None:
+    """In shards and half precision. After a change of weights, transformers and ssm give equal logits."""
     source = find_source(saved(name, tmp_path / "theirs", torch.bfloat16, **OTHERS.get(name, {})))
     (tmp_path / "theirs/README.md").write_text("# Theirs\n")
     assert len(source.files) > 1
     model = load_foreign(source)
     check_unchanged(model, source, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
-    home = export_foreign(model, source, tmp_path / "same", {"by": "nobody"})
-    assert_bitwise(weights(tmp_path / "theirs"), weights(home))
-    before, after = content(tmp_path / "theirs"), content(home)
+    out = export_foreign(model, source, tmp_path / "same", {"by": "nobody"})
+    assert_bitwise(weights(tmp_path / "theirs"), weights(out))
+    before, after = content(tmp_path / "theirs"), content(out)
     assert after["README.md"].startswith(before["README.md"])
     assert b"- by: nobody" in after["README.md"]
     assert {key: before[key] for key in before if key.endswith(".json")}.items() <= after.items()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.5
-    home = export_foreign(model, source, tmp_path / "other")
-    told = type(model.inner).from_pretrained(home, output_loading_info=True, dtype=torch.float32)
-    assert not any(told[1].values())
-    changed = weights(home)
+    out = export_foreign(model, source, tmp_path / "other")
+    reloaded = type(model.inner).from_pretrained(out, output_loading_info=True, dtype=torch.float32)
+    assert not any(reloaded[1].values())
+    changed = weights(out)
     assert all(not torch.equal(tensor, changed[key]) for key, tensor in weights(tmp_path / "theirs").items())
     with torch.no_grad(), without_kernels(model.code):
-        wanted = told[0].eval()(tokens(), use_cache=False).logits
-        found, _ = load_foreign(find_source(home)).hidden(tokens())
+        wanted = reloaded[0].eval()(tokens(), use_cache=False).logits
+        found, _ = load_foreign(find_source(out)).hidden(tokens())
     assert (found - wanted).abs().max() <= 1e-4 * wanted.std()
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_spec_and_the_weights_are_all_of_the_model(name: str, tmp_path: Path) -> None:
-    """Numbers that transformers computes when it makes a model are made again."""
+def test_a_spec_and_weights_define_the_model(name: str, tmp_path: Path) -> None:
+    """transformers computes buffers again when it creates the model."""
     model = load_foreign(find_source(saved(name, tmp_path, **OTHERS.get(name, {}))))
     again = build_foreign(ForeignSpec.parse(json.loads(json.dumps(model.spec.content())), "x"), "x")
     load_weights(again, dict(model.state_dict()), "x")
@@ -178,7 +172,7 @@ def test_a_spec_and_the_weights_are_all_of_the_model(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_tied_head_is_one_weight(twice: bool, tmp_path: Path) -> None:
-    """Trained, kept and loaded once, and written as often as it was read."""
+    """It is trained and saved once, and exported as often as the original has it."""
     theirs, head = saved("GraniteMoeHybrid", tmp_path / "theirs", tie_word_embeddings=True), "lm_head.weight"
     for path in theirs.glob("*.safetensors*"):
         path.unlink()
@@ -195,7 +189,7 @@ def test_a_tied_head_is_one_weight(twice: bool, tmp_path: Path) -> None:
     assert sum(tensor.numel() for tensor in names.values()) == model.parameters_count
     with torch.no_grad():
         model.inner.get_input_embeddings().weight[3] += 1
-    found = load_file(export_foreign(model, source, tmp_path / "home") / "model.safetensors")
+    found = load_file(export_foreign(model, source, tmp_path / "out") / "model.safetensors")
     assert (head in found) == twice
     if twice:
         assert torch.equal(found[head], found["model.embed_tokens.weight"])
@@ -206,39 +200,39 @@ def test_a_tied_head_is_one_weight(twice: bool, tmp_path: Path) -> None:
         assert torch.equal(again(tokens())[0], model(tokens())[0])
 
 
-def test_what_transformers_did_not_read_goes_home_as_it_came(tmp_path: Path) -> None:
+def test_unused_tensors_are_copied(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     made("NemotronH").save_pretrained(theirs)
     rewrite(theirs, lambda tensors: tensors.update({"mtp.layers.0.weight": torch.arange(6.0).view(2, 3)}))
     source = find_source(theirs)
     model = load_foreign(source)
     check_unchanged(model, source, tmp_path)
-    assert_bitwise(weights(theirs), weights(export_foreign(model, source, tmp_path / "home")))
+    assert_bitwise(weights(theirs), weights(export_foreign(model, source, tmp_path / "out")))
     as_bin(theirs)
     source = find_source(theirs)
-    home = export_foreign(load_foreign(source), source, tmp_path / "bin")
-    assert_bitwise(weights(theirs), weights(home))
+    out = export_foreign(load_foreign(source), source, tmp_path / "bin")
+    assert_bitwise(weights(theirs), weights(out))
 
 
-def test_weights_that_cannot_be_written_back_are_refused(tmp_path: Path) -> None:
+def test_models_that_cannot_be_exported(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     made("Bamba").save_pretrained(theirs)
     source = find_source(theirs)
     model = load_foreign(source)
     rewrite(theirs, lambda tensors: tensors.pop("model.layers.0.mamba.D"))
-    with pytest.raises(CheckpointError, match=r"are called otherwise, model\.layers\.0\.mamba\.D$"):
+    with pytest.raises(CheckpointError, match=r"has other names: model\.layers\.0\.mamba\.D$"):
         check_unchanged(model, find_source(theirs), tmp_path)
     with torch.no_grad():
         model.inner.model.layers[0].mamba.D[0] += 1  # type: ignore[index, union-attr]
-    with pytest.raises(CheckpointError, match=r"does not write back what it read: model\.layers\.0\.mamba\.D$"):
+    with pytest.raises(CheckpointError, match=r"writes other weights than it read: model\.layers\.0\.mamba\.D$"):
         check_unchanged(model, source_of(made("Bamba"), tmp_path / "again"), tmp_path)
     with torch.no_grad():
         model.inner.model.layers[0].mamba.D[0] = float("nan")  # type: ignore[index, union-attr]
     with pytest.raises(
         CheckpointError, match=r"not written, weights are not finite: inner\.model\.layers\.0\.mamba\.D$"
     ):
-        export_foreign(model, source_of(made("Bamba"), tmp_path / "nan"), tmp_path / "home")
-    assert not (tmp_path / "home").exists()
+        export_foreign(model, source_of(made("Bamba"), tmp_path / "nan"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def source_of(peer: Any, folder: Path) -> Any:
@@ -249,21 +243,21 @@ def source_of(peer: Any, folder: Path) -> Any:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("Jamba", "a pass of JambaForCausalLM over several tokens leaves out the state that it should start from"),
-        ("MiniMax", "a pass of MiniMaxForCausalLM over several tokens leaves out the state that it should start from"),
-        ("xLSTM", "xLSTMForCausalLM keeps its states in a cache of its own, not in transformers' common one"),
+        ("Jamba", "its forward pass over several tokens ignores the state that it should start from"),
+        ("MiniMax", "its forward pass over several tokens ignores the state that it should start from"),
+        ("xLSTM", "it keeps its states in its own type of cache, not in transformers' DynamicCache"),
         ("Llama", "it has no recurrent state to start from: it keeps keys and values of its tokens"),
         ("Bamba", None),
     ],
 )
-def test_what_cannot_be_extended_says_why(name: str, why: str | None, tmp_path: Path) -> None:
+def test_why_models_cannot_be_extended(name: str, why: str | None, tmp_path: Path) -> None:
     made(name).save_pretrained(tmp_path)
     assert load_any_model(tmp_path).why_not_extend == why
 
 
 @pytest.mark.parametrize("name", ["Jamba", "xLSTM", "Bamba"])
-def test_an_older_transformers_is_named_before_the_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to 5.13 a layer of the cache holds one tensor in place of its states by number."""
+def test_an_old_transformers_is_the_first_reason(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until 5.13, a layer of the cache had one tensor instead of numbered states."""
 
     class Layer:
         def __init__(self) -> None:
@@ -273,7 +267,7 @@ def test_an_older_transformers_is_named_before_the_model(name: str, monkeypatch:
     monkeypatch.setattr("transformers.__version__", "5.13.0")
     monkeypatch.setattr("ssm.models.foreign.model.is_common", lambda *_: False)
     why = ForeignModel(made(name), "x").untrainable
-    assert why == f"transformers 5.13.0 is too old: states are given to the cache of >= {FLOOR} alone"
+    assert why == f"transformers 5.13.0 is too old to start from a state: >= {FLOOR} is needed"
 
 
 def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,11 +276,11 @@ def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.
     reconfigure(tmp_path, quantization_config={"quant_method": "fp8"})
     monkeypatch.setattr("ssm.models.load.load_foreign", lambda *_: opened.model)
     why = load_any_model(tmp_path).why_not_extend
-    assert why == "its weights are quantized, and would be written as other numbers"
+    assert why == "its weights are quantized, and an export would change them"
 
 
-def test_a_kernel_may_keep_the_state_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For its backward pass, as mamba_ssm's do: nobody writes into that tensor."""
+def test_kernels_can_keep_a_given_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mamba_ssm's kernels do so for the backward pass. The tensor is not overwritten."""
     from transformers.models.bamba import modeling_bamba as theirs
 
     model, inputs, one = ForeignModel(made("Bamba"), "x"), tokens(PREFIX + WINDOW), torch.ones((), requires_grad=True)

@@ -1,4 +1,4 @@
-"""The influence of tokens on the last output: against finite differences, and against a model written out by hand."""
+"""The influence of tokens on the last output, against finite differences and a model computed by hand."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 def model(n_layers: int = 2, **fields: Any) -> LanguageModel:
-    """In float64, with every weight moved."""
+    """A model in float64 with noise on every weight."""
     spec = ModelSpec.parse({"name": "tiny", "d_model": D, "n_layers": n_layers, "peak_lr": 1e-3} | fields, "tests")
     return tiny.eventful(build_model(spec, tiny.VOCABULARY, 0)).double()
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_it_is_what_finite_differences_say(name: str) -> None:
-    """Of all coordinates of all tokens, central, in float64."""
+def test_influence_against_finite_differences(name: str) -> None:
+    """Central differences for all coordinates of all tokens, in float64."""
     tested, tokens, step = model(**SPECS[name]), tiny.tokens(1, B, T), 1e-5
     with torch.no_grad():
         entering = tested.embedded(tokens)  # (B, T, D)
@@ -54,7 +54,7 @@ def test_it_is_what_finite_differences_say(name: str) -> None:
 
 
 def test_three_tokens_by_hand() -> None:
-    """One layer of Mamba-1 from its weights by eq. 1 and 3, written out token by token, and torch's own Jacobian."""
+    """One layer of Mamba-1 (eq. 1 and 3), token by token, and torch's Jacobian of it."""
     tested = model(1, mixer={"kind": "mamba1", "d_state": 2, "d_conv": 2})
     layer: Any = tested.layers[0]
     mixer, tokens = layer.mixer, tiny.tokens(2, 1, 3)
@@ -84,8 +84,8 @@ def test_three_tokens_by_hand() -> None:
     assert expected.min() > 1e-3, "all three tokens matter"
 
 
-def test_directions_stand_for_all_coordinates() -> None:
-    """The mean of the squares over the parts of an orthonormal basis is that of the whole."""
+def test_directions_estimate_the_norm() -> None:
+    """The mean of the squares over the parts of an orthonormal basis is exact."""
     tested, tokens = model(**SPECS["mamba1"]), tiny.tokens(3, B, T)
     basis = torch.linalg.qr(torch.randn(D, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
     exact = influence(tested, tokens)
@@ -95,8 +95,8 @@ def test_directions_stand_for_all_coordinates() -> None:
     torch.testing.assert_close(parts.square().mean(0).sqrt(), exact)
 
 
-def test_it_leaves_no_trace() -> None:
-    """No gradients in the weights, no hook; and it may be asked where no gradients are wanted."""
+def test_influence_changes_nothing() -> None:
+    """It leaves no gradients and no hooks, and works inside torch.no_grad."""
     tested, tokens = model(**SPECS["mamba1"]), tiny.tokens(4, B, T)
     with torch.no_grad(), use_backend("reference"):
         found = influence(tested, tokens)

@@ -1,4 +1,4 @@
-"""What is looked at inside a layer is what the layer does."""
+"""Coefficients, states, attention maps and signals equal what a layer computes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def calls(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> list[tuple[s
 
 
 def core(mixer: Mixer, u: Tensor, resets: Tensor | None) -> Tensor:
-    """What the recurrence itself puts out, before skips, gates, norms and projections: (B, T, H, P)."""
+    """The output of the recurrence, before skip connections, gates, norms and projections: (B, T, H, P)."""
     kind = mixer.spec.kind
     if kind in ("s4d", "dss", "h3"):
         outputs, h = [], None
@@ -77,14 +77,14 @@ def core(mixer: Mixer, u: Tensor, resets: Tensor | None) -> Tensor:
     if mixer.spec.taxonomy.scan == "delta_scan":
         return delta_scan(**inputs._asdict(), **options._asdict())[0].detach()
     y = gated_scan(**inputs._asdict(), **options._asdict())[0]
-    if len(scans) > 1:  # the normalizer's
+    if len(scans) > 1:  # of the normalizer
         y = y / (gated_scan(**scans[1][1]._asdict())[0] + mixer.eps)
     return y
 
 
 @mapped
 @pytest.mark.parametrize("with_resets", [False, True])
-def test_the_map_times_the_values_is_the_output_of_the_core(name: str, with_resets: bool) -> None:
+def test_the_map_times_the_values_is_the_output_of_the_recurrence(name: str, with_resets: bool) -> None:
     mixer, u = systems.system(name), systems.inputs(0, B, T)
     resets = None
     if with_resets:
@@ -108,8 +108,8 @@ def test_the_map_times_the_values_is_the_output_of_the_core(name: str, with_rese
 
 
 @pytest.mark.parametrize("name", ["mamba2", "mamba2, limited dt", "mamba2, mimetic"])
-def test_the_step_size_of_mamba_2_is_in_the_keys(name: str) -> None:
-    """mi eq. 5 and 8: the map holds Delta_j B_j, so that what it weighs is x, the convolution's output."""
+def test_keys_of_mamba_2_include_the_step_size(name: str) -> None:
+    """mi eq. 5 and 8: the map includes Delta_j B_j, so the values are x, the output of the convolution."""
     mixer, u = systems.system(name), systems.inputs(6, B, T)
     convolutions: list[Any] = []
     with observe(lambda *call: convolutions.append(call)), torch.no_grad():
@@ -128,7 +128,7 @@ def test_the_step_size_of_mamba_2_is_in_the_keys(name: str) -> None:
 
 @linear
 def test_the_states_are_the_memories(name: str) -> None:
-    """The last h_t of the coefficients is the memory that the mixer ends in."""
+    """The last h_t, computed from the coefficients, is the final memory of the mixer."""
     mixer, u = systems.system(name), systems.inputs(1, B, T)
     found = coefficients(mixer, u)
     last = found.states()[:, -1]  # (B, H, N, P)
@@ -136,12 +136,12 @@ def test_the_states_are_the_memories(name: str) -> None:
     if last.is_complex():
         memory = torch.view_as_complex(memory)
     if mixer.spec.kind == "rwkv4":
-        memory = memory[:, : systems.D]  # the averages; behind them their weights
+        memory = memory[:, : systems.D]  # the averages, without their weights
     if mixer.spec.kind == "retnet":
         memory = mixer._turn(memory, T - 1)  # within a sequence, positions count from its first token
     if mixer.spec.kind == "h3":
         memory = memory.flatten(2, 3).transpose(2, 3)  # (B, H, N, P P)
-    # The same numbers in the same order, whatever the axes
+    # The same numbers in the same order, with other axes
     assert worst([last.flatten(1)], [memory.flatten(1)]) < 1e-10
 
 
@@ -157,7 +157,7 @@ def test_a_reset_is_a_decay_of_zero(name: str) -> None:
 
 
 @masked
-def test_the_mask_is_what_the_decays_leave(name: str) -> None:
+def test_the_mask_is_a_product_of_decays(name: str) -> None:
     mixer, u = systems.system(name), systems.inputs(3, B, T)
     mask = attention_mask(mixer, u)
     assert mask.shape == attention_map(mixer, u).shape
@@ -167,15 +167,15 @@ def test_the_mask_is_what_the_decays_leave(name: str) -> None:
     assert torch.equal(mask.diagonal(dim1=-2, dim2=-1), torch.ones(mask.shape[:3], dtype=mask.dtype))
     found = coefficients(mixer, u)
     if found.bonus is not None:
-        assert mask[..., 1, 0].min() == 1  # RWKV-6 reads the last token undecayed
+        assert mask[..., 1, 0].min() == 1  # RWKV-6 reads the last token without decay
     else:
         decays = found.A.abs().mean(-1).expand(B, T, -1)  # (B, T, H)
         assert worst([mask[..., 5, 4]], [decays[:, 5]]) < 1e-12
 
 
 @pytest.mark.parametrize("name", ["attention", "attention, grouped", "attention, window"])
-def test_a_token_sees_what_softmax_gives_no_weight(name: str) -> None:
-    """Logits so far apart that most weights underflow."""
+def test_the_mask_of_attention_includes_weights_of_zero(name: str) -> None:
+    """Logits differ so much that most weights underflow."""
     mixer, u = systems.system(name), systems.inputs(7, B, T)
     mixer.in_proj.weight.data *= 100
     resets = torch.zeros(B, T, dtype=torch.bool)
@@ -189,8 +189,8 @@ def test_a_token_sees_what_softmax_gives_no_weight(name: str) -> None:
     assert torch.equal(attention_mask(mixer, u, resets), seen.double())
 
 
-def test_values_without_weight_leave_rwkv_4_as_it_was() -> None:
-    """Keys so far apart that the weights of some values underflow: the states are still the memories."""
+def test_values_of_rwkv_4_without_weight() -> None:
+    """Keys differ so much that some weights underflow. The states still equal the memories."""
     mixer, u = systems.system("rwkv4").float(), systems.inputs(8, B, T).float()
     mixer.key.weight.data *= 200
     found = coefficients(mixer, u)
@@ -208,19 +208,19 @@ def test_polarized_decays_are_exactly_one_and_zero() -> None:
     assert (A[..., 1:-1] < 1).all()
 
 
-def test_it_is_known_which_mixers_recur_by_state() -> None:
+def test_mixers_without_diagonal_recurrence() -> None:
     assert {kind for kind, spec in SPECS.items() if not spec.taxonomy.diagonal} == NO_RECURRENCE
 
 
 @pytest.mark.parametrize("name", sorted(NO_RECURRENCE))
-def test_what_is_no_linear_recurrence_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no linear recurrence"):
+def test_coefficients_of_other_mixers_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="has no diagonal linear recurrence"):
         coefficients(systems.system(name), systems.inputs(5, B, T))
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in {*NO_RECURRENCE, "rwkv4"}])
-def test_a_token_enters_the_memory_as_often_as_there_are_taps(name: str) -> None:
-    """With itself and with those behind it; RWKV-4's weights are of a running average."""
+def test_the_receptive_field_of_the_memory(name: str) -> None:
+    """A token enters together with the tokens after it. RWKV-4 is left out: its weights are of a running average."""
     mixer, at = systems.system(name), 2
     inputs = systems.inputs(5, B, T)
     others = inputs.clone()
@@ -231,24 +231,15 @@ def test_a_token_enters_the_memory_as_often_as_there_are_taps(name: str) -> None
     assert changed == list(range(at, at + mixer.spec.receptive_field))
 
 
-@pytest.mark.parametrize("name", ["s5", "rwkv4"])
-def test_readouts_that_are_no_sums_by_head_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="has no attention map"):
-        attention_map(systems.system(name), systems.inputs(5, B, T))
-
-
-def test_it_is_known_which_mixers_have_a_map() -> None:
-    refused = set()
-    for name, kind in KINDS.items():
-        try:
+def test_mixers_without_a_map() -> None:
+    assert {"gru", "rwkv4", "s5"} == NO_MAP
+    for name in (name for name, kind in KINDS.items() if kind in NO_MAP):
+        with pytest.raises(ValueError, match="has no"):
             attention_map(systems.system(name), systems.inputs(5, 1, 2))
-        except ValueError:
-            refused.add(kind)
-    assert refused == NO_MAP == {"gru", "rwkv4", "s5"}
 
 
-def test_the_maps_of_a_model_are_those_of_its_layers() -> None:
-    """Each on what enters the layer, averaged over heads; one without a map is passed through."""
+def test_maps_of_a_model() -> None:
+    """Each map is computed from the inputs of its layer, and is the mean over heads. A layer can have no map."""
     model, tokens = tiny.model(mixer_at={1: {"kind": "gru"}}), tiny.tokens(0, B, T)
     entered: list[Tensor] = []
     for layer in model.layers:
@@ -263,7 +254,7 @@ def test_the_maps_of_a_model_are_those_of_its_layers() -> None:
         assert worst([weights], [sum(by_head.unbind(1)) / by_head.shape[1]]) < 1e-6
 
 
-def test_the_signals_of_a_model_are_its_layers() -> None:
+def test_signals_of_a_model() -> None:
     model, tokens = tiny.model(), tiny.tokens(0, B, T)
     found = list(layer_signals(model, tokens))
     assert [signals.layer for signals in found] == [0, 1, 2]
@@ -277,12 +268,12 @@ def test_the_signals_of_a_model_are_its_layers() -> None:
     assert worst([found[1].mixer], [found[1].block - found[0].block]) < 1e-5
 
 
-# One head in every layer, so that the mean over heads is the map
+# Every layer has one head, so the mean over heads is the map.
 STACK = ["rwkv7", "rwkv7", "deltanet, gate", "gated_deltanet, sigmoid", "kda, odd sizes", "rwkv7", "gla, fast decay"]
 
 
 def stack() -> LanguageModel:
-    """A model of STACK: what layer 1 and those behind it are given depends on the values that layer 0 hands on."""
+    """A model with the layers STACK. The later layers depend on the values that layer 0 passes on."""
     layers = [systems.SYSTEMS[name] | ({"head_dim": systems.D, "value_rank": 3} if name == "rwkv7" else {})
               for name in STACK]  # fmt: skip
     fields = {"name": "stack", "d_model": systems.D, "n_layers": len(STACK), "peak_lr": 1e-3, "mixer": layers[0]}
@@ -291,8 +282,8 @@ def stack() -> LanguageModel:
     return built.double()
 
 
-def test_maps_times_values_are_what_the_model_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The values of the model's own pass, and what its layers make their outputs of."""
+def test_maps_with_values_of_the_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps times the values in a forward pass of the model are the outputs of its recurrences."""
     model, tokens = stack(), tiny.tokens(1, B, T)
     values: list[Tensor] = []
     read: list[Tensor] = []
@@ -310,7 +301,7 @@ def test_maps_times_values_are_what_the_model_reads(monkeypatch: pytest.MonkeyPa
 
 
 @torch.no_grad()
-def test_signals_behind_values_that_are_handed_on() -> None:
+def test_signals_with_values_of_the_first_layer() -> None:
     model, tokens = stack(), tiny.tokens(2, B, T)
     hidden, state = model.hidden(tokens)
     memory = state.recurrent_states()[-1].flatten(1)

@@ -1,4 +1,4 @@
-"""Every registered mixer and ffn: its spec says what its module is."""
+"""The spec of every mixer and ffn knows the sizes of its module."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ssm.specs.ffn import SPECS, FfnSpec
 from ssm.specs.sublayer import SublayerSpec
 
 D, T = 2 * systems.D, 7
+EXPERTS = {"kind": "experts", "n_experts": 5, "top_k": 2, "d_hidden": 7, "d_shared": 9}
 FFN_EXAMPLES = {
     "mlp": {"kind": "mlp", "d_hidden": 31},
     "mlp, bias": {"kind": "mlp", "d_hidden": 31, "bias": True},
@@ -21,21 +22,13 @@ FFN_EXAMPLES = {
     "gated_mlp, bias": {"kind": "gated_mlp", "d_hidden": 31, "bias": True},
     "rwkv_channel_mix": {"kind": "rwkv_channel_mix", "d_hidden": 31},
     "rwkv_channel_mix, no receptance": {"kind": "rwkv_channel_mix", "d_hidden": 31, "receptance": False},
-    "experts": {"kind": "experts", "n_experts": 5, "top_k": 2, "d_hidden": 7, "d_shared": 9},
-    "experts, by sigmoids": {
-        "kind": "experts",
-        "n_experts": 5,
-        "top_k": 2,
-        "d_hidden": 7,
-        "d_shared": 9,
-        "scores": "sigmoid",
-        "shared_gate": False,
-    },
+    "experts": EXPERTS,
+    "experts, by sigmoids": EXPERTS | {"scores": "sigmoid", "shared_gate": False},
 }
 
 
 def check(spec: SublayerSpec, part: Sublayer) -> None:
-    """All numbers are exact, but for a window's: notes of which tokens exist (a byte each) are none."""
+    """Counts are exact. "seen" (bool) does not count, and a window counts its whole length."""
     assert spec.parameters(D) == sum(parameter.numel() for parameter in part.parameters())
     _, state = part(torch.zeros(1, T, D))
     numbers = sum(tensor.numel() for tensor in state.values() if tensor.dtype != torch.bool)
@@ -46,7 +39,7 @@ def check(spec: SublayerSpec, part: Sublayer) -> None:
 
 
 @pytest.mark.parametrize("name", systems.SYSTEMS)
-def test_a_mixer_has_what_its_spec_says(name: str) -> None:
+def test_sizes_of_a_mixer(name: str) -> None:
     spec = systems.parsed(systems.SYSTEMS[name])
     mixer = build_mixer(spec, D, 3)
     check(spec, mixer)
@@ -56,11 +49,11 @@ def test_a_mixer_has_what_its_spec_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FFN_EXAMPLES)
-def test_an_ffn_has_what_its_spec_says(name: str) -> None:
+def test_sizes_of_an_ffn(name: str) -> None:
     spec: FfnSpec = TypeAdapter(FfnSpec).validate_python(FFN_EXAMPLES[name])
     check(spec, build_ffn(spec, D, 3))
 
 
 def test_every_ffn_is_registered_and_tested() -> None:
-    """Mixers likewise: mixers/test_properties.py."""
+    """mixers/test_properties.py tests this for mixers."""
     assert set(SPECS) == set(FFNS) == {example["kind"] for example in FFN_EXAMPLES.values()}

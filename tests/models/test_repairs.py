@@ -1,4 +1,4 @@
-"""Repairs: the coefficients of what is scaled or clipped; of a way of reading, a plain loop that does the same."""
+"""Repairs: scaled and clipped coefficients; other ways of reading against simple loops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READINGS: dict[str, tuple[Any, Point]] = {
 
 
 def hybrid() -> LanguageModel:
-    """Three layers, of which the second has neither A nor a limit of dt."""
+    """Three layers. The second has neither A nor a limit of dt."""
     content = spec().model_dump() | {"mixer_at": {1: {"kind": "gla", "n_heads": 2}}}
     return build_model(type(spec()).model_validate(content), 29, 0)
 
@@ -52,7 +52,7 @@ def test_a_is_scaled_layer_by_layer(kind: str) -> None:
 
 @torch.no_grad()
 def test_dt_is_clipped_layer_by_layer() -> None:
-    """In both forms, and nothing is given more room than it had."""
+    """In both forms. A limit never becomes wider."""
     own = model(dt_limit=(0.01, 0.3))
     repaired(own, ClipDt(by="layer"), (0.05, None, 0.8))
     u = 3 * torch.randn(2, 9, 16, generator=torch.Generator().manual_seed(1))
@@ -63,11 +63,11 @@ def test_dt_is_clipped_layer_by_layer() -> None:
         assert float(dt.max()) == pytest.approx(limit)
         alone, _ = mixer.step(u[:, 0])
         torch.testing.assert_close(mixer(u[:, :1])[0][:, 0], alone)
-    assert own.spec == spec(dt_limit=(0.01, 0.3)), "the spec is of the model as it was trained"
+    assert own.spec == spec(dt_limit=(0.01, 0.3)), "the spec of the trained model does not change"
 
 
 @pytest.mark.parametrize("repair", [ScaleA(by="layer"), ClipDt(by="layer")])
-def test_layers_without_what_is_repaired_have_no_number(repair: OfLayers) -> None:
+def test_layers_that_cannot_be_repaired_have_no_number(repair: OfLayers) -> None:
     own = hybrid()
     assert repair.layers(own.spec) == (0, 2)
     assert [axis.name for axis in repair.axes(own.spec, 8)] == ["all layers", "layer 0", "layer 2"]
@@ -76,7 +76,7 @@ def test_layers_without_what_is_repaired_have_no_number(repair: OfLayers) -> Non
 
 
 @pytest.mark.parametrize("of", SPECS.values())
-def test_at_the_start_nothing_is_changed(of: Any) -> None:
+def test_the_start_changes_nothing(of: Any) -> None:
     own, text = model(), tokens(1, 2, 40)
     plain = own.hidden(text)[0]
     point = of().start(own.spec)
@@ -86,7 +86,7 @@ def test_at_the_start_nothing_is_changed(of: Any) -> None:
 @pytest.mark.parametrize("name", READINGS)
 @pytest.mark.parametrize("sizes", [[1] * 40, [3, 30, 7], [40], [7, 7, 26]])
 @torch.no_grad()
-def test_pieces_change_nothing(name: str, sizes: list[int]) -> None:
+def test_a_split_changes_nothing(name: str, sizes: list[int]) -> None:
     own, text = model(), tokens(2, 3, 40)
     read = repaired(own.double(), *READINGS[name])
     whole, ended = read.hidden(text)
@@ -112,7 +112,7 @@ def test_a_reset_is_a_restart() -> None:
 
 @torch.no_grad()
 def test_a_fading_state_keeps_its_share() -> None:
-    """Token by token: before every seventh one the memories are halved, and the convolutions stay."""
+    """Token by token: before every seventh token the memories are halved, but not the convolutions."""
     own, text = model().double(), tokens(4, 2, 40)
     state: State | None = None
     parts = []
@@ -126,7 +126,7 @@ def test_a_fading_state_keeps_its_share() -> None:
 
 
 def by_hand(own: LanguageModel, text: Tensor, states: int, every: int, window: int) -> tuple[Tensor, list[list[int]]]:
-    """Every token from every state, each read from its own beginning; and who was chosen."""
+    """The activations of the chosen state for every token, and the chosen states. Each state is read from its start."""
     B, T = text.shape
     chosen = torch.empty(B, T, 16, dtype=torch.float64)
     who = [[0] * T for _ in range(B)]
@@ -135,7 +135,7 @@ def by_hand(own: LanguageModel, text: Tensor, states: int, every: int, window: i
         phase = None if number == 0 else round((number - 1) * every / (states - 1))
         return 0 if phase is None else max([0, *(p for p in range(phase, at + 1, every))])
 
-    def loss(row: int, first: int, at: int) -> float:  # of the token behind `at`
+    def loss(row: int, first: int, at: int) -> float:  # of the token after `at`
         hidden = own.hidden(text[row : row + 1, first : at + 1])[0][:, -1]
         return float(F.cross_entropy(own.logits(hidden), text[row, at + 1 : at + 2]))
 
@@ -153,18 +153,18 @@ def by_hand(own: LanguageModel, text: Tensor, states: int, every: int, window: i
 
 
 @torch.no_grad()
-def test_the_state_that_did_best_before_predicts() -> None:
-    own, text = model().double(), tokens(5, 2, 26)
+def test_the_state_with_the_lowest_recent_loss_predicts() -> None:
+    own, text = model().double(), tokens(5, 1, 26)
     found = repaired(own, *READINGS["restarts"]).hidden(text)[0]
     wanted, who = by_hand(own, text, states=4, every=9, window=3)
     torch.testing.assert_close(found, wanted)
-    assert {number for row in who for number in row} == {0, 1, 2, 3}, "each has its turn"
+    assert {number for row in who for number in row} == {0, 1, 2, 3}, "every state is chosen at some token"
 
 
 @pytest.mark.parametrize("name", READINGS)
 @torch.no_grad()
-def test_what_comes_later_changes_nothing(name: str) -> None:
-    """Above all not which state is chosen: the token that is to be predicted is not known to the choice."""
+def test_later_tokens_change_nothing(name: str) -> None:
+    """In particular, the choice of a state does not depend on the predicted token."""
     read: Readable = repaired(model().double(), *READINGS[name])
     text = tokens(6, 4, 30)
     other = text.clone()
@@ -172,7 +172,7 @@ def test_what_comes_later_changes_nothing(name: str) -> None:
     torch.testing.assert_close(read.hidden(text)[0][:, :20], read.hidden(other)[0][:, :20])
 
 
-def test_what_has_nothing_to_repair_is_refused() -> None:
+def test_models_that_cannot_be_repaired_are_refused() -> None:
     own = spec(mixer={"kind": "gla", "n_heads": 2})
     for repair in (ScaleA(), ClipDt()):
         with pytest.raises(ValueError, match=rf"repair '{repair.kind}': no layer of 'tiny' \(gla\) can be repaired"):

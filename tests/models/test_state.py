@@ -1,4 +1,4 @@
-"""The state: selection, resets, norms and moments against values worked out by hand."""
+"""The state: selection, resets and norms against values computed by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAN = math.nan
 
 
 def hand_made() -> State:
-    """Two sequences; a layer of two heads with one value each, and a layer of one head with two values."""
+    """Two sequences. One layer has two heads with one value, the other layer has one head with two values."""
     first = {
         "memory": torch.tensor([[[[1.0]], [[2.0]]], [[[0.0]], [[-2.0]]]]),
         "conv": torch.tensor([[[9.0]], [[7.0]]]),
@@ -23,7 +23,7 @@ def hand_made() -> State:
     return State((first, second))
 
 
-def test_norm_is_over_all_layers_and_over_the_memory_alone() -> None:
+def test_the_norm_includes_the_memories_of_all_layers() -> None:
     assert hand_made().norm().square().tolist() == pytest.approx([25.0, 21.0])  # 1 + 4 + 4 + 16, and 0 + 4 + 1 + 16
 
 
@@ -39,7 +39,7 @@ def test_select_takes_rows_in_order() -> None:
     assert state.layers[1]["memory"][:, 0, 0].tolist() == [[1.0, 4.0], [1.0, 4.0], [2.0, 4.0]]
 
 
-def test_the_parts_of_a_batch_join_in_order() -> None:
+def test_joined_parts_of_a_batch() -> None:
     state = hand_made()
     first, second = (state.select(torch.tensor([row])) for row in (0, 1))
     for joint, rows in ((joined([first, second]), [0, 1]), (joined([second, first]), [1, 0]), (joined([first]), [0])):
@@ -48,21 +48,21 @@ def test_the_parts_of_a_batch_join_in_order() -> None:
         assert all(torch.equal(a, b) for a, b in zip(tiny.flat(joint), tiny.flat(expected), strict=True))
 
 
-def test_a_state_goes_to_a_device_whole() -> None:
+def test_all_tensors_move_to_a_device() -> None:
     assert {tensor.device.type for tensor in tiny.flat(hand_made().to("meta"))} == {"meta"}
 
 
-def test_reset_zeroes_rows_whatever_they_held() -> None:
+def test_reset_zeroes_rows_that_are_not_finite() -> None:
     state = hand_made()
     state.layers[0]["memory"][1, 0] = NAN
     state.layers[0]["conv"][1] = math.inf
     after = state.reset(torch.tensor([False, True]))
     assert all(tensor[1].abs().max() == 0 for tensor in tiny.flat(after))
     assert all(torch.equal(a[0], b[0]) for a, b in zip(tiny.flat(after), tiny.flat(hand_made()), strict=True))
-    assert state.layers[0]["memory"][1, 0].isnan().all()  # the state itself is as it was
+    assert state.layers[0]["memory"][1, 0].isnan().all()  # the state itself does not change
 
 
-def test_layers_begin_anew() -> None:
+def test_reset_of_layers() -> None:
     layers = [{"memory": torch.ones(2, 3, 4), "conv": torch.ones(2, 5)} for _ in range(2)]
     state = State((*layers, {"memory": torch.ones(2, 3, 7, 2, 4), "seen": torch.ones(2, 7, dtype=torch.bool)}))
     assert state.without(()) is state
@@ -73,7 +73,7 @@ def test_layers_begin_anew() -> None:
     assert after.norm().tolist() == pytest.approx([12**0.5] * 2)
 
 
-def test_detach_cuts_the_graph_and_keeps_the_values() -> None:
+def test_detach_keeps_the_values() -> None:
     state = hand_made().map(lambda tensor: tensor.clone().requires_grad_() * 2)
     cut = state.detach()
     for before, after in zip(tiny.flat(state), tiny.flat(cut), strict=True):
@@ -82,7 +82,7 @@ def test_detach_cuts_the_graph_and_keeps_the_values() -> None:
         assert torch.equal(before, after)
 
 
-def test_zeros_and_with_memories() -> None:
+def test_zeros_and_other_memories() -> None:
     state = hand_made()
     zeros = state.zeros(5)
     assert [tuple(tensor.shape) for tensor in tiny.flat(zeros)] == [(5, 1, 1), (5, 2, 1, 1), (5, 1, 1, 2)]
@@ -94,7 +94,7 @@ def test_zeros_and_with_memories() -> None:
         state.with_recurrent_states(state.recurrent_states()[:1])
 
 
-def test_flat_names_round_trip_beside_other_tensors() -> None:
+def test_round_trip_of_flat_names() -> None:
     layers = [{"memory": torch.full((2, 1, 1), float(i)), "conv": torch.full((2, 3, 1), -i)} for i in range(12)]
     state = State(tuple(layers))  # "10." comes before "2." in a sorted file
     tensors = state.tensors("last.")

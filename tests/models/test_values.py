@@ -1,4 +1,4 @@
-"""Inputs that are values: a linear map and a class token in place of an embedding, a head over classes."""
+"""Models of values: a linear map and a class token instead of an embedding, and a head over classes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def values(batch: int, marked: tuple[int, ...] = (T - 1,)) -> Tensor:
     return found
 
 
-def test_it_is_a_model_over_tokens_whose_embedding_has_these_vectors(model: LanguageModel) -> None:
-    """Every input as a token of its own, whose row of the embedding is worked out by hand."""
+def test_values_against_a_model_of_tokens(model: LanguageModel) -> None:
+    """Each input becomes a token, with a row of the embedding that is computed by hand."""
     inputs = values(2, (3, T - 1))
     twin = LanguageModel(tiny.spec(tie_embeddings=False), 2 * T).double()
     shared = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(("embedding", "head"))}
@@ -47,7 +47,7 @@ def test_it_is_a_model_over_tokens_whose_embedding_has_these_vectors(model: Lang
         torch.testing.assert_close(one, other)
 
 
-def test_cutting_and_stepping_change_nothing(model: LanguageModel) -> None:
+def test_splits_and_steps_change_nothing(model: LanguageModel) -> None:
     inputs = values(2)
     whole, ended = model(inputs)
     first, state = model(inputs[:, :4])
@@ -62,7 +62,7 @@ def test_cutting_and_stepping_change_nothing(model: LanguageModel) -> None:
         torch.testing.assert_close(one, two)
 
 
-def test_what_stands_beside_the_mark_is_not_read(model: LanguageModel) -> None:
+def test_values_of_a_class_token_are_ignored(model: LanguageModel) -> None:
     inputs, other = values(2), values(2)
     other[:, -1, :-1] = 7
     torch.testing.assert_close(model(inputs)[0], model(other)[0], rtol=0, atol=0)
@@ -72,6 +72,6 @@ def test_what_stands_beside_the_mark_is_not_read(model: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False}, {"norm": "layer", "vocab_multiple": 8}])
-def test_parameters_are_counted_without_building_it(changes: dict[str, object]) -> None:
+def test_the_number_of_parameters(changes: dict[str, object]) -> None:
     spec = tiny.spec(**changes)
     assert parameter_count(spec, CLASSES, CHANNELS) == LanguageModel(spec, CLASSES, CHANNELS).parameters_count

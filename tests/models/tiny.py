@@ -1,4 +1,4 @@
-"""Small models with eventful weights, for the tests of models and of initial states."""
+"""Small models with large random weights, for the tests of models and of initial states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VOCABULARY = 29
 
 
 def spec(**changes: Any) -> ModelSpec:
-    """A model's spec; a change goes to the mixer where the mixer has that field."""
+    """The spec of a model. A change of a field of Mamba-2 applies to the mixer."""
     mixer = {name: value for name, value in changes.items() if name in Mamba2Mixer.model_fields}
     model = {name: value for name, value in changes.items() if name not in mixer}
     mixer = {"kind": "mamba2", "d_state": 6, "head_dim": 4, "n_groups": 2, "chunk": 5} | mixer
@@ -26,14 +26,14 @@ def spec(**changes: Any) -> ModelSpec:
 
 
 def eventful(model: LanguageModel, seed: int = 0) -> LanguageModel:
-    """The model with every weight moved, so that no parameter is without effect and logits are of order one."""
+    """The model with noise on every weight, so that each has an effect, and logits have a scale of one."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             spread = 0.4 if parameter.dim() == 2 else 0.2
             parameter += spread * torch.randn(parameter.shape, generator=generator)
             if name.endswith("dt_bias"):
-                parameter += 3.0  # dt of some tenths: states that move within a few tokens
+                parameter += 3.0  # dt of about 0.3: states change within a few tokens
     return model
 
 

@@ -246,9 +246,9 @@ def test_another_vocabulary(tmp_path: Path) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no weights": (lambda there: (there / "model.safetensors").unlink(), "holds no weights "),
+    "no weights": (lambda there: (there / "model.safetensors").unlink(), "has no weights "),
     "no config": (lambda there: (there / "config.json").unlink(), "has no config.json"),
-    "not there": (shutil.rmtree, "no such folder or file, and no name of the hub"),
+    "not there": (shutil.rmtree, "no such folder or file, and not a name of the hub"),
     "truncated": (lambda there: truncate(there / "model.safetensors"), "truncated or corrupted"),
     "a tensor is missing": (
         lambda there: rewrite(there, lambda tensors: tensors.pop("backbone.norm_f.weight")),
@@ -261,7 +261,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "an unknown kind": (lambda there: reconfigure(there, model_type="mamba9"), "unknown architecture 'mamba9'"),
     "another shape than it says": (
         lambda there: reconfigure(there, state_size=4),
-        "is no model of transformers' Mamba-2",
+        "is not a valid model of transformers' Mamba-2",
     ),
 }
 
@@ -294,9 +294,9 @@ def test_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     run = run_of(Path("someone/tiny@half"))
     said = refused(run, tmp_path / "run")
-    assert said.startswith("someone/tiny@half: no such folder, and the hub does not give it (")
-    by_hand = f"; without a network, put its config.json and weights into {tmp_path}/someone/tiny@half"
-    assert said.endswith(f"{by_hand}, or another machine's cache of the hub into {tmp_path}/cache")
+    assert said.startswith("someone/tiny@half: no such folder, and the hub does not provide it (")
+    by_hand = f"; without a network, copy its config.json and weights to {tmp_path}/someone/tiny@half"
+    assert said.endswith(f"{by_hand}, or the hub's cache of another machine to {tmp_path}/cache")
 
     published(tmp_path / "someone" / "tiny@half", "mamba2")
     record = import_run(run, tmp_path / "run")

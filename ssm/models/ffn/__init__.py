@@ -1,7 +1,4 @@
-"""The second half of a block: what works on every position by itself (RWKV's looks one token back).
-
-One file each. A new one: its spec in ssm/specs/ffn/, and its module here.
-"""
+"""Feed-forward layers, one file for each. To add one, write its spec in ssm/specs/ffn/ and its module here."""
 
 from __future__ import annotations
 
@@ -12,5 +9,5 @@ FFNS.discover()
 
 
 def build_ffn(spec: FfnSpec, d_model: int, n_layers: int) -> Ffn:
-    """The ffn of one layer of a model of `n_layers`."""
+    """The ffn for one layer of a model with `n_layers` layers."""
     return FFNS[spec.kind](spec, d_model, n_layers)

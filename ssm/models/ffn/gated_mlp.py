@@ -1,17 +1,18 @@
-"""The gated perceptron: SwiGLU, GeGLU (Shazeer 2020, "GLU Variants Improve Transformer")."""
+"""The gated MLP: SwiGLU, GeGLU (Shazeer 2020, "GLU Variants Improve Transformer")."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ssm.models.ffn.base import Ffn, FfnState
+from ssm.models.ffn.base import Ffn
 from ssm.models.ffn.mlp import ACTIVATIONS
 from ssm.models.mixers.parts import residual_init, small_init
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.gated_mlp import GatedMlp
 
 
 class GatedMlpFfn(Ffn, kind="gated_mlp"):
-    """W_2 (act(W_g x) * W_1 x), with GPT-NeoX's initialization. It has no state."""
+    """W_2 (act(W_g x) * W_1 x), with GPT-NeoX's initialization."""
 
     def __init__(self, spec: GatedMlp, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
@@ -20,11 +21,6 @@ class GatedMlpFfn(Ffn, kind="gated_mlp"):
         small_init(self.up_proj.weight)
         residual_init(self.down_proj.weight, n_layers)
 
-    def forward(
-        self, x: Tensor, state: FfnState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, FfnState]:
+    def forward(self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         gate, up = self.up_proj(x).chunk(2, -1)
         return self.down_proj(ACTIVATIONS[self.spec.activation](gate) * up), {}
-
-    def step(self, x: Tensor, state: FfnState | None = None) -> tuple[Tensor, FfnState]:
-        return self(x)

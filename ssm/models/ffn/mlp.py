@@ -1,4 +1,4 @@
-"""The plain two-layer perceptron."""
+"""The MLP with two layers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ssm.models.ffn.base import Ffn, FfnState
+from ssm.models.ffn.base import Ffn
 from ssm.models.mixers.parts import residual_init, small_init
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.mlp import Mlp
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -21,7 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class MlpFfn(Ffn, kind="mlp"):
-    """W_2 act(W_1 x), with GPT-NeoX's initialization. It has no state."""
+    """W_2 act(W_1 x), with GPT-NeoX's initialization."""
 
     def __init__(self, spec: Mlp, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
@@ -30,10 +31,5 @@ class MlpFfn(Ffn, kind="mlp"):
         small_init(self.up_proj.weight)
         residual_init(self.down_proj.weight, n_layers)
 
-    def forward(
-        self, x: Tensor, state: FfnState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, FfnState]:
+    def forward(self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         return self.down_proj(ACTIVATIONS[self.spec.activation](self.up_proj(x))), {}
-
-    def step(self, x: Tensor, state: FfnState | None = None) -> tuple[Tensor, FfnState]:
-        return self(x)

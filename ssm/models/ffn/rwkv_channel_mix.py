@@ -1,4 +1,4 @@
-"""RWKV's channel mixing (Peng et al. 2023, eq. 18-20): RWKV-4's, RWKV-6's; RWKV-7's, which has no receptance."""
+"""Channel mixing of RWKV-4, RWKV-6 and RWKV-7 (Peng et al. 2023, eq. 18-20). RWKV-7 has no receptance."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ssm.models.ffn.base import Ffn, FfnState
+from ssm.models.ffn.base import Ffn
 from ssm.models.mixers.parts import shifted
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
 
 
 class RwkvChannelMixFfn(Ffn, kind="rwkv_channel_mix"):
-    """sigmoid(W_r x_r) * W_v relu(W_k x_k)^2, where x_r and x_k lie between a token and the one before it.
+    """sigmoid(W_r x_r) * W_v relu(W_k x_k)^2, or W_v relu(W_k x_k)^2 without receptance.
 
-    State: "shift", the last token's input (B, D). The mix is RWKV-6's, x_t + mix * (x_{t-1} - x_t), or RWKV-4's,
-    x_{t-1} + mix * (x_t - x_{t-1}), whose mix is 1 minus the other's. Without receptance it is W_v relu(W_k x_k)^2.
+    x_r and x_k interpolate between a token and the token before it. In RWKV-6 and RWKV-7 they are
+    x_t + mix * (x_{t-1} - x_t); in RWKV-4 they are x_{t-1} + mix * (x_t - x_{t-1}).
+
+    State: "shift", the last token's input (B, D).
     """
 
     def __init__(self, spec: RwkvChannelMix, d_model: int, n_layers: int):
@@ -33,7 +36,7 @@ class RwkvChannelMixFfn(Ffn, kind="rwkv_channel_mix"):
         self.initialize_at(0)
 
     def initialize_at(self, layer: int) -> None:
-        """The authors': later layers lean less on the token before."""
+        """The authors' initialization: in later layers the token before has less weight."""
         channel = torch.arange(self.d_model, device=self.key_mix.device)
         rest = 1 - layer / self.n_layers
         mix = (channel / self.d_model) ** (rest if self.spec.receptance else rest**4)
@@ -43,20 +46,18 @@ class RwkvChannelMixFfn(Ffn, kind="rwkv_channel_mix"):
             if self.spec.receptance:
                 self.receptance_mix.copy_(mix)
 
-    def forward(
-        self, x: Tensor, state: FfnState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, FfnState]:
+    def forward(self, x: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         before, last = shifted(x, None if state is None else state["shift"], resets)
         return self._mix(x, before), {"shift": last}
 
-    def step(self, x: Tensor, state: FfnState | None = None) -> tuple[Tensor, FfnState]:
+    def step(self, x: Tensor, state: LayerState | None = None) -> LayerOutput:
         before = torch.zeros_like(x) if state is None else state["shift"].to(x.dtype)
         return self._mix(x, before), {"shift": x}
 
     def _mix(self, x: Tensor, before: Tensor) -> Tensor:
         base, other = (before, x) if self.spec.mix == "present" else (x, before)
-        apart = other - base
-        value = self.value(self.key(base + apart * self.key_mix).relu().square())
+        difference = other - base
+        value = self.value(self.key(base + difference * self.key_mix).relu().square())
         if not self.spec.receptance:
             return value
-        return torch.sigmoid(self.receptance(base + apart * self.receptance_mix)) * value
+        return torch.sigmoid(self.receptance(base + difference * self.receptance_mix)) * value

@@ -1,4 +1,4 @@
-"""Models of transformers that ssm does not convert: read, trained and written through their own forward pass."""
+"""Models of transformers that ssm does not convert. It uses their own forward pass to read, train and write them."""
 
 from ssm.models.foreign.load import build_foreign, load_foreign
 from ssm.models.foreign.model import ForeignModel, Reading

@@ -1,4 +1,4 @@
-"""The caches of transformers' models, and the recurrent states in them."""
+"""Caches of transformers' models, and the recurrent states in them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.models.state import RECURRENT, State
 
 CONV = "conv"  # the last inputs of a layer's short convolution
-FLOOR = "5.17"  # of transformers, as pyproject.toml has it; its cache is this one from 5.14 on
+FLOOR = "5.17"  # oldest transformers, as in pyproject.toml; its cache has this interface since 5.14
 
 
 @dataclass(frozen=True)
 class ForeignState:
-    """The cache of a model of transformers. The next forward pass changes it in place, so it is carried on once."""
+    """The cache of a model of transformers. Use it for one forward pass only, which changes it in place."""
 
     cache: Any
-    seen: int  # tokens
-    indivisible: str | None = None  # why it cannot be split by sequences, in words
+    seen: int  # tokens that were read
+    indivisible: str | None = None  # why the cache cannot be split by sequences, for messages; None: it can
 
     @property
     def nbytes(self) -> int:
@@ -32,61 +32,58 @@ class ForeignState:
         return sum(tensor.nbytes for tensor in _tensors(self.cache))
 
     def copy(self) -> ForeignState:
-        """Tensors and all: a cache is carried on once."""
+        """A copy with copied tensors."""
         return replace(self, cache=deepcopy(self.cache))
 
     def select(self, rows: Tensor) -> ForeignState:
-        """A copy for these batch elements, in this order; `rows` (n,) int64.
+        """A copy with these batch elements, in this order; `rows` (n,) int64.
 
         Raises:
-            CheckpointError: a cache of this class cannot be selected from.
+            CheckpointError: this class of cache cannot be split by sequences.
         """
         if self.indivisible is not None:
             raise CheckpointError(self.indivisible)
-        # The copy shares tensors until they are selected from: a whole second cache may not fit. Those of one axis
-        # count tokens. A forward pass adds to them in place, so they are copied.
+        # `_select` replaces all tensors of two and more axes. Until then the copy shares them, because two whole caches
+        # may not fit into memory. Tensors of one axis count tokens: a forward pass changes them in place, so copy them.
         shared = {id(tensor): tensor for tensor in _tensors(self.cache) if tensor.dim() > 1}
         try:
             cache = deepcopy(self.cache, dict(shared))
             _select(cache, rows)
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # anything, from code that is not ours
+        except Exception as error:  # other people's code can raise anything
             kind = type(self.cache).__name__
             raise CheckpointError(
-                f"the cache of transformers that is a {kind} cannot be split by sequences ({first_line(error)})"
+                f"a cache of transformers' class {kind} cannot be split by sequences ({first_line(error)})"
             ) from error
         return replace(self, cache=cache)
 
     def recurrent_states(self) -> list[Tensor]:
-        """The recurrent state of every layer that has one, each (B, H, ...), until the next forward pass.
-
-        A cache of keys and values has none.
-        """
+        """The recurrent state of every layer that has one, each (B, H, ...). Valid until the next forward pass."""
         return [memory for _, memory in self._numbered()]
 
     def recurrent_layers(self) -> list[int]:
-        """The number of the layer of each, counted from 0 over all layers of the model."""
+        """The layers of these states, counted from 0 over all layers of the model."""
         return [layer for layer, _ in self._numbered()]
 
     def _numbered(self) -> list[tuple[int, Tensor]]:
         if hasattr(self.cache, "rnn_state"):  # xLSTM: by layer (matrix, normalizer, maximum)
             return [(layer, state[0]) for layer, state in sorted(self.cache.rnn_state.items())]
-        if hasattr(self.cache, "linear_cache"):  # MiniMax: by layer, an empty list where it is attention
+        if hasattr(self.cache, "linear_cache"):  # MiniMax: by layer; an empty list for attention
             return [(i, state) for i, state in enumerate(self.cache.linear_cache) if isinstance(state, Tensor)]
-        found: list[tuple[int, Tensor]] = []
+        numbered: list[tuple[int, Tensor]] = []
         for i, layer in enumerate(getattr(self.cache, "layers", [])):
             states = getattr(layer, "recurrent_states", None)
             several = states.values() if isinstance(states, dict) else [states]
-            found += [(i, state) for state in several if isinstance(state, Tensor)]
-        return found
+            numbered += [(i, state) for state in several if isinstance(state, Tensor)]
+        return numbered
 
 
 def _select(cache: Any, rows: Tensor) -> None:
-    """Keep these batch elements of a cache, as new tensors. `ForeignModel.check` sees whether this is right.
+    """Keep these batch elements of a cache, as new tensors. `ForeignModel.check` tests the result.
 
-    transformers' `batch_select_indices` will not do. Recurrent layers lack it, and in layers that have both a state
-    and keys it selects keys alone. `reorder_cache` does it for every layer of the common cache.
+    transformers' `batch_select_indices` is not enough: recurrent layers lack it, and in layers with both a state and
+    keys it selects only keys. `reorder_cache` works for every layer of the common cache.
     """
     rows = rows.to(next(_tensors(cache)).device)
     if hasattr(cache, "rnn_state"):  # xLSTM's own cache has no method for it
@@ -94,7 +91,7 @@ def _select(cache: Any, rows: Tensor) -> None:
             layer: tuple(state.index_select(0, rows) for state in states) for layer, states in cache.rnn_state.items()
         }
         return
-    if hasattr(cache, "linear_cache"):  # MiniMax's own cache reorders keys alone
+    if hasattr(cache, "linear_cache"):  # MiniMax's own cache reorders only keys
         cache.linear_cache = [
             state.index_select(0, rows) if isinstance(state, Tensor) else state for state in cache.linear_cache
         ]
@@ -102,7 +99,7 @@ def _select(cache: Any, rows: Tensor) -> None:
 
 
 def is_common(cache: Any, layers: Sequence[int]) -> bool:
-    """Whether a cache is transformers' common one, with one state and one convolution in each of these layers."""
+    """Whether a cache is a DynamicCache with one state and one convolution in each of these layers."""
     from transformers import DynamicCache
 
     if type(cache) is not DynamicCache:
@@ -117,14 +114,14 @@ def is_common(cache: Any, layers: Sequence[int]) -> bool:
 
 
 def too_old() -> str | None:
-    """In words, where the common cache of this transformers is not yet the one that `begun` fills."""
+    """A message if this version of transformers lacks the cache interface that `begun` needs; else None."""
     import transformers
     from transformers import cache_utils
 
     layer: Any = getattr(cache_utils, "LinearAttentionLayer", None)
     if layer is not None and "number_of_states" in vars(layer()):
         return None
-    return f"transformers {transformers.__version__} is too old: states are given to the cache of >= {FLOOR} alone"
+    return f"transformers {transformers.__version__} is too old to start from a state: >= {FLOOR} is needed"
 
 
 def keeping_tokens(cache: Any) -> tuple[int, ...]:
@@ -134,18 +131,18 @@ def keeping_tokens(cache: Any) -> tuple[int, ...]:
 
 
 def begun(config: Any, layers: Sequence[int], state: State | None) -> Any:
-    """A common cache in which these layers go on from their states, and no token has been read.
+    """A DynamicCache in which these layers start from their states, and no token has been read.
 
     Args:
-        config: of the model.
-        state: an entry for each of the layers; None: zeros.
+        config: transformers' config of the model.
+        state: one entry for each of the layers; None: zeros.
     """
     from transformers import DynamicCache
 
     cache: Any = DynamicCache(config=config)
     for entry, i in enumerate(layers):
         layer = cache.layers[i]
-        # transformers copies every new state into the tensor of the old one, which the backward pass may need.
+        # transformers overwrites the tensor of the old state, which the backward pass may need.
         layer.update_recurrent_state = MethodType(_put, layer)
         if state is not None:
             layer.update_conv_state(state.layers[entry][CONV])
@@ -154,7 +151,7 @@ def begun(config: Any, layers: Sequence[int], state: State | None) -> Any:
 
 
 def ended(cache: Any, layers: Sequence[int]) -> State:
-    """The states of these layers of a common cache, which no longer shares them."""
+    """Copies of the states of these layers of a DynamicCache."""
     holders = [cache.layers[i] for i in layers]
     return State(
         tuple({RECURRENT: one.recurrent_states[0].clone(), CONV: one.conv_states[0].clone()} for one in holders)
@@ -162,21 +159,21 @@ def ended(cache: Any, layers: Sequence[int]) -> State:
 
 
 def _put(layer: Any, recurrent_states: Tensor, state_idx: int = 0, **_: Any) -> Tensor:
-    """In place of a layer's `update_recurrent_state`: the new state is another tensor."""
+    """Replaces a layer's `update_recurrent_state`: keeps the new state as a new tensor."""
     layer.recurrent_states[state_idx] = recurrent_states
     layer.is_recurrent_states_initialized[state_idx] = True
     return recurrent_states
 
 
 def _tensors(cache: Any) -> Iterator[Tensor]:
-    """All that a cache holds."""
+    """All tensors of a cache."""
     for holder in (cache, *getattr(cache, "layers", [])):
         for value in vars(holder).values():
             yield from _inside(value)
 
 
 def _inside(value: Any) -> Iterator[Tensor]:
-    """The tensors in lists and dictionaries."""
+    """All tensors in nested lists, tuples and dictionaries."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict | list | tuple):

@@ -1,4 +1,4 @@
-"""Other packages' kernels for GPUs, which transformers puts before its own formulas."""
+"""GPU kernels of other packages, with which transformers replaces its own functions."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from inspect import isfunction, unwrap
 
 @contextmanager
 def without_kernels(code: Sequence[str]) -> Iterator[None]:
-    """Their own formulas, without the kernels for GPUs that stand before them where other packages brought them.
+    """Use transformers' own PyTorch functions instead of GPU kernels, inside this context.
 
-    The kernels come back behind it: other models, and this one on a GPU, have the same functions.
+    At the end the kernels are restored, because other models, and this model on a GPU, use the same functions.
 
     Args:
         code: names of Python modules.
     """
-    wrapped = []
+    replaced = []
     for name in code:
-        own = vars(sys.modules[name])
-        found = {key: f for key, f in own.items() if isfunction(f) and f.__module__ == name and unwrap(f) is not f}
-        wrapped.append((own, found))
+        module = vars(sys.modules[name])
+        kernels = {key: f for key, f in module.items() if isfunction(f) and f.__module__ == name and unwrap(f) is not f}
+        replaced.append((module, kernels))
     try:
-        for own, found in wrapped:
-            own.update({key: unwrap(f) for key, f in found.items()})
+        for module, kernels in replaced:
+            module.update({key: unwrap(f) for key, f in kernels.items()})
         yield
     finally:
-        for own, found in wrapped:
-            own.update(found)
+        for module, kernels in replaced:
+            module.update(kernels)

@@ -1,4 +1,4 @@
-"""Models of transformers, made and filled. Code that comes with a checkpoint is never run."""
+"""Create and load models of transformers. Code that comes with a checkpoint is never run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
     """A causal model of transformers, in float32. Code that comes with a checkpoint is never run.
 
     Raises:
-        CheckpointError: transformers is missing, does not know the architecture or cannot read the weights, or the
-            model cannot be read in pieces.
+        CheckpointError: transformers is not installed, does not know the architecture or cannot read the weights; or
+            the model cannot read a sequence in pieces.
     """
     transformers = _knowing(source.config, str(source.config_path))
     if Path(source.name).is_file() and find_source(source.folder).files != source.files:
         raise CheckpointError(f"{source.name}: transformers reads whole folders; give {source.folder} instead")
     try:
         with quiet(transformers):
-            # Of transformers' own classes, whatever another package has registered for its name.
+            # Prefer transformers' own class: another package can register a different one for the model_type.
             named = (source.config.get("architectures") or [""])[0]
             architecture: Any = getattr(transformers, str(named), transformers.AutoModelForCausalLM)
             loaded: Any = architecture.from_pretrained(
@@ -40,13 +40,13 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
                 trust_remote_code=False,
                 output_loading_info=True,
             )
-    except Exception as error:  # anything, from code that is not ours
+    except Exception as error:  # other people's code can raise anything
         raise CheckpointError(f"{source.name}: transformers cannot read it ({first_line(error)})") from error
-    inner, found = loaded
-    problems = [f"missing {name}" for name in sorted(found["missing_keys"])]
+    inner, loading = loaded
+    problems = [f"missing {name}" for name in sorted(loading["missing_keys"])]
     problems += [f"{name} is not finite" for name, weight in inner.named_parameters() if not weight.isfinite().all()]
     if problems:
-        raise CheckpointError(f"{source.name}: is no {type(inner).__name__}: {'; '.join(problems)}")
+        raise CheckpointError(f"{source.name}: is not a valid {type(inner).__name__}: {'; '.join(problems)}")
     with quiet(transformers):
         model = ForeignModel(inner.to(device), source.name)
     if model.is_recurrent:
@@ -55,10 +55,10 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
 
 
 def build_foreign(spec: ForeignSpec, source: str) -> ForeignModel:
-    """The model of a spec, with the weights that transformers gives a new one.
+    """The model of a spec, with transformers' initialization.
 
     Raises:
-        CheckpointError: transformers is missing, or cannot make such a model.
+        CheckpointError: transformers is not installed, or cannot create the model.
     """
     config = json.loads(spec.config)
     transformers = _knowing(config, source)
@@ -66,20 +66,20 @@ def build_foreign(spec: ForeignSpec, source: str) -> ForeignModel:
     try:
         with quiet(transformers), torch.random.fork_rng(devices=[]):
             inner = architecture(architecture.config_class.from_dict(config)).float()
-    except Exception as error:  # anything, from code that is not ours
-        raise CheckpointError(f"{source}: transformers cannot make it ({first_line(error)})") from error
+    except Exception as error:  # other people's code can raise anything
+        raise CheckpointError(f"{source}: transformers cannot create it ({first_line(error)})") from error
     return ForeignModel(inner, source, spec)
 
 
 def _knowing(config: Mapping[str, Any], place: str) -> Any:
-    """transformers, which knows the architecture of a config.json.
+    """Import transformers, and check that it knows the architecture of a config.json.
 
     Raises:
-        CheckpointError: it is missing, or does not.
+        CheckpointError: it is not installed, or does not know it.
     """
     kind = config.get("model_type")
     unknown = f"{place}: unknown architecture {shown(kind)}"
-    os.environ.setdefault("USE_HUB_KERNELS", "NO")  # else it fetches code where the package `kernels` is installed
+    os.environ.setdefault("USE_HUB_KERNELS", "NO")  # else it downloads code if the package `kernels` is installed
     try:
         import transformers
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
@@ -88,7 +88,7 @@ def _knowing(config: Mapping[str, Any], place: str) -> Any:
             f"{unknown}; models of transformers need `pip install 'transformers>={FLOOR}'`"
         ) from error
     if not isinstance(kind, str) or kind not in KNOWN:
-        own_code = " (code of its own is never run)" if "auto_map" in config else ""
+        own_code = " (ssm never runs the code that comes with a checkpoint)" if "auto_map" in config else ""
         raise CheckpointError(
             f"{unknown}, also to transformers {transformers.__version__}{own_code}; {nearest(str(kind), KNOWN)}"
         )
@@ -97,7 +97,7 @@ def _knowing(config: Mapping[str, Any], place: str) -> Any:
 
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
-    """No words and no bars from transformers, whose settings stay as they were."""
+    """Without messages and progress bars of transformers. Its settings are restored at the end."""
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""A model of transformers that ssm does not convert: measured and trained through its own forward pass and cache."""
+"""A model of transformers that ssm does not convert. It is measured and trained with its own forward pass and cache."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from ssm.models.state import State
 from ssm.specs.base import LONGEST_NAME
 from ssm.specs.foreign import ForeignSpec
 
-CACHES = ("past_key_values", "cache_params")  # what a forward pass may call its cache
-PIECES = (11, 6, 7)  # tokens of the self-check; every piece carries on from the one before
+CACHES = ("past_key_values", "cache_params")  # possible names of the cache argument
+PIECES = (11, 6, 7)  # tokens of the self-check: each piece starts from the state after the previous piece
 ROWS = 2  # sequences of the self-check
-SELECTED = (1, 0)  # of these, in this order: they read the last piece on their own
-# (share of the numbers' scale, share of what the past is worth, rounding as a share of the scale)
+SELECTED = (1, 0)  # the sequences, in this order, that read the last piece after `select`
+# Tolerances: (share of the scale of the numbers, share of the effect of the past, rounding as a share of the scale)
 TOLERANCES = {torch.float32: (1e-3, 0.05, 1e-4)}
-COARSE = (0.05, 0.5, 0.02)  # in half precision
+COARSE = (0.05, 0.5, 0.02)  # half precision
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A way to carry on."""
+    """A way to read the next piece of a sequence."""
 
     by_token: bool  # one token at a time
-    positions: bool  # forward is told where in the sequence it is
+    positions: bool  # position_ids are given to the forward pass
 
 
 READINGS = tuple(Reading(by_token, positions) for by_token in (False, True) for positions in (True, False))
 
 
 class ForeignModel(nn.Module):
-    """A causal language model of transformers, read in pieces. Its "hidden" are its logits.
+    """A causal language model of transformers that reads sequences in pieces. `hidden` returns its logits.
 
-    Called as a module it is trained: from states of its recurrent layers, with empty caches. Its own modules stay in
-    evaluation mode, because dropout would draw numbers that a resumed run does not know.
+    A call trains it: recurrent layers start from given states, and caches are empty. The inner modules stay in
+    evaluation mode, because the random numbers of dropout would differ in a resumed run.
 
-    In some of its models a forward pass over several tokens leaves out the state that is carried, or takes its first
-    token for a sequence's first. So before anything is measured, a short random sequence is read whole and in pieces,
-    and of `READINGS` the first one is taken that gives the same logits and the same state.
+    Some models of transformers have errors here. A forward pass over several tokens can ignore the given state, or can
+    treat its first token as the start of the sequence. Therefore `check` reads a short random sequence as a whole and
+    in pieces. It chooses the first of `READINGS` with equal logits and an equal state.
 
     Args:
-        inner: on the device where it will be used.
-        source: for errors.
-        spec: of a run, which says which layers have states; None: `check` finds them.
+        inner: the model, on the device where it will be used.
+        source: name of the model for errors.
+        spec: of a run: says which layers have states; None: `check` finds them.
 
     Raises:
-        CheckpointError: its forward pass takes no cache or fails, or no reading gives what the whole gives.
+        CheckpointError: its forward pass takes no cache or fails, or no reading gives the logits of the whole sequence.
     """
 
-    layers = ()  # that could be compiled, or spread over processes, one by one
+    layers = ()  # no layers that could be compiled or sharded one by one
     recompute = False
 
     def __init__(self, inner: nn.Module, source: str, spec: ForeignSpec | None = None):
@@ -77,9 +77,9 @@ class ForeignModel(nn.Module):
         self.recurrent: tuple[int, ...] = spec.recurrent if spec else ()  # layers that have a recurrent state
         self.caches: tuple[int, ...] = spec.caches if spec else ()  # layers that keep keys and values
         self.known = spec
-        self.code = sorted({type(module).__module__ for module in inner.modules()})  # where its formulas are
-        self.untrainable: str | None = None  # why it cannot be trained from states, in words
-        self.indivisible: str | None = None  # why its states cannot be split by sequences, in words
+        self.code = sorted({type(module).__module__ for module in inner.modules()})  # modules with its forward passes
+        self.untrainable: str | None = None  # why it cannot be trained from states, for messages
+        self.indivisible: str | None = None  # why its states cannot be split by sequences, for messages
         self.readings: dict[str, Reading] = {}  # by type of device
         self.register_state_dict_post_hook(_once)
         self.register_load_state_dict_pre_hook(_under_every_name)
@@ -88,21 +88,22 @@ class ForeignModel(nn.Module):
             self.check(next(inner.parameters()).device)
 
     def train(self, mode: bool = True) -> ForeignModel:
-        """Of itself alone."""
+        """Set the mode of this module. The inner modules stay in evaluation mode."""
         self.training = mode
         self.inner.eval()
         return self
 
     @property
     def spec(self) -> ForeignSpec:
-        """What a run of it is of, once it is known."""
+        """The spec for runs of this model: given, or made by `describe`."""
         assert self.known is not None
         return self.known
 
     def describe(self, name: str, config: Mapping[str, Any]) -> None:
-        """Let it be known what a run of it is of; it has recurrent layers.
+        """Make the spec of a model with recurrent layers.
 
         Args:
+            name: name of the model.
             config: its config.json.
         """
         own: Any = self.inner.config
@@ -119,12 +120,12 @@ class ForeignModel(nn.Module):
         )
 
     def forward(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
-        """Logits (B, T, V) of a window (B, T), whose gradient reaches `state` too, and the states after it.
+        """Logits (B, T, V) of a window (B, T), and the states after it. The gradient reaches `state`.
 
         Args:
-            state: what the recurrent layers start from, an entry for each of them in order; None: zeros. Attention
-                starts from an empty cache, and positions at 0.
-            resets: None: no cache of transformers forgets inside a window.
+            state: initial states of the recurrent layers, one entry for each in order; None: zeros. Attention starts
+                with an empty cache, and positions start at 0.
+            resets: always None, because transformers' caches cannot be reset inside a window.
         """
         assert resets is None
         cache = begun(self.inner.config, self.recurrent, state)
@@ -132,14 +133,14 @@ class ForeignModel(nn.Module):
         return logits, ended(cache, self.recurrent)
 
     def tied_to(self, name: str) -> list[str]:
-        """Other names that transformers has for a parameter."""
-        names = _names(self)
-        first = names.get(f"inner.{name}", f"inner.{name}")
-        alike = [first, *(other for other, one in names.items() if one == first)]
-        return [other.removeprefix("inner.") for other in alike if other != f"inner.{name}"]
+        """The other names that transformers has for a parameter."""
+        first_of = _names(self)
+        first = first_of.get(f"inner.{name}", f"inner.{name}")
+        names = [first, *(other for other, its_first in first_of.items() if its_first == first)]
+        return [other.removeprefix("inner.") for other in names if other != f"inner.{name}"]
 
     def a_log(self, layer: int) -> nn.Parameter:
-        """A_log of a layer that has one."""
+        """A_log of a layer. The layer must have exactly one."""
         (parameter,) = self._a_logs(layer)
         return parameter
 
@@ -153,45 +154,45 @@ class ForeignModel(nn.Module):
 
     @property
     def architecture(self) -> str:
-        """Its class."""
+        """The name of its class in transformers."""
         return type(self.inner).__name__
 
     @property
     def kind(self) -> str:
-        """What it is and how it is read, in words."""
-        read = f"{self.architecture}, through transformers' own forward pass"
+        """For readers: what the model is, and how it is read."""
+        kind = f"{self.architecture}, through transformers' own forward pass"
         if any(reading.by_token for reading in self.readings.values()):
-            return f"{read}, a token at a time: a pass over several leaves out the state that is carried"
-        return read
+            return f"{kind}, one token at a time, because a pass over several tokens ignores the state"
+        return kind
 
     @property
     def parameters_count(self) -> int:
-        """Parameters, tied ones once."""
+        """Number of parameters; tied parameters count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @property
     def hidden_size(self) -> int:
-        """V: numbers that `hidden` gives for each token."""
+        """V: numbers that `hidden` returns for each token."""
         return self.vocab_size
 
     def hidden(self, tokens: Tensor, state: ForeignState | None = None) -> tuple[Tensor, ForeignState]:
-        """Logits (B, T, V) of tokens (B, T), and the state after them. `state` is used up.
+        """Logits (B, T, V) of tokens (B, T), and the state after them. `state` cannot be used again.
 
         Raises:
-            CheckpointError: the forward pass fails, or on this type of device the state cannot be carried on.
+            CheckpointError: the forward pass fails, or the model cannot read in pieces on this type of device.
         """
         if tokens.device.type not in self.readings:
             self.check(tokens.device)
         return self.read(tokens, state, self.readings[tokens.device.type])
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., V), as it is: some models scale or cap logits behind their head."""
+        """Returns `hidden` (..., V), which are logits: some models change logits after their head."""
         return hidden
 
     def longest(self, context: int | None) -> int | None:
-        """Tokens at which a table of positions ends; None: there is none.
+        """The longest sequence, in tokens, if the model has a table of positions; else None.
 
-        Such a table has a row for each of the `context` positions of its config.json, and up to two more.
+        A table of positions has a row for each of the `context` positions of its config.json, and up to two more.
         """
         if context is None:
             return None
@@ -203,7 +204,7 @@ class ForeignModel(nn.Module):
 
     @torch.inference_mode()
     def check(self, device: torch.device) -> None:
-        """Find out how this model can be read in pieces on a type of device.
+        """Find out how this model can read a sequence in pieces on a type of device.
 
         Raises:
             CheckpointError: it cannot, or its forward pass fails.
@@ -214,7 +215,7 @@ class ForeignModel(nn.Module):
             whole = self._forward(tokens, use_cache=False).logits  # (B, T, V)
             if whole.shape[-1] != self.vocab_size:
                 raise CheckpointError(
-                    f"{self.source}: gives {whole.shape[-1]} logits, and its vocab_size is {self.vocab_size}"
+                    f"{self.source}: returns {whole.shape[-1]} logits, but its vocab_size is {self.vocab_size}"
                 )
             at_once = Reading(by_token=False, positions=False)
             _, last = self.read(tokens, None, at_once)
@@ -223,11 +224,11 @@ class ForeignModel(nn.Module):
             layers, caches = last.recurrent_layers(), keeping_tokens(last.cache)
 
             def as_whole(logits: Tensor, state: ForeignState, rows: Tensor) -> bool:
-                """Whether these sequences, (n,), have the logits (n, S, V) of the last S tokens, and the states."""
+                """Whether logits (n, S, V) of the last S tokens and states of rows (n,) equal those of `whole`."""
                 wanted = whole[rows, -logits.shape[1] :]
                 return _agree(logits, wanted, alone[rows], whole.std()) and all(
-                    _agree(one, other[rows], from_zero[rows], other.abs().max())
-                    for one, other, from_zero in zip(state.recurrent_states(), recurrent_states, short, strict=True)
+                    _agree(own, other[rows], from_zero[rows], other.abs().max())
+                    for own, other, from_zero in zip(state.recurrent_states(), recurrent_states, short, strict=True)
                 )
 
             every, some = torch.arange(ROWS, device=device), torch.tensor(SELECTED, device=device)
@@ -247,8 +248,8 @@ class ForeignModel(nn.Module):
                         selected = self.read(tokens[some, -PIECES[-1] :], before.select(some), reading)
                         if not as_whole(*selected, some):
                             self.indivisible = (
-                                f"{self.source}: the cache of {self.architecture} cannot be split by sequences: some "
-                                "of them, read on by themselves, have other logits or another state"
+                                f"{self.source}: the cache of {self.architecture} cannot be split by sequences: a part "
+                                "of the batch then has different logits or states"
                             )
                     except CheckpointError as error:
                         self.indivisible = str(error)
@@ -257,8 +258,8 @@ class ForeignModel(nn.Module):
                     self.untrainable = self._untrainable(reading, last.cache)
                     return
         raise CheckpointError(
-            f"{self.source}: the cache of {self.architecture} cannot be carried on: in pieces, and token by token, a "
-            "sequence gives other logits or another state than read whole"
+            f"{self.source}: {self.architecture} cannot read a sequence in pieces: in pieces, and also token by token, "
+            "logits or states differ from those of the whole sequence"
         )
 
     def _untrainable(self, reading: Reading, cache: Any) -> str | None:
@@ -266,13 +267,11 @@ class ForeignModel(nn.Module):
         if (reading.by_token or not common) and (older := too_old()):
             return older
         if reading.by_token:
-            return f"a pass of {self.architecture} {NO_PASS}"
-        if not common:
-            return f"{self.architecture} {OWN_CACHE}, not in transformers' common one"
-        return None
+            return NO_PASS
+        return None if common else OWN_CACHE
 
     def read(self, tokens: Tensor, state: ForeignState | None, reading: Reading) -> tuple[Tensor, ForeignState]:
-        """`hidden`, in one of the ways to carry on."""
+        """Like `hidden`, with a given reading."""
         logits = []
         for piece in tokens.split(1, dim=1) if reading.by_token else [tokens]:
             seen = 0 if state is None else state.seen
@@ -283,7 +282,7 @@ class ForeignModel(nn.Module):
             output = self._forward(piece, use_cache=True, **options)
             cache = getattr(output, self.cache_name, None)
             if cache is None:
-                raise CheckpointError(f"{self.source}: the forward pass of {self.architecture} gives no cache back")
+                raise CheckpointError(f"{self.source}: the forward pass of {self.architecture} returns no cache")
             logits.append(output.logits)
             state = ForeignState(cache, seen + piece.shape[1], self.indivisible)
         assert state is not None
@@ -295,48 +294,48 @@ class ForeignModel(nn.Module):
                 return self.inner(input_ids=tokens, **options)
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # anything, from code that is not ours
+        except Exception as error:  # other people's code can raise anything
             raise CheckpointError(
-                f"{self.source}: the forward pass of {self.architecture} fails on the {tokens.device.type} "
+                f"{self.source}: the forward pass of {self.architecture} fails on device '{tokens.device.type}' "
                 f"({first_line(error)})"
             ) from error
 
 
-def _agree(found: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
-    """Whether numbers agree, as a share of their scale and of what the past is worth.
+def _agree(values: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
+    """Whether values are equal within tolerances: a share of their scale, and a share of the effect of the past.
 
     Args:
-        alone: the last of the wanted, from nothing but the last piece.
+        alone: the last of the wanted values, computed from only the last piece.
     """
     share, of_past, rounding = TOLERANCES.get(wanted.dtype, COARSE)
     last = wanted[:, -alone.shape[1] :] if alone.shape != wanted.shape else wanted
-    error, past = (found - wanted).abs().max(), (alone - last).abs().max()
+    error, past = (values - wanted).abs().max(), (alone - last).abs().max()
     return bool(error <= share * scale and error <= torch.maximum(of_past * past, rounding * scale))
 
 
 def is_a_log(name: str, layer: int) -> bool:
-    """Whether a tensor of this name, here or in a file, is A_log of a layer."""
+    """Whether this name, of a parameter or in a file, is A_log of a layer."""
     return re.fullmatch(rf"(.*\.)?layers\.{layer}\.(.*\.)?A_log", name) is not None
 
 
 def _names(model: ForeignModel) -> dict[str, str]:
-    """The second and later names of tied parameters -> the first, which their files have."""
+    """Further names of tied parameters -> the first name, under which files store them."""
     first: dict[int, str] = {}
     names = model.named_parameters(remove_duplicate=False)
-    by_name = {name: first.setdefault(id(parameter), name) for name, parameter in names}
-    return {name: one for name, one in by_name.items() if name != one}
+    first_of = {name: first.setdefault(id(parameter), name) for name, parameter in names}
+    return {name: its_first for name, its_first in first_of.items() if name != its_first}
 
 
 def _once(model: nn.Module, tensors: dict[str, Tensor], prefix: str, _: object) -> None:
-    """A state dict names a tied parameter once."""
+    """Hook of `state_dict`: keep only the first name of a tied parameter."""
     assert isinstance(model, ForeignModel)
     for name in _names(model):
         tensors.pop(prefix + name, None)
 
 
 def _under_every_name(model: nn.Module, tensors: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """`load_state_dict` asks for every name."""
+    """Hook of `load_state_dict`, which needs all names of a tied parameter."""
     assert isinstance(model, ForeignModel)
-    for name, one in _names(model).items():
-        if prefix + one in tensors:
-            tensors[prefix + name] = tensors[prefix + one]
+    for name, first in _names(model).items():
+        if prefix + first in tensors:
+            tensors[prefix + name] = tensors[prefix + first]

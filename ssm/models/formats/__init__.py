@@ -1,5 +1,7 @@
-"""Checkpoints of other libraries, in and out: one file a format, each with a table of config.json's keys and one of
-tensors' names. A new one: its file, called like its key, which registers it.
+"""Read and write checkpoints of other libraries.
+
+A format is a table of the keys of config.json and a table of tensor names. Its file has the name of its key and
+registers it. Variants are in the same file. To add a format, add a file.
 """
 
 from ssm.models.formats.format import FORMATS, Format

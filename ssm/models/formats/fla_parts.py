@@ -1,4 +1,4 @@
-"""What fla's models read and write in the same way."""
+"""Keys and rows that several of fla's formats share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ssm.models.formats.format import Row
 from ssm.models.formats.keys import Config, Key
-from ssm.models.formats.parts import SIZES, ffn_of, gated_mlp
+from ssm.models.formats.parts import SIZES, affine, ffn_of, gated_mlp
 from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.model import ModelSpec
 
@@ -17,12 +17,12 @@ TIED = ("model.embeddings.weight", "lm_head.weight")
 
 
 def hidden_keys(default: float, ratio: float, whole: Callable[[float], int]) -> tuple[Key, ...]:
-    """The hidden width of the ffn, given or by its ratio to the model's.
+    """The hidden width of the ffn: given, or a ratio of the model's width.
 
     Args:
-        default: the ratio, where config.json is silent.
-        ratio: the ratio, where config.json says None.
-        whole: what the ratio times the model's width is rounded to.
+        default: the ratio if config.json does not have it.
+        ratio: the ratio if config.json has None.
+        whole: rounds ratio times width.
     """
 
     def read(hidden: int | None, config: Config) -> int:
@@ -35,7 +35,7 @@ def hidden_keys(default: float, ratio: float, whole: Callable[[float], int]) -> 
 
 
 def keys_around(ratio: float = 4) -> tuple[Key, ...]:
-    """The keys that all but RWKV share: the sizes, the gated MLP, and what ours have no other of."""
+    """The keys that all formats of fla except RWKV share."""
     return (
         *SIZES,
         Key("norm_eps", ("norm_eps", "mixer.norm_eps"), 1e-6),
@@ -47,7 +47,7 @@ def keys_around(ratio: float = 4) -> tuple[Key, ...]:
     )
 
 
-# Of GLA and RetNet: no grouped heads, no short convolutions, a gate and an affine norm.
+# GLA and RetNet: no grouped heads, no short convolutions, a gate and an affine norm.
 PLAIN = (
     Key("num_kv_heads", only=(None,)),
     Key("feature_map", only=(None,)),
@@ -58,7 +58,7 @@ PLAIN = (
 
 
 def rwkv_keys(ratio: float) -> tuple[Key, ...]:
-    """The keys of an RWKV, but for its time mixing and the epsilon of its norms."""
+    """The keys of an RWKV format, except those of its time mixing and of the epsilon of its norms."""
     return (
         *SIZES,
         *hidden_keys(ratio, ratio, lambda width: 32 * -(-int(width) // 32)),
@@ -71,7 +71,7 @@ def rwkv_keys(ratio: float) -> tuple[Key, ...]:
 
 
 def expanded(theirs: str, ours: str, default: float) -> Key:
-    """The width of a head's keys or values: theirs times hidden_size over num_heads."""
+    """The width of a head's keys or values: their value times hidden_size / num_heads."""
 
     def write(mixer: Any, D: int) -> float:
         H, K, V = mixer.state_shape(D)
@@ -84,12 +84,12 @@ def per_head(config: Config, expand: str) -> int:
     """expand * hidden_size / num_heads.
 
     Raises:
-        ValueError: that is no whole number.
+        ValueError: the result is not an integer.
     """
     total = config["hidden_size"] * config[expand]
     heads = config["num_heads"]
     if round(total) % heads or abs(round(total) - total) > 1e-6 * total:
-        raise ValueError(f"{expand} * hidden_size = {total:g} is no multiple of num_heads = {heads}")
+        raise ValueError(f"{expand} * hidden_size = {total:g} is not a multiple of num_heads = {heads}")
     return round(total) // heads
 
 
@@ -97,10 +97,11 @@ G_NORM = "model.layers.{i}.attn.g_norm_swish_gate.weight|model.layers.{i}.attn.g
 
 
 def rows_around(projected: dict[str, str], norm: str = G_NORM) -> tuple[Row, ...]:
-    """The rows that all but RWKV share: norms, a gated MLP, and the projections before and behind the recurrence.
+    """The rows that all formats of fla except RWKV share: norms, gated MLP, input and output projection of the mixer.
 
     Args:
-        projected: the names of what is projected before it, and their sizes.
+        projected: names and sizes of the parts of the input projection.
+        norm: name of the norm before the output projection.
     """
     return (
         Row("embedding.weight", "model.embeddings.weight"),
@@ -120,23 +121,19 @@ def rows_around(projected: dict[str, str], norm: str = G_NORM) -> tuple[Row, ...
 
 
 def sizes_of(spec: ModelSpec) -> dict[str, int]:
-    """Of what these projections make."""
+    """Sizes of keys, values and the hidden layer of the MLP."""
     mixer: Any = spec.mixer
     H, K, V = mixer.state_shape(spec.d_model)
     return {"keys": getattr(mixer, "key_heads", H) * K, "values": H * V, "hidden": ffn_of(spec, GatedMlp).d_hidden}
 
 
 def layer_norm_rows() -> tuple[Row, ...]:
-    """The rows of RWKV's model around the mixers, in weights and biases."""
-    norms = {
-        "embedding_norm": "model.layers.0.pre_norm",
-        "layers.{i}.norm": "model.layers.{i}.attn_norm",
-        "layers.{i}.ffn_norm": "model.layers.{i}.ffn_norm",
-        "norm": "model.norm",
-    }
-    both = ("weight", "bias")
+    """The rows of RWKV's embedding, head and layer norms."""
     return (
         Row("embedding.weight", "model.embeddings.weight"),
         Row("head.weight", "lm_head.weight"),
-        *(Row(f"{ours}.{kind}", f"{theirs}.{kind}") for ours, theirs in norms.items() for kind in both),
+        *affine("embedding_norm", "model.layers.0.pre_norm"),
+        *affine("layers.{i}.norm", "model.layers.{i}.attn_norm"),
+        *affine("layers.{i}.ffn_norm", "model.layers.{i}.ffn_norm"),
+        *affine("norm", "model.norm"),
     )

@@ -15,7 +15,7 @@ def _heads(size: int | None, config: Config) -> Fields:
 def _values(dim: int | list[int] | None, config: Config) -> Fields:
     width = config["hidden_size"]
     if dim not in (None, width, [width] * config["num_hidden_layers"]):
-        raise ValueError(f"value_dim is {dim}, and ours has values of the model's width {width}")
+        raise ValueError(f"value_dim is {dim}; ssm supports only the model's width, {width}")
     return {}
 
 
@@ -30,11 +30,7 @@ FLA_RWKV7 = Format(
     title="fla's RWKV-7",
     model_type="rwkv7",
     architecture="RWKV7ForCausalLM",
-    ours={
-        "mixer": {"kind": "rwkv7"},
-        "ffn": {"kind": "rwkv_channel_mix", "receptance": False},
-        "norm": "layer",
-    },
+    ours={"mixer": {"kind": "rwkv7"}, "ffn": {"kind": "rwkv_channel_mix", "receptance": False}, "norm": "layer"},
     keys=(
         *rwkv_keys(ratio=4),
         Key("norm_eps", "norm_eps", 1e-5),

@@ -1,10 +1,10 @@
-"""transformers' GPT-NeoX (model_type "gpt_neox"): Pythia and its kin."""
+"""transformers' GPT-NeoX (model_type "gpt_neox"), for example Pythia."""
 
 from __future__ import annotations
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Key
-from ssm.models.formats.parts import SIZES, mixer_of, rotary
+from ssm.models.formats.parts import SIZES, affine, mixer_of, rotary
 from ssm.specs.mixers.attention import AttentionMixer
 
 ACTIVATIONS = {
@@ -15,6 +15,7 @@ ACTIVATIONS = {
     "relu": "relu",
 }
 
+AT, THERE = "layers.{i}.", "gpt_neox.layers.{i}."
 GPT_NEOX = Format(
     key="gpt_neox",
     title="transformers' GPT-NeoX",
@@ -35,33 +36,19 @@ GPT_NEOX = Format(
     ),
     rows=(
         Row("embedding.weight", "gpt_neox.embed_in.weight"),
-        Row("layers.{i}.norm.weight", "gpt_neox.layers.{i}.input_layernorm.weight"),
-        Row("layers.{i}.norm.bias", "gpt_neox.layers.{i}.input_layernorm.bias"),
-        Row("layers.{i}.ffn_norm.weight", "gpt_neox.layers.{i}.post_attention_layernorm.weight"),
-        Row("layers.{i}.ffn_norm.bias", "gpt_neox.layers.{i}.post_attention_layernorm.bias"),
-        Row(
-            "layers.{i}.mixer.in_proj.weight",
-            "gpt_neox.layers.{i}.attention.query_key_value.weight",
-            "(h qkv k) d -> (qkv h k) d",
-        ),
-        Row(
-            "layers.{i}.mixer.in_proj.bias",
-            "gpt_neox.layers.{i}.attention.query_key_value.bias",
-            "(h qkv k) -> (qkv h k)",
-        ),
-        Row("layers.{i}.mixer.out_proj.weight", "gpt_neox.layers.{i}.attention.dense.weight"),
-        Row("layers.{i}.mixer.out_proj.bias", "gpt_neox.layers.{i}.attention.dense.bias"),
-        Row("layers.{i}.ffn.up_proj.weight", "gpt_neox.layers.{i}.mlp.dense_h_to_4h.weight"),
-        Row("layers.{i}.ffn.up_proj.bias", "gpt_neox.layers.{i}.mlp.dense_h_to_4h.bias"),
-        Row("layers.{i}.ffn.down_proj.weight", "gpt_neox.layers.{i}.mlp.dense_4h_to_h.weight"),
-        Row("layers.{i}.ffn.down_proj.bias", "gpt_neox.layers.{i}.mlp.dense_4h_to_h.bias"),
-        Row("norm.weight", "gpt_neox.final_layer_norm.weight"),
-        Row("norm.bias", "gpt_neox.final_layer_norm.bias"),
+        *affine(f"{AT}norm", f"{THERE}input_layernorm"),
+        *affine(f"{AT}ffn_norm", f"{THERE}post_attention_layernorm"),
+        Row(f"{AT}mixer.in_proj.weight", f"{THERE}attention.query_key_value.weight", "(h qkv k) d -> (qkv h k) d"),
+        Row(f"{AT}mixer.in_proj.bias", f"{THERE}attention.query_key_value.bias", "(h qkv k) -> (qkv h k)"),
+        *affine(f"{AT}mixer.out_proj", f"{THERE}attention.dense"),
+        *affine(f"{AT}ffn.up_proj", f"{THERE}mlp.dense_h_to_4h"),
+        *affine(f"{AT}ffn.down_proj", f"{THERE}mlp.dense_4h_to_h"),
+        *affine("norm", "gpt_neox.final_layer_norm"),
         Row("head.weight", "embed_out.weight|lm_head.weight"),
     ),
     tied=("gpt_neox.embed_in.weight", "embed_out.weight|lm_head.weight"),
     sizes=lambda spec: {"h": mixer_of(spec, AttentionMixer).n_heads, "qkv": 3},
-    # Buffers of older versions: masks and frequencies.
+    # Older versions of transformers stored masks and frequencies.
     ignored=r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",
 )
 register(GPT_NEOX)

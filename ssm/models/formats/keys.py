@@ -1,4 +1,4 @@
-"""How a config.json and our spec say the same: a table with a row for every key, read in both directions."""
+"""Translate between a config.json and our spec: a table with one row for each key, used in both directions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 HELPER = True
 
-Config = Mapping[str, Any]  # a config.json, with what it may leave out
-Fields = dict[str, Any]  # of a ModelSpec, or of a mixer or an ffn
+Config = Mapping[str, Any]  # a config.json, completed with defaults
+Fields = dict[str, Any]  # of a ModelSpec, of a mixer or of an ffn
 
-NOTHING: Any = object()  # no value: the default of a key that must be there, and what is left out of a config.json
+NOTHING: Any = object()  # no value: a key without default; or a key that is not written
 
-# Fields that None leaves to other fields: what they are then, of a mixer in a model of width D.
+# Fields with the default None, which is derived from other fields: its value for a mixer in a model of width D.
 DERIVED: dict[str, Callable[[Any, int], Any]] = {
     "key_dim": lambda mixer, D: mixer.state_shape(D)[1],
     "value_dim": lambda mixer, D: mixer.state_shape(D)[2],
@@ -32,15 +32,15 @@ class Key:
     """One key of a config.json.
 
     Args:
-        theirs: its name.
-        ours: the field that it is: of the ModelSpec ("d_model"), or of a part of it ("mixer.n_heads"). With several,
-            the first is written. With a part alone ("mixer"; "" is the ModelSpec), `read` gives several of its fields.
-            None: no field; the key has one value, or others read it.
-        default: what a config.json means that leaves it out; by default the first of `only`.
-        only: the values that ours can have; a mapping says what each is in ours.
-        read: (its value, the config) -> ours, where they differ.
-        write: (the part, the model's width) -> theirs, where it is not the field, or what None stands for.
-        given: None is refused.
+        theirs: name of the key.
+        ours: our field for it: of the ModelSpec ("d_model"), or of a part ("mixer.n_heads"). Several fields get the
+            same value, and the first is written. With only a part ("mixer"; "" is the ModelSpec), `read` returns
+            several of its fields. None: no field. The key then has one supported value, or other keys read it.
+        default: value if config.json does not have the key. Without a default, it is the first value of `only`.
+        only: the values that ssm supports. A mapping translates each into our value.
+        read: (value, config) -> our value. Needed if the two differ.
+        write: (part, width of the model) -> their value. Needed if it is not the field's value.
+        given: None is an error.
     """
 
     theirs: str
@@ -53,20 +53,20 @@ class Key:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that it is, with the parts that they belong to."""
+        """Our fields for this key."""
         return (self.ours,) if isinstance(self.ours, str) else self.ours or ()
 
     @property
     def usual(self) -> Any:
-        """Its value where a config.json leaves it out; NOTHING: it must not."""
+        """Its value if config.json does not have it; NOTHING: config.json must have it."""
         return next(iter(self.only), NOTHING) if self.default is NOTHING else self.default
 
     def value(self, config: Config) -> Any:
-        """What it is in ours.
+        """Our value, read from a config.
 
         Raises:
-            KeyError: it is not there.
-            ValueError, TypeError: it is nothing that ours can have.
+            KeyError: the key is missing.
+            ValueError, TypeError: ssm does not support its value.
         """
         value = config[self.theirs]
         if self.given and value is None:
@@ -76,14 +76,14 @@ class Key:
         return value if self.read is None else self.read(value, config)
 
     def written(self, part: Any, d_model: int) -> Any:
-        """The other way round, of the part that it belongs to; NOTHING: it is not written.
+        """Their value, from a part of our spec; NOTHING: the key is not written.
 
         Raises:
-            ValueError: there is no value that says it.
+            ValueError: no value of this key describes the part.
         """
         if self.write is not None:
             return self.write(part, d_model)
-        if not self.fields:  # what goes without saying is left out
+        if not self.fields:  # defaults are not written
             return NOTHING if not self.only or self.usual in self.only else next(iter(self.only))
         field = self.fields[0].rpartition(".")[2]
         value = getattr(part, field)
@@ -100,32 +100,35 @@ class Key:
 
 
 def complete(keys: Iterable[Key], config: Config) -> dict[str, Any]:
-    """The config, with what it leaves out."""
+    """The config, completed with the defaults of missing keys."""
     return {key.theirs: key.usual for key in keys if key.usual is not NOTHING} | dict(config)
 
 
-def refused(keys: Iterable[Key], config: Config) -> tuple[str, Any, str] | None:
-    """The first key whose value ours cannot have: its name, its value, and those that it may have; None: there is none.
+def refused(keys: Iterable[Key], config: Config) -> str | None:
+    """A message about the first key with an unsupported value; None: all values are supported.
 
     Args:
-        config: a complete one.
+        config: completed with defaults.
     """
     for key in keys:
-        if key.only and config[key.theirs] not in tuple(key.only):
-            return key.theirs, config[key.theirs], " or ".join(repr(value) for value in key.only)
+        if key.only and (value := config[key.theirs]) not in tuple(key.only):
+            return f"{key.theirs} is {value!r}; ssm supports only {' or '.join(map(repr, key.only))}"
     return None
 
 
 def read_keys(keys: Iterable[Key], config: Config, ours: Fields) -> None:
-    """Put what a complete config says into our fields; those of a part are a dictionary under its name.
+    """Add the values of a config to our fields. The fields of a part are a dictionary under its name.
+
+    Args:
+        config: completed with defaults.
 
     Raises:
         KeyError: a key is missing.
-        ValueError, TypeError: a value is nothing that ours can have.
+        ValueError, TypeError: ssm does not support a value.
     """
     for key in keys:
         if not key.fields or (key.read is None and isinstance(ours.get(key.fields[0]), dict)):
-            continue  # it has one value, or is written alone
+            continue  # the key has one supported value, or is only written
         value = key.value(config)
         for path in key.fields:
             part, _, field = path.rpartition(".")
@@ -138,13 +141,13 @@ def read_keys(keys: Iterable[Key], config: Config, ours: Fields) -> None:
 
 
 def write_keys(keys: Iterable[Key], part_of: Callable[[str], Any], d_model: int) -> dict[str, Any]:
-    """What the keys say of a model.
+    """The values of all keys for a model.
 
     Args:
-        part_of: what a key belongs to, by its first field; None: the model does not have that.
+        part_of: first field of a key -> the part of the spec that it belongs to; None: the model lacks this part.
 
     Raises:
-        ValueError: it cannot be said.
+        ValueError: the keys cannot describe the model.
     """
     config: dict[str, Any] = {}
     for key in keys:

@@ -1,4 +1,4 @@
-"""transformers' Kimi Linear (model_type "kimi_linear"): KDA, attention through a latent without positions, experts."""
+"""transformers' Kimi Linear (model_type "kimi_linear"): KDA, latent attention without positions, experts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
-from ssm.models.formats.parts import SIZES, gated_mlp, layer_types, mixer_of
+from ssm.models.formats.parts import SIZES, ffn_sizes, gated_mlp, layer_types, mixer_of
 from ssm.specs.ffn.experts import Experts
-from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.kda import KdaMixer
 from ssm.specs.model import ModelSpec
 
-LATENT_EPS = 1e-6  # of the norm of the latent, whatever rms_norm_eps says
+LATENT_EPS = 1e-6  # epsilon of the norm of the latent; it does not depend on rms_norm_eps
 
 
 def _attention(config: Config) -> Container[int]:
-    """The layers of attention in Moonshot's own way, whose numbers start at 1, or transformers' usual ones."""
+    """The attention layers, counted from 0: as Moonshot's files list them, from 1, or transformers' default."""
     own = config["linear_attn_config"] or {}
     if "full_attn_layers" in own:
         return [i - 1 for i in own["full_attn_layers"]]
@@ -26,13 +25,13 @@ def _attention(config: Config) -> Container[int]:
 
 
 def _own(name: str) -> Callable[[Any, Config], Any]:
-    """A key that Moonshot's config.json has in linear_attn_config."""
+    """`read` of a key that Moonshot's files have inside linear_attn_config."""
     return lambda value, config: (config["linear_attn_config"] or {}).get(name, value)
 
 
 def _no_groups(groups: int | None, config: Config) -> Fields:
     if groups not in (None, config["num_attention_heads"]):
-        raise ValueError(f"num_key_value_heads is {groups}, and every head has keys of its own")
+        raise ValueError(f"num_key_value_heads is {groups}; ssm supports only num_attention_heads here")
     return {}
 
 
@@ -60,12 +59,7 @@ def _sizes(spec: ModelSpec) -> dict[str, int]:
                 "queries": mixer.n_heads * mixer.key_dim(spec.d_model),
                 "cached": mixer.recurrent_state_numbers(spec.d_model),
             }
-    for ffn in spec.ffns():
-        if isinstance(ffn, GatedMlp):
-            sizes["hidden"] = ffn.d_hidden
-        elif isinstance(ffn, Experts):
-            sizes["shared"] = ffn.d_shared
-    return sizes
+    return sizes | ffn_sizes(spec)
 
 
 AT, SELF = "layers.{i}.", "model.layers.{i}.self_attn."
@@ -127,9 +121,8 @@ KIMI_LINEAR = Format(
         Key("topk_group", only=(1,)),
         Key("rms_norm_eps", ("norm_eps", "mixer.norm_eps"), 1e-5),
         Key("hidden_act", only=("silu",)),
-        Key(
-            "tie_word_embeddings", "tie_embeddings", only=(False,)
-        ),  # transformers' model ties nothing, whatever it says
+        # transformers' model ignores True.
+        Key("tie_word_embeddings", "tie_embeddings", only=(False,)),
         # transformers' default is the last row of the published vocabulary.
         Key("pad_token_id", default=None, write=lambda spec, D: None),
     ),
@@ -163,7 +156,7 @@ KIMI_LINEAR = Format(
         Row(f"{AT}mixer.latent_norm_weight", f"{SELF}kv_a_layernorm.weight"),
         Row(f"{AT}mixer.latent_proj.weight", f"{SELF}kv_b_proj.weight"),
         Row(f"{AT}mixer.out_proj.weight", f"{SELF}o_proj.weight"),
-        *gated_mlp(f"{MLP}|{MOE}"),  # Moonshot's names of a layer without experts, and those that transformers writes
+        *gated_mlp(f"{MLP}|{MOE}"),  # a layer without experts: Moonshot's names, and transformers' names
         *gated_mlp(f"{MOE}shared_experts.", f"{AT}ffn.shared.", "shared"),
         Row(f"{AT}ffn.router.weight", f"{MOE}gate.weight"),
         Row(f"{AT}ffn.choice_bias", f"{MOE}gate.e_score_correction_bias"),

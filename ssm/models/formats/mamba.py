@@ -1,6 +1,8 @@
-"""transformers' Mamba (model_type "mamba")."""
+"""transformers' Mamba ("mamba"), and Falcon Mamba ("falcon_mamba") with norms without weights on dt, B and C."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Key
@@ -28,11 +30,11 @@ SHARED_KEYS = (
 
 
 def _expand(inner: int | None, config: Config) -> int:
-    """Of the inner width, if config.json has it: in falcon-mamba-7b `expand` is not their ratio."""
+    """The ratio of the inner width to the width. In falcon-mamba-7b, `expand` differs from this ratio."""
     width = config["hidden_size"]
     inner = inner or config["expand"] * width
     if inner % width:
-        raise ValueError(f"intermediate_size {inner} is no multiple of hidden_size {width}")
+        raise ValueError(f"intermediate_size {inner} is not a multiple of hidden_size {width}")
     return inner // width
 
 
@@ -60,3 +62,13 @@ MAMBA = Format(
     tied=("backbone.embeddings.weight", "lm_head.weight"),
 )
 register(MAMBA)
+
+FALCON_MAMBA = replace(
+    MAMBA,
+    key="falcon_mamba",
+    title="transformers' Falcon Mamba",
+    model_type="falcon_mamba",
+    architecture="FalconMambaForCausalLM",
+    keys=(*MAMBA.keys, Key("mixer_rms_eps", "mixer.selection_norm_eps", 1e-6, given=True)),
+)
+register(FALCON_MAMBA)

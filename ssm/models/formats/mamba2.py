@@ -9,7 +9,7 @@ from ssm.models.formats.parts import dt_limit
 
 
 def _heads(heads: int, config: Config) -> Fields:
-    """They follow from other fields."""
+    """Check the number of heads, which follows from other fields."""
     inner, wanted = config["expand"] * config["hidden_size"], heads * config["head_dim"]
     if inner != wanted:
         raise ValueError(f"expand * hidden_size = {inner} is not num_heads * head_dim = {wanted}")
@@ -30,7 +30,7 @@ MAMBA2 = Format(
         Key("expand", "mixer.expand", 2),
         Key("n_groups", "mixer.n_groups", 8),
         dt_limit("time_step_limit", "mixer.dt_limit"),
-        Key("layer_norm_epsilon", "norm_eps", only=(1e-5,)),  # it is that of the mixer's norm too
+        Key("layer_norm_epsilon", "norm_eps", only=(1e-5,)),  # also used by the mixer's norm
         Key("tie_word_embeddings", "tie_embeddings", False),
     ),
     rows=(

@@ -1,4 +1,4 @@
-"""mamba_ssm's Mamba and Mamba-2: the checkpoints state-spaces/mamba-* and state-spaces/mamba2-*, hybrids too."""
+"""mamba_ssm's Mamba, Mamba-2 and hybrids: the checkpoints state-spaces/mamba-* and state-spaces/mamba2-*."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key, complete, read_keys, refused, write_keys
-from ssm.models.formats.parts import dt_limit, dt_rank, ffn_of
+from ssm.models.formats.parts import affine, dt_limit, dt_rank, ffn_of
 from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 
 
 def _rotated(dims: int, config: Config) -> float:
-    """The share of a head that is rotated."""
+    """The rotated share of a head."""
     head = config["head_dim"] or config["d_model"] // config["num_heads"]
     share = dims / head
     return share if int(head * share) == dims else math.nextafter(share, 1)
@@ -28,11 +28,7 @@ SHARED = (
 )
 KINDS = {"Mamba1": "mamba1", "Mamba2": "mamba2"}
 LAYERS: dict[str, tuple[Key, ...]] = {  # ssm_cfg
-    "Mamba1": (
-        *SHARED,
-        Key("d_state", "d_state", 16),
-        dt_rank("dt_rank", "dt_rank", "d_model"),
-    ),
+    "Mamba1": (*SHARED, Key("d_state", "d_state", 16), dt_rank("dt_rank", "dt_rank", "d_model")),
     "Mamba2": (
         *SHARED,
         Key("d_state", "d_state", 128),
@@ -59,22 +55,21 @@ ATTENTION = (  # attn_cfg
     Key("mlp_dim", only=(0,)),
     Key("softmax_scale", only=(None,)),
 )
-HIDDEN_MULTIPLE = 128  # of what its MLP rounds d_intermediate up to
+HIDDEN_MULTIPLE = 128  # its MLP rounds d_intermediate up to a multiple of this
 
-# Why no Mamba-3 is read.
+# Why ssm does not read Mamba-3.
 MAMBA3 = (
-    "its files do not say which function makes A, softplus (fla, and mamba_ssm until June 2026) or 1 + x and "
-    "1 / (1 - x) (mamba_ssm since), so that the same weights are two models"
+    "its files do not say which function computes A: softplus (fla, and mamba_ssm until June 2026), or 1 + x and "
+    "1 / (1 - x) (mamba_ssm since then)"
 )
 
 
 def _read(within: str, keys: tuple[Key, ...], given: Config, config: Config, kind: str) -> Fields:
-    """The fields of a mixer, of what config.json has of it under one key."""
+    """The fields of a mixer, which config.json has under the key `within`."""
     known = complete(keys, given)
     problem = refused(keys, known)
     if problem is not None:
-        key, value, only = problem
-        raise ValueError(f"{within}.{key} is {value!r}; known is {only} alone")
+        raise ValueError(f"{within}.{problem}")
     ours: Fields = {"kind": kind}
     read_keys(keys, known | {"d_model": config["d_model"]}, ours)
     return ours
@@ -83,9 +78,9 @@ def _read(within: str, keys: tuple[Key, ...], given: Config, config: Config, kin
 def _layer(given: Config | None, config: Config) -> Fields:
     layer = (given or {}).get("layer", "Mamba1")
     if layer == "Mamba3":
-        raise ValueError(f"Mamba-3 is not read: {MAMBA3}")
+        raise ValueError(f"ssm cannot read Mamba-3: {MAMBA3}")
     if layer not in LAYERS:
-        raise ValueError(f"ssm_cfg.layer is {layer!r}; known are {' and '.join(LAYERS)}")
+        raise ValueError(f"ssm_cfg.layer is {layer!r}; ssm supports only {' and '.join(LAYERS)}")
     return _read("ssm_cfg", LAYERS[layer], given or {}, config, KINDS[layer])
 
 
@@ -103,7 +98,7 @@ def _attention(given: Config | None, config: Config) -> Fields:
         return {}
     unknown = sorted(set(given or {}) - {key.theirs for key in ATTENTION})
     if unknown:
-        raise ValueError(f"attn_cfg has {', '.join(unknown)}, which ssm does not know")
+        raise ValueError(f"attn_cfg has unknown keys: {', '.join(unknown)}")
     return _read("attn_cfg", ATTENTION, given or {}, config, "attention")
 
 
@@ -116,7 +111,7 @@ def _attn_layer_idx(spec: ModelSpec, D: int) -> list[int]:
 
 
 def _ffn(width: int, config: Config) -> Fields | None:
-    """A gated MLP of at least this width in every layer; 0: none."""
+    """The gated MLP of every layer, with at least this width; 0: no MLP."""
     hidden = -(-width // HIDDEN_MULTIPLE) * HIDDEN_MULTIPLE
     return {"kind": "gated_mlp", "d_hidden": hidden} if hidden else None
 
@@ -152,32 +147,26 @@ MAMBA_SSM = Format(
     ),
     rows=(
         Row("embedding.weight", "backbone.embedding.weight"),
-        Row("layers.{i}.norm.weight", "backbone.layers.{i}.norm.weight"),
-        Row("layers.{i}.norm.bias", "backbone.layers.{i}.norm.bias"),
-        Row("layers.{i}.mixer.in_proj.weight", "backbone.layers.{i}.mixer.in_proj.weight"),
+        *affine("layers.{i}.norm", "backbone.layers.{i}.norm"),
+        *affine("layers.{i}.mixer.in_proj", "backbone.layers.{i}.mixer.in_proj"),
         Row("layers.{i}.mixer.conv_weight", "backbone.layers.{i}.mixer.conv1d.weight", "c 1 k -> c k"),
         Row("layers.{i}.mixer.conv_bias", "backbone.layers.{i}.mixer.conv1d.bias"),
         Row("layers.{i}.mixer.x_proj.weight", "backbone.layers.{i}.mixer.x_proj.weight"),
-        Row("layers.{i}.mixer.dt_proj.weight", "backbone.layers.{i}.mixer.dt_proj.weight"),
-        Row("layers.{i}.mixer.dt_proj.bias", "backbone.layers.{i}.mixer.dt_proj.bias"),
+        *affine("layers.{i}.mixer.dt_proj", "backbone.layers.{i}.mixer.dt_proj"),
         Row("layers.{i}.mixer.dt_bias", "backbone.layers.{i}.mixer.dt_bias"),
         Row("layers.{i}.mixer.A_log", "backbone.layers.{i}.mixer.A_log"),
         Row("layers.{i}.mixer.D", "backbone.layers.{i}.mixer.D"),
         Row("layers.{i}.mixer.norm_weight", "backbone.layers.{i}.mixer.norm.weight"),
-        Row("layers.{i}.mixer.out_proj.weight", "backbone.layers.{i}.mixer.out_proj.weight"),
-        Row("layers.{i}.mixer.in_proj.bias", "backbone.layers.{i}.mixer.in_proj.bias"),
-        Row("layers.{i}.mixer.out_proj.bias", "backbone.layers.{i}.mixer.out_proj.bias"),
-        Row("layers.{i}.ffn_norm.weight", "backbone.layers.{i}.norm2.weight"),
-        Row("layers.{i}.ffn_norm.bias", "backbone.layers.{i}.norm2.bias"),
+        *affine("layers.{i}.mixer.out_proj", "backbone.layers.{i}.mixer.out_proj"),
+        *affine("layers.{i}.ffn_norm", "backbone.layers.{i}.norm2"),
         Row("layers.{i}.ffn.up_proj.weight", "backbone.layers.{i}.mlp.fc1.weight", "(half h) d -> (half h) d"),
         Row("layers.{i}.ffn.down_proj.weight", "backbone.layers.{i}.mlp.fc2.weight"),
-        Row("norm.weight", "backbone.norm_f.weight"),
-        Row("norm.bias", "backbone.norm_f.bias"),
+        *affine("norm", "backbone.norm_f"),
         Row("head.weight", "lm_head.weight"),
     ),
     tied=("backbone.embedding.weight", "lm_head.weight"),
     sizes=lambda spec: {"half": 2},
-    picks={"half": (1, 0)},  # of its MLP the gate comes second, of ours first
+    picks={"half": (1, 0)},  # in its MLP the gate comes second, in ours first
     writes_tied=True,
     container="bin",
     dt_limit=("ssm_cfg", "dt_limit"),

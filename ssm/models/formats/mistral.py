@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Key
-from ssm.models.formats.parts import SIZES, ffn_of, gated_mlp, mixer_of, rotary
-from ssm.specs.ffn.gated_mlp import GatedMlp
-from ssm.specs.mixers.attention import AttentionMixer
-from ssm.specs.model import ModelSpec
-
-
-def _sizes(spec: ModelSpec) -> dict[str, int]:
-    mixer = mixer_of(spec, AttentionMixer)
-    groups, _, _, head = mixer.state_shape(spec.d_model)
-    return {"queries": mixer.n_heads * head, "keys": groups * head, "hidden": ffn_of(spec, GatedMlp).d_hidden}
-
+from ssm.models.formats.parts import SIZES, attention_sizes, ffn_sizes, gated_mlp, rotary
 
 AT, THERE = "layers.{i}.", "model.layers.{i}."
 MISTRAL = Format(
@@ -50,6 +40,6 @@ MISTRAL = Format(
         Row("head.weight", "lm_head.weight"),
     ),
     tied=("model.embed_tokens.weight", "lm_head.weight"),
-    sizes=_sizes,
+    sizes=lambda spec: attention_sizes(spec) | ffn_sizes(spec),
 )
 register(MISTRAL)

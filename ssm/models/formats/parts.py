@@ -1,4 +1,4 @@
-"""What several formats read and write in the same way."""
+"""Keys and rows that several formats share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ssm.models.formats.format import Row
 from ssm.models.formats.keys import NOTHING, Config, Key
 from ssm.specs.ffn.experts import Experts
 from ssm.specs.ffn.gated_mlp import GatedMlp
+from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.mixers.base import MixerSpecBase
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec
@@ -22,10 +23,10 @@ LINEAR, FULL = "linear_attention", "full_attention"  # in transformers' layer_ty
 
 
 def mixer_of(spec: ModelSpec, kind: type[M]) -> M:
-    """The mixer that all layers have.
+    """The model's mixer.
 
     Raises:
-        ValueError: it is of another kind.
+        ValueError: it has another kind.
     """
     if not isinstance(spec.mixer, kind):
         raise ValueError(f"its mixer is {spec.mixer.kind}")
@@ -33,13 +34,13 @@ def mixer_of(spec: ModelSpec, kind: type[M]) -> M:
 
 
 def ffn_of(spec: ModelSpec, kind: type[F]) -> F:
-    """The ffn.
+    """The model's ffn.
 
     Raises:
-        ValueError: there is none, or one of another kind.
+        ValueError: there is none, or it has another kind.
     """
     if not isinstance(spec.ffn, kind):
-        raise ValueError("its ffn is none" if spec.ffn is None else f"its ffn is {spec.ffn.kind}")
+        raise ValueError("it has no ffn" if spec.ffn is None else f"its ffn is {spec.ffn.kind}")
     return spec.ffn
 
 
@@ -47,7 +48,7 @@ SIZES = (Key("hidden_size", "d_model"), Key("num_hidden_layers", "n_layers"))  #
 
 
 def dt_rank(theirs: str, ours: str, width: str) -> Key:
-    """The rank of the projection to dt, which may be "auto"; `width`: the key of the model's width."""
+    """The rank of the projection to dt, which can be "auto"; `width`: the key of the model's width."""
 
     def read(rank: int | str, config: Config) -> int | str:
         return -(-config[width] // 16) if rank == "auto" else rank
@@ -56,7 +57,7 @@ def dt_rank(theirs: str, ours: str, width: str) -> Key:
 
 
 def dt_limit(theirs: str, ours: str) -> Key:
-    """The limits of dt, where an infinite one is None in ours."""
+    """The limits of dt. Our upper limit is None if theirs is infinite."""
 
     def read(pair: Sequence[float], config: Config) -> tuple[float, float | None]:
         low, high = pair
@@ -70,26 +71,26 @@ def dt_limit(theirs: str, ours: str) -> Key:
 
 
 def rotary(theirs: str, ours: str, default: float, newer: str | None = None) -> Key:
-    """A key of rotary positions: transformers' new files have it in "rope_parameters", the old ones by itself.
+    """A key of rotary positions. transformers' new files have it inside "rope_parameters", old files at the top level.
 
     Args:
-        newer: its name there, where it is another.
+        newer: its name in "rope_parameters", if different.
     """
 
     def read(value: float, config: Config) -> float:
         given, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling")
         if scaling is not None or given.get("rope_type", "default") != "default":
-            raise ValueError(f"its rotary positions are scaled ({scaling or given}), and ours are not")
+            raise ValueError(f"ssm does not support scaled rotary positions ({scaling or given})")
         return float(given.get(newer or theirs, value))
 
     return Key(theirs, ours, default, read=read)
 
 
 def layer_types(attention: Callable[[Config], Container[int]]) -> Key:
-    """The kind of every layer, in transformers' list.
+    """The list of the kinds of all layers, as in transformers.
 
     Args:
-        attention: the layers of attention, counted from 0, where there is no such list.
+        attention: the attention layers, counted from 0, if config.json has no list.
     """
 
     def read(types: list[str] | None, config: Config) -> dict[int, str]:
@@ -105,15 +106,40 @@ def layer_types(attention: Callable[[Config], Container[int]]) -> Key:
     return Key("layer_types", "mixer_at", None, read=read, write=write)
 
 
+def affine(ours: str, theirs: str) -> tuple[Row, ...]:
+    """The rows of a weight and a bias."""
+    return tuple(Row(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias"))
+
+
+def attention_sizes(spec: ModelSpec) -> dict[str, int]:
+    """Sizes of the queries (with their gates) and of the keys in all heads; {}: the model has no attention."""
+    for mixer in spec.mixers():
+        if isinstance(mixer, AttentionMixer):
+            groups, _, _, head = mixer.state_shape(spec.d_model)
+            return {"queries": (1 + mixer.gate) * mixer.n_heads * head, "keys": groups * head}
+    return {}
+
+
+def ffn_sizes(spec: ModelSpec) -> dict[str, int]:
+    """Hidden sizes of the gated MLPs and of the shared experts, if there are any."""
+    sizes = {}
+    for ffn in spec.ffns():
+        if isinstance(ffn, GatedMlp):
+            sizes["hidden"] = ffn.d_hidden
+        elif isinstance(ffn, Experts):
+            sizes["shared"] = ffn.d_shared
+    return sizes
+
+
 def gated_mlp(
     theirs: str, ours: str = "layers.{i}.ffn.", hidden: str = "hidden", kind: str = "weight"
 ) -> tuple[Row, ...]:
-    """The rows of a gated perceptron.
+    """The rows of a gated MLP.
 
     Args:
-        theirs: what their names begin with, or alternatives with a | between them.
-        ours: what ours begin with.
-        hidden: its width, by its name among the sizes.
+        theirs: prefix of their names, or alternatives with | between them.
+        ours: prefix of our names.
+        hidden: key of its width in the format's sizes.
         kind: "weight" or "bias".
     """
 

@@ -5,23 +5,13 @@ from __future__ import annotations
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import mixer_of
-from ssm.models.formats.qwen_parts import (
-    AT,
-    DELTA,
-    IGNORED,
-    OURS,
-    ROWS,
-    TIED,
-    expert_keys,
-    keys_around,
-    sizes_of,
-)
+from ssm.models.formats.qwen3_5 import AT, DELTA, IGNORED, OURS, ROWS, TIED, expert_keys, keys_around, sizes_of
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec
 
 
 def _ffns(dense: list[int] | None, config: Config) -> Fields:
-    """The layers without experts."""
+    """Which layers have experts, and which a gated MLP."""
     layers, step, only = config["num_hidden_layers"], config["decoder_sparse_step"], dense or ()
     without = [i for i in range(layers) if i in only or (i + 1) % step or not config["num_experts"]]
     if len(without) == layers:
@@ -34,11 +24,14 @@ def _mlp_only_layers(spec: ModelSpec, D: int) -> list[int]:
 
 
 def _places(spec: ModelSpec) -> dict[str, list[int]]:
-    """Theirs lie by head of keys: q, k, its heads' v and gates; their beta and dt. Ours: q, k, v, beta, dt, gate."""
+    """Our rows for theirs, which are grouped by head of keys: q, k, the group's v and gates; its beta and dt.
+
+    Our order is q, k, v, beta, dt, gate, each for all heads.
+    """
     delta = mixer_of(spec, GatedDeltaNetMixer)
     (H, K, V), G = delta.state_shape(spec.d_model), delta.key_heads
     values, beta = 2 * G * K, delta.convolved(spec.d_model)
-    qkvz = ((0, K), (G * K, K), (values, H // G * V), (beta + 2 * H, H // G * V))  # where it starts, rows of a group
+    qkvz = ((0, K), (G * K, K), (values, H // G * V), (beta + 2 * H, H // G * V))  # first row, rows of one group
     ba = ((beta, H // G), (beta + H, H // G))
 
     def by_group(*parts: tuple[int, int]) -> list[int]:

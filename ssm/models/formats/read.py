@@ -1,4 +1,4 @@
-"""Import: a checkpoint of another library becomes a model of ours, tensor by tensor."""
+"""Import: read a checkpoint of another library into our model, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ssm.specs.model import ModelSpec
 
 HELPER = True
 
-CHECKED = 2**18  # numbers looked at together for one that is not finite
+CHECKED = 2**18  # numbers that are checked at once for not being finite
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A model and where it came from.
+    """A model, its format, and its files.
 
-    Its spec's peak_lr is that of the nearest named size, because a checkpoint does not tell its own.
+    A checkpoint does not store its learning rate. The spec's peak_lr comes from the nearest size in lg Table 2.
     """
 
-    model: LanguageModel  # on the CPU, every weight in the type that its file has
+    model: LanguageModel  # on the CPU, with the dtypes of the files
     format: Format
     source: Source
 
@@ -42,7 +42,7 @@ class Imported:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of most weights."""
+        """The dtype of most weights."""
         count: Counter[torch.dtype] = Counter()
         for parameter in self.model.parameters():
             count[parameter.dtype] += parameter.numel()
@@ -50,25 +50,24 @@ class Imported:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """config.json and the weights it was read from."""
+        """config.json and the files with weights."""
         return (self.source.config_path, *self.source.files)
 
     @property
     def tokenizer_files(self) -> tuple[Path, ...]:
-        """What lies beside the weights and travels with them."""
-        return self.source.beside
+        """The files that an export copies next to the weights."""
+        return self.source.companions
 
 
 def import_checkpoint(name: str | Path) -> Imported:
     """Read a checkpoint of another library.
 
     Args:
-        name: a folder, a file of weights with its config.json beside it, or a name of the hub ("owner/model",
+        name: a folder, a file of weights next to its config.json, or a model of the hub ("owner/model",
             "owner/model@revision").
 
     Raises:
-        CheckpointError: it cannot be found or read, it is of no known format, or its tensors are not those of its
-            config.json: one line.
+        CheckpointError: it cannot be found or read, its format is unknown, or its tensors do not fit its config.json.
         ConfigError: the sizes in its config.json do not fit together.
     """
     source = find_source(name)
@@ -97,7 +96,7 @@ def import_checkpoint(name: str | Path) -> Imported:
 
 
 def shell(spec: ModelSpec, vocab_size: int) -> LanguageModel:
-    """A model without weights: shapes alone, with the peak learning rate that its size usually has."""
+    """A model without weights, on the meta device, with the usual peak learning rate of its size."""
     with torch.device("meta"):
         model = LanguageModel(spec, vocab_size)
     model.spec = spec.model_copy(update={"peak_lr": usual_peak_lr(model.parameters_count)})
@@ -105,37 +104,41 @@ def shell(spec: ModelSpec, vocab_size: int) -> LanguageModel:
 
 
 def known_format(source: Source) -> Format | None:
-    """The format of a checkpoint, by its config.json; None: there is no such format.
+    """The format of a checkpoint, according to its config.json; None: unknown.
 
     Raises:
-        CheckpointError: it is a Mamba-3 of fla.
+        CheckpointError: it is a Mamba-3 model of fla.
     """
     if source.config.get("model_type") == "mamba3":
-        raise CheckpointError(f"{source.config_path}: Mamba-3 is not read: {MAMBA3}")
+        raise CheckpointError(f"{source.config_path}: ssm cannot read Mamba-3: {MAMBA3}")
     return next((form for form in FORMATS.values() if form.recognizes(source.config)), None)
 
 
 def format_of(source: Source) -> Format:
-    """The format of a checkpoint, by its config.json.
+    """The format of a checkpoint, according to its config.json.
 
     Raises:
-        CheckpointError: there is no such format.
+        CheckpointError: its format is unknown.
     """
-    found = known_format(source)
-    if found is not None:
-        return found
+    form = known_format(source)
+    if form is not None:
+        return form
     known = sorted(form.model_type for form in FORMATS.values() if form.model_type is not None)
     kind = source.config.get("model_type")
     if kind is None:
         raise CheckpointError(
-            f"{source.config_path}: has no model_type ({', '.join(known)}), and not the keys of mamba_ssm "
+            f"{source.config_path}: has neither a model_type ({', '.join(known)}) nor the keys of mamba_ssm "
             f"({', '.join(FORMATS['mamba_ssm'].required)})"
         )
     raise CheckpointError(f"{source.config_path}: unknown architecture '{kind}'; {nearest(str(kind), known)}")
 
 
 def _placed(form: Format, spec: ModelSpec, pieces: list[Piece], source: Source) -> dict[str, Piece]:
-    """By their name in the files, the piece of every tensor to be read."""
+    """Name in the files -> piece, for every tensor that is read.
+
+    Raises:
+        CheckpointError: tensors are missing, unknown, or of a wrong shape or dtype.
+    """
     stored = source.stored
     placed = {next((name for name in piece.names if name in stored), piece.names[0]): piece for piece in pieces}
     head = set(form.tied_heads) if spec.tie_embeddings else set()
@@ -150,19 +153,19 @@ def _placed(form: Format, spec: ModelSpec, pieces: list[Piece], source: Source) 
         if stored[name].shape != piece.shape:
             problems.append(f"{name} is {stored[name].shape}, expected {piece.shape}")
         if stored[name].dtype is None:
-            problems.append(f"{name} holds no floating-point numbers")
+            problems.append(f"{name} does not contain floating-point numbers")
         types[piece.ours].add(stored[name].dtype)
-    problems += [f"the parts of {name} are of several types" for name, found in types.items() if len(found) > 1]
+    problems += [f"the parts of {name} have several dtypes" for name, dtypes in types.items() if len(dtypes) > 1]
     if problems:
-        raise CheckpointError(f"{source.name}: is no model of {form.title}: {'; '.join(problems)}")
+        raise CheckpointError(f"{source.name}: is not a valid model of {form.title}: {'; '.join(problems)}")
     return placed
 
 
 def _check_tied(form: Format, source: Source, embedding: Tensor) -> None:
-    """A tied head that is in the file too is the embedding."""
+    """Check that a tied head, if the file has it, equals the embedding."""
     for name, head in source.tensors([name for name in form.tied_heads if name in source.stored]):
         if not torch.equal(head, embedding):
-            raise CheckpointError(f"{source.name}: {name} is not the embedding, though config.json ties them")
+            raise CheckpointError(f"{source.name}: {name} differs from the embedding, but config.json ties them")
 
 
 def _is_finite(tensor: Tensor) -> bool:

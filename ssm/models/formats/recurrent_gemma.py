@@ -8,14 +8,12 @@ import torch
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
-from ssm.models.formats.parts import ffn_of, gated_mlp, rotary
-from ssm.specs.ffn.gated_mlp import GatedMlp
-from ssm.specs.mixers.attention import AttentionMixer
+from ssm.models.formats.parts import attention_sizes, ffn_sizes, gated_mlp, rotary
 from ssm.specs.model import ModelSpec
 
 
 def _width(width: int, config: Config) -> Fields:
-    scale = torch.tensor(math.sqrt(width), dtype=torch.bfloat16)  # which it keeps so
+    scale = torch.tensor(math.sqrt(width), dtype=torch.bfloat16)  # transformers rounds it to bfloat16
     return {"d_model": width, "embedding_scale": float(scale)}
 
 
@@ -24,7 +22,7 @@ def _layers(types: list[str], config: Config) -> dict[int, str]:
     kinds = (list(types) * layers)[:layers]
     unknown = sorted(set(kinds) - {"recurrent", "attention"})
     if unknown:
-        raise ValueError(f"block_types has {', '.join(unknown)}; known are recurrent and attention")
+        raise ValueError(f"block_types has {', '.join(unknown)}; ssm supports only recurrent and attention")
     return {i: "attention" for i, kind in enumerate(kinds) if kind == "attention"}
 
 
@@ -32,16 +30,8 @@ def _block_types(spec: ModelSpec, D: int) -> list[str]:
     return ["recurrent" if mixer.kind == "rglru" else "attention" for mixer in spec.mixers()]
 
 
-def _sizes(spec: ModelSpec) -> dict[str, int]:
-    for mixer in spec.mixers():
-        if isinstance(mixer, AttentionMixer):
-            groups, _, _, head = mixer.state_shape(spec.d_model)
-            return {"queries": mixer.n_heads * head, "keys": groups * head, "hidden": ffn_of(spec, GatedMlp).d_hidden}
-    return {"hidden": ffn_of(spec, GatedMlp).d_hidden}
-
-
-def _projected(kind: str) -> tuple[Row, ...]:
-    """The rows of projections, which are of one kind ("weight" or "bias") each."""
+def _projections(kind: str) -> tuple[Row, ...]:
+    """The rows of the weights or biases (`kind`) of projections that are called alike in the two kinds of layers."""
     at, block = "layers.{i}.mixer.", "model.layers.{i}.temporal_block."
     qkv = tuple(f"{block}{name}_proj.{kind}" for name in "qkv")
     return (
@@ -97,8 +87,8 @@ RECURRENT_GEMMA = Format(
         Row("embedding.weight", "model.embed_tokens.weight"),
         Row("layers.{i}.norm.weight", "model.layers.{i}.temporal_pre_norm.weight"),
         Row("layers.{i}.ffn_norm.weight", "model.layers.{i}.channel_pre_norm.weight"),
-        *_projected("weight"),
-        *_projected("bias"),
+        *_projections("weight"),
+        *_projections("bias"),
         Row("layers.{i}.mixer.conv_weight", "model.layers.{i}.temporal_block.conv_1d.weight", "c 1 k -> c k"),
         Row("layers.{i}.mixer.conv_bias", "model.layers.{i}.temporal_block.conv_1d.bias"),
         Row("layers.{i}.mixer.Lambda", "model.layers.{i}.temporal_block.rg_lru.recurrent_param"),
@@ -110,6 +100,6 @@ RECURRENT_GEMMA = Format(
         Row("head.weight", "lm_head.weight"),
     ),
     tied=("model.embed_tokens.weight", "lm_head.weight"),
-    sizes=_sizes,
+    sizes=lambda spec: attention_sizes(spec) | ffn_sizes(spec),
 )
 register(RECURRENT_GEMMA)

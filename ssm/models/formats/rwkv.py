@@ -1,24 +1,25 @@
 """transformers' RWKV, version 4 (model_type "rwkv").
 
-Its halving of activations every few layers at inference (rescale_every) is for float16: behind a norm it changes no
-more than the share of the norm's epsilon, and is not done here.
+transformers halves the activations every few layers at inference (rescale_every), because of float16. ssm does not: the
+norms that follow undo it, up to their epsilon.
 """
 
 from __future__ import annotations
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
-from ssm.models.formats.parts import SIZES
+from ssm.models.formats.parts import SIZES, affine
 
 MIX = "1 1 d -> d"
 
 
 def _same_width(width: int | None, config: Config) -> Fields:
     if width not in (None, 0, config["hidden_size"]):
-        raise ValueError(f"attention_hidden_size is {width}; known is hidden_size alone")
+        raise ValueError(f"attention_hidden_size is {width}; ssm supports only hidden_size")
     return {}
 
 
+AT, THERE = "layers.{i}.", "rwkv.blocks.{i}."
 RWKV = Format(
     key="rwkv",
     title="transformers' RWKV",
@@ -34,33 +35,29 @@ RWKV = Format(
         *SIZES,
         Key("attention_hidden_size", "mixer", None, read=_same_width, write=lambda mixer, D: D),
         Key("intermediate_size", "ffn.d_hidden", None, read=lambda width, config: width or 4 * config["hidden_size"]),
-        Key("layer_norm_epsilon", "norm_eps", only=(1e-5,)),  # its last norm has no other
+        Key("layer_norm_epsilon", "norm_eps", only=(1e-5,)),  # its last norm always uses 1e-5
         Key("tie_word_embeddings", "tie_embeddings", False),
     ),
     rows=(
         Row("embedding.weight", "rwkv.embeddings.weight"),
-        Row("embedding_norm.weight", "rwkv.blocks.0.pre_ln.weight"),
-        Row("embedding_norm.bias", "rwkv.blocks.0.pre_ln.bias"),
-        Row("layers.{i}.norm.weight", "rwkv.blocks.{i}.ln1.weight"),
-        Row("layers.{i}.norm.bias", "rwkv.blocks.{i}.ln1.bias"),
-        Row("layers.{i}.ffn_norm.weight", "rwkv.blocks.{i}.ln2.weight"),
-        Row("layers.{i}.ffn_norm.bias", "rwkv.blocks.{i}.ln2.bias"),
-        Row("layers.{i}.mixer.time_decay", "rwkv.blocks.{i}.attention.time_decay"),
-        Row("layers.{i}.mixer.time_first", "rwkv.blocks.{i}.attention.time_first"),
-        Row("layers.{i}.mixer.mix_key", "rwkv.blocks.{i}.attention.time_mix_key", MIX),
-        Row("layers.{i}.mixer.mix_value", "rwkv.blocks.{i}.attention.time_mix_value", MIX),
-        Row("layers.{i}.mixer.mix_receptance", "rwkv.blocks.{i}.attention.time_mix_receptance", MIX),
-        Row("layers.{i}.mixer.key.weight", "rwkv.blocks.{i}.attention.key.weight"),
-        Row("layers.{i}.mixer.value.weight", "rwkv.blocks.{i}.attention.value.weight"),
-        Row("layers.{i}.mixer.receptance.weight", "rwkv.blocks.{i}.attention.receptance.weight"),
-        Row("layers.{i}.mixer.out_proj.weight", "rwkv.blocks.{i}.attention.output.weight"),
-        Row("layers.{i}.ffn.key_mix", "rwkv.blocks.{i}.feed_forward.time_mix_key", MIX),
-        Row("layers.{i}.ffn.receptance_mix", "rwkv.blocks.{i}.feed_forward.time_mix_receptance", MIX),
-        Row("layers.{i}.ffn.key.weight", "rwkv.blocks.{i}.feed_forward.key.weight"),
-        Row("layers.{i}.ffn.receptance.weight", "rwkv.blocks.{i}.feed_forward.receptance.weight"),
-        Row("layers.{i}.ffn.value.weight", "rwkv.blocks.{i}.feed_forward.value.weight"),
-        Row("norm.weight", "rwkv.ln_out.weight"),
-        Row("norm.bias", "rwkv.ln_out.bias"),
+        *affine("embedding_norm", "rwkv.blocks.0.pre_ln"),
+        *affine(f"{AT}norm", f"{THERE}ln1"),
+        *affine(f"{AT}ffn_norm", f"{THERE}ln2"),
+        Row(f"{AT}mixer.time_decay", f"{THERE}attention.time_decay"),
+        Row(f"{AT}mixer.time_first", f"{THERE}attention.time_first"),
+        Row(f"{AT}mixer.mix_key", f"{THERE}attention.time_mix_key", MIX),
+        Row(f"{AT}mixer.mix_value", f"{THERE}attention.time_mix_value", MIX),
+        Row(f"{AT}mixer.mix_receptance", f"{THERE}attention.time_mix_receptance", MIX),
+        Row(f"{AT}mixer.key.weight", f"{THERE}attention.key.weight"),
+        Row(f"{AT}mixer.value.weight", f"{THERE}attention.value.weight"),
+        Row(f"{AT}mixer.receptance.weight", f"{THERE}attention.receptance.weight"),
+        Row(f"{AT}mixer.out_proj.weight", f"{THERE}attention.output.weight"),
+        Row(f"{AT}ffn.key_mix", f"{THERE}feed_forward.time_mix_key", MIX),
+        Row(f"{AT}ffn.receptance_mix", f"{THERE}feed_forward.time_mix_receptance", MIX),
+        Row(f"{AT}ffn.key.weight", f"{THERE}feed_forward.key.weight"),
+        Row(f"{AT}ffn.receptance.weight", f"{THERE}feed_forward.receptance.weight"),
+        Row(f"{AT}ffn.value.weight", f"{THERE}feed_forward.value.weight"),
+        *affine("norm", "rwkv.ln_out"),
         Row("head.weight", "head.weight"),
     ),
     tied=("rwkv.embeddings.weight", "head.weight"),

@@ -1,4 +1,4 @@
-"""Where a checkpoint of another library lies, and its tensors, read in pieces. Nothing is unpickled but tensors."""
+"""Find a checkpoint of another library, and read its tensors in groups. Pickled code is never run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ssm.base.strict_parsing import read_json
 HELPER = True
 
 CONFIG = "config.json"
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its own index of shards
-INDEX = ".index.json"
-# What travels with a model besides its weights, where it is there.
-BESIDE = (
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # in order of preference
+INDEX = ".index.json"  # added to one of these names: the index of shards
+# Files that an export copies next to the weights.
+COMPANIONS = (
     "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja",
     "chat_template.json", "LICENSE",
 )  # fmt: skip
 CARD = "README.md"
-GROUP = 0.05  # of all bytes are read from a file before it is opened anew and what is mapped of it is given back
+GROUP = 0.05  # share of all bytes: after reading so many, a file is closed and opened again, which frees mapped memory
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -52,13 +52,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint as it lies on disk."""
+    """A checkpoint on disk."""
 
-    name: str  # what the user called it
+    name: str  # given by the user
     folder: Path
     config: dict[str, Any]
-    files: tuple[Path, ...]  # of weights; several are shards
-    stored: dict[str, Stored]
+    files: tuple[Path, ...]  # with weights; several files are shards
+    stored: dict[str, Stored]  # by tensor name
 
     @property
     def config_path(self) -> Path:
@@ -66,37 +66,39 @@ class Source:
 
     @property
     def title(self) -> str:
-        """A name for the model: the hub's, or the folder's."""
+        """A name for the model: from the hub, or from the folder."""
         if Path(self.name).exists():
             return self.folder.resolve().name
         return self.name.partition("@")[0].rpartition("/")[2]
 
     @property
-    def beside(self) -> tuple[Path, ...]:
-        """The tokenizer's files, the generation config and the licence; none that leads out of the folder."""
-        return tuple(self.folder / name for name in BESIDE if self._is_inside(name))
+    def companions(self) -> tuple[Path, ...]:
+        """The tokenizer's files, the generation config and the license; without links to files outside the folder."""
+        return tuple(self.folder / name for name in COMPANIONS if self._is_inside(name))
 
     @property
     def card(self) -> Path | None:
-        """The model's card; None: it has none, or one that leads out of the folder."""
+        """The model card; None: there is none, or it is a link to a file outside the folder."""
         return self.folder / CARD if self._is_inside(CARD) else None
 
     @property
     def outside(self) -> tuple[str, ...]:
-        """Names of files beside the weights that lead out of the folder: whatever they show is not the model's."""
-        names = (name for name in (*BESIDE, CARD) if (self.folder / name).is_file())
+        """Names of links to files outside the folder. Their content does not belong to the model."""
+        names = (name for name in (*COMPANIONS, CARD) if (self.folder / name).is_file())
         return tuple(name for name in names if not self._is_inside(name))
 
     def _is_inside(self, name: str) -> bool:
-        """Whether this is a file of the folder, or a link of the hub's cache: snapshots/<revision>/x to blobs/y."""
+        """Whether this is a file of the folder, or a link in the hub's cache: snapshots/<revision>/x to blobs/y."""
         path, folder = self.folder / name, self.folder.resolve()
         if not path.is_file():
             return False
-        homes = [folder, *([folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else [])]
-        return any(home in path.resolve().parents for home in homes)
+        allowed = [folder, *([folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else [])]
+        return any(parent in path.resolve().parents for parent in allowed)
 
     def tensors(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-        """Each of these tensors in turn, the largest of a file first; the caller copies what is to stay.
+        """Each of these tensors in turn, in each file the largest first.
+
+        A tensor is valid until the next one is read: copy what you keep.
 
         Raises:
             CheckpointError: a file is truncated or corrupted.
@@ -118,10 +120,10 @@ class Source:
 
 
 def find_source(name: str | Path) -> Source:
-    """Open a folder, a file of weights, or a name of the hub ("owner/model", or "owner/model@revision").
+    """Open a folder, a file of weights, or a model of the hub ("owner/model", or "owner/model@revision").
 
     Raises:
-        CheckpointError: it is none of these, config.json or weights are missing or unreadable, or a shard is missing.
+        CheckpointError: `name` is none of these; config.json, weights or a shard are missing or unreadable.
     """
     path = Path(name)
     if path.is_dir():
@@ -132,13 +134,13 @@ def find_source(name: str | Path) -> Source:
         folder = _downloaded(str(name))
         weights = _weights_of(folder)
     else:
-        raise CheckpointError(f"{name}: no such folder or file, and no name of the hub (owner/model)")
-    config = _json(folder / CONFIG, f"{folder}: has no {CONFIG}, which says what the model is")
+        raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub (owner/model)")
+    config = _json(folder / CONFIG, f"{folder}: has no {CONFIG}, which describes the model")
     files, listed = _files(weights)
-    stored = {tensor: found for file in files for tensor, found in _contents(file).items()}
+    stored = {tensor: entry for file in files for tensor, entry in _contents(file).items()}
     absent = [tensor for tensor, file in listed.items() if tensor not in stored or stored[tensor].file.name != file]
     if absent:
-        raise CheckpointError(f"{weights}: names tensors that are not in their shards: {', '.join(absent)}")
+        raise CheckpointError(f"{weights}: lists tensors that are not in their shards: {', '.join(absent)}")
     return Source(str(name), folder, config, files, stored)
 
 
@@ -147,24 +149,24 @@ def _weights_of(folder: Path) -> Path:
         for path in (folder / (name + INDEX), folder / name):
             if path.is_file():
                 return path
-    raise CheckpointError(f"{folder}: holds no weights ({' or '.join(WEIGHTS)}, or an index of shards)")
+    raise CheckpointError(f"{folder}: has no weights ({' or '.join(WEIGHTS)}, or an index of shards)")
 
 
 def _files(weights: Path) -> tuple[tuple[Path, ...], dict[str, str]]:
-    """The files of weights, and by tensor the file that an index names."""
+    """The files with weights, and the index: tensor name -> file name."""
     if not weights.name.endswith(INDEX):
         return (weights,), {}
     index = _json(weights, f"{weights}: no such file")
     listed = index.get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(file, str) for file in listed.values()):
-        raise CheckpointError(f"{weights}: is no index of shards (weight_map is missing)")
+        raise CheckpointError(f"{weights}: is not an index of shards (it has no valid weight_map)")
     names = sorted(set(listed.values()))
     outside = [name for name in names if Path(name).name != name]
     if outside:
-        raise CheckpointError(f"{weights}: names files outside its folder: {', '.join(outside)}")
+        raise CheckpointError(f"{weights}: lists files outside its folder: {', '.join(outside)}")
     missing = [name for name in names if not (weights.parent / name).is_file()]
     if missing:
-        raise CheckpointError(f"{weights}: {len(missing)} of {len(names)} shards missing: {', '.join(missing)}")
+        raise CheckpointError(f"{weights}: {len(missing)} of {len(names)} shards are missing: {', '.join(missing)}")
     return tuple(weights.parent / name for name in names), listed
 
 
@@ -175,7 +177,7 @@ def _contents(file: Path) -> dict[str, Stored]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[dict[str, Stored], Callable[[str], Tensor]]]:
-    """A file's contents, and how to map one of its tensors; a tensor is read when its numbers are."""
+    """The tensors of a file, and a function that maps one of them into memory. Its numbers are read at first use."""
     try:
         if file.suffix == ".safetensors":
             safetensors_header(file, CheckpointError)
@@ -202,34 +204,34 @@ def _opened(file: Path) -> Iterator[tuple[dict[str, Stored], Callable[[str], Ten
 
 
 def _unpickled(file: Path) -> dict[str, Tensor]:
-    """What torch.save wrote, mapped and not read, tensors alone."""
+    """The tensors that torch.save wrote, mapped into memory."""
     convert = (
-        "where you trust it, load it yourself with torch.load(..., weights_only=False) and write its state dict with "
+        "if you trust it, load it with torch.load(..., weights_only=False) and write its state dict with "
         "safetensors.torch.save_file as model.safetensors"
     )
     try:
-        with warnings.catch_warnings(action="ignore"):  # of an unusual pickle, which is read or refused all the same
+        with warnings.catch_warnings(action="ignore"):  # about unusual pickles, which are read or refused all the same
             tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(f"{file}: holds pickled code, which is never run; {convert}") from error
-    except Exception as error:  # anything, from a damaged pickle
+        raise CheckpointError(f"{file}: contains pickled code, which ssm never runs; {convert}") from error
+    except Exception as error:  # a damaged pickle can raise anything
         text = first_line(error)
-        old = "mmap" in text and f"is of torch.save's old form, which cannot be read in pieces; {convert}"
+        old = "mmap" in text and f"has torch.save's old format, which cannot be read in parts; {convert}"
         raise CheckpointError(f"{file}: {old or f'truncated or corrupted ({text})'}") from error
     if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise CheckpointError(f"{file}: is no dictionary of tensors; {convert}")
+        raise CheckpointError(f"{file}: is not a dictionary of tensors; {convert}")
     return tensors
 
 
 def _downloaded(name: str) -> Path:
-    """The folder of a hub's model on this machine, downloaded if it is not there yet."""
-    by_hand = f"without a network, put its {CONFIG} and weights into {Path(name).absolute()}"
+    """The local folder of a model of the hub, which is downloaded if needed."""
+    by_hand = f"without a network, copy its {CONFIG} and weights to {Path(name).absolute()}"
     try:
         import huggingface_hub
     except ImportError as error:
         raise CheckpointError(f"{name}: models of the hub need `pip install 'ssm-length[hub]'`; {by_hand}") from error
     repository, _, revision = name.partition("@")
-    patterns = [CONFIG, CARD, *BESIDE, "*.safetensors", "*.safetensors" + INDEX]
+    patterns = [CONFIG, CARD, *COMPANIONS, "*.safetensors", "*.safetensors" + INDEX]
 
     def fetched(patterns: list[str]) -> Path:
         return Path(huggingface_hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
@@ -238,11 +240,11 @@ def _downloaded(name: str) -> Path:
         folder = fetched(patterns)
         if not any(folder.glob("*.safetensors")):
             folder = fetched([*patterns, WEIGHTS[1], "pytorch_model-*.bin", WEIGHTS[1] + INDEX])
-    except Exception as error:  # the package raises its own and its transports' kinds
+    except Exception as error:  # the package raises many types, also those of its network libraries
         cache = huggingface_hub.constants.HF_HUB_CACHE
         raise CheckpointError(
-            f"{name}: no such folder, and the hub does not give it ({first_line(error)}); {by_hand}, or another "
-            f"machine's cache of the hub into {cache}"
+            f"{name}: no such folder, and the hub does not provide it ({first_line(error)}); {by_hand}, or the hub's "
+            f"cache of another machine to {cache}"
         ) from error
     return folder
 
@@ -250,7 +252,7 @@ def _downloaded(name: str) -> Path:
 def _json(path: Path, absent: str) -> dict[str, Any]:
     value = _numbers(read_json(path, CheckpointError, "JSON file", absent, finite=False))
     if not isinstance(value, dict):
-        raise CheckpointError(f"{path}: is no JSON object")
+        raise CheckpointError(f"{path}: is not a JSON object")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Export: a model of ours becomes a checkpoint that another library loads, whole or not at all."""
+"""Export: write our model as a checkpoint that another library loads. A failed export leaves no files."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source
 
 HELPER = True
 
-SHARD = 5 * 10**9  # bytes of a file of weights, where there is no file to follow
+SHARD = 5 * 10**9  # largest size of a new file with weights, bytes
 
 
 @dataclass(frozen=True)
 class Target:
-    """A tensor to be written."""
+    """A tensor to write."""
 
     name: str
-    piece: Piece | None  # None: the format ignores it, and the original's is copied
-    dtype: torch.dtype | None  # None: as ours
+    piece: Piece | None  # None: our model does not use the tensor; it is copied from the original
+    dtype: torch.dtype | None  # None: the same as ours
 
 
 def export_checkpoint(
@@ -43,19 +43,19 @@ def export_checkpoint(
     """Write a model in the format of another library.
 
     Args:
-        model: the weights, which may have any floating-point type and be on any device.
-        form: what the model was imported from: names, types, files, config.json, tokenizer, model card and what the
-            format ignores are taken from there, but for files that lead out of the original's folder, which are named
-            on stderr and left out. Or the name of a format: a config.json is made from the model's spec.
-        folder: a new folder, which is there whole or not at all.
-        changes: what was done to the model, for a section of its card: lines of a name and a value.
+        model: the weights, with any floating-point dtype and on any device.
+        form: the import that the model came from. The export copies its names, dtypes, files, config.json, tokenizer,
+            model card and unused tensors. Links to files outside the original's folder are left out and listed on
+            stderr. Or the name of a format: config.json is made from the model's spec.
+        folder: a new folder. It is complete, or does not exist.
+        changes: what was done to the model: names and values for a section of the model card.
 
     Returns:
         The folder.
 
     Raises:
-        CheckpointError: the format cannot hold the model, or a weight is not finite.
-        OutputError: the folder is there already, is that of the original, or cannot be written.
+        CheckpointError: the format cannot describe the model, or a weight is not finite.
+        OutputError: the folder exists, is the original's folder, or cannot be written.
     """
     folder = Path(folder)
     source = form.source if isinstance(form, Imported) else None
@@ -75,13 +75,13 @@ def export_checkpoint(
     with whole_folder(folder) as temporary:
         (temporary / CONFIG).write_bytes(config)
         if source:
-            copy_beside(source, temporary, folder)
+            copy_companions(source, temporary, folder)
         size = sum(
             write_tensors(temporary / file, dict(_tensors(model, targets, source))) for file, targets in plan.items()
         )
-        for file in plan:  # safetensors lets nobody but the owner read
+        for file in plan:  # safetensors writes files that only their owner can read
             shutil.copymode(temporary / CONFIG, temporary / file)
-        if set(plan).difference(WEIGHTS):  # also a single file, if only an index tells its name
+        if set(plan).difference(WEIGHTS):  # a single file with an unusual name needs an index too
             _write_index(temporary, plan, size)
         card = card_of(source, target.title, changes)
         if card:
@@ -91,7 +91,7 @@ def export_checkpoint(
 
 @torch.no_grad()
 def round_as_read(model: LanguageModel, form: Imported) -> None:
-    """Round every weight, in place, to what is left of it in the types that it is exported in."""
+    """Round every weight, in place, to the dtype that an export would write."""
     weights = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     pieces = form.format.pieces(model.spec, shapes, form.source.stored)
@@ -110,14 +110,14 @@ def _format(name: str) -> Format:
 
 
 def check_apart(folder: Path, source: Source) -> None:
-    """Whether a new folder lies outside the original's.
+    """Check that a new folder is outside the original's folder.
 
     Raises:
-        OutputError: it does not.
+        OutputError: it is not.
     """
     original, new = source.folder.resolve(), folder.resolve()
     if original == new or original in new.parents:
-        raise OutputError(f"{folder}: is the original's folder, which is left alone; give another")
+        raise OutputError(f"{folder}: is in the original's folder, which ssm does not change; choose another folder")
 
 
 def _config(model: LanguageModel, form: Format) -> bytes:
@@ -129,7 +129,7 @@ def _config(model: LanguageModel, form: Format) -> bytes:
 
 
 def _limited(config: bytes, model: LanguageModel, form: Format, folder: Path) -> bytes:
-    """config.json, with the limits of dt that the layers have, where these are not those of the model's spec."""
+    """config.json, with the limits of dt of the layers if they differ from the model's spec."""
     mixers: list[tuple[Any, Any]] = [
         (cast(Block, layer).mixer.spec, spec)
         for layer, spec in zip(model.layers, model.spec.mixers(), strict=True)
@@ -139,7 +139,7 @@ def _limited(config: bytes, model: LanguageModel, form: Format, folder: Path) ->
         return config
     limits = {own.dt_limit for own, _ in mixers}
     if len(limits) > 1 or not form.dt_limit:
-        raise CheckpointError(f"{folder}: not written, {form.title} has no limit of dt for each layer")
+        raise CheckpointError(f"{folder}: not written, because {form.title} has no limits of dt for single layers")
     low, high = limits.pop()
     content = json.loads(config)
     inner = content
@@ -150,7 +150,7 @@ def _limited(config: bytes, model: LanguageModel, form: Format, folder: Path) ->
 
 
 def _as_read(pieces: list[Piece], form: Format, source: Source) -> dict[str, list[Target]]:
-    """By file, the tensors as they lay in the original's files, with their types."""
+    """File name -> its tensors, with the files and dtypes of the original."""
     plan: dict[str, list[Target]] = {}
     by_name = {name: piece for piece in pieces for name in piece.names}
     embedding = by_name[form.tied[0]]
@@ -161,7 +161,7 @@ def _as_read(pieces: list[Piece], form: Format, source: Source) -> dict[str, lis
 
 
 def _by_size(pieces: list[Piece], form: Format, model: LanguageModel) -> dict[str, list[Target]]:
-    """By file, every tensor under its first name; several files where one would be too large."""
+    """File name -> its tensors, under their first names. There are several files if one would be too large."""
     targets = [Target(piece.names[0], piece, None) for piece in pieces]
     if form.writes_tied and model.spec.tie_embeddings:
         embedding = next(piece for piece in pieces if form.tied[0] in piece.names)
@@ -185,7 +185,7 @@ def _by_size(pieces: list[Piece], form: Format, model: LanguageModel) -> dict[st
 
 
 def _tensors(model: LanguageModel, targets: list[Target], source: Source | None) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of one file, with memory of their own; two names of one tensor share it."""
+    """Copies of the tensors of one file. Two names of one tensor share the copy."""
     weights = model.state_dict()
     written: dict[tuple[int, torch.dtype | None], Tensor] = {}
     if source is not None:
@@ -201,34 +201,35 @@ def _tensors(model: LanguageModel, targets: list[Target], source: Source | None)
         yield target.name, written[key]
 
 
-def copy_beside(source: Source, folder: Path, final: Path) -> None:
-    """Copy the files that travel with the weights; of those that lead out of the source's folder say so on stderr.
+def copy_companions(source: Source, folder: Path, final: Path) -> None:
+    """Copy the files next to the weights. Links to files outside the source's folder are listed on stderr.
 
     Args:
-        final: what the new folder will be called.
+        final: the final name of the new folder, for the message.
     """
     if source.outside:
-        print(f"{final}: without {', '.join(source.outside)}: they lead out of {source.folder}", file=sys.stderr)
-    for path in source.beside:
+        left_out = ", ".join(source.outside)
+        print(f"{final}: without {left_out}: they are links to files outside {source.folder}", file=sys.stderr)
+    for path in source.companions:
         shutil.copyfile(path, folder / path.name)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
-    """Write one file of weights; the bytes of its tensors."""
+    """Write one file of weights; returns the bytes of its tensors."""
     try:
         if path.suffix == ".safetensors":
-            named = {tensor.data_ptr(): name for name, tensor in tensors.items()}  # it takes no tensor twice
+            named = {tensor.data_ptr(): name for name, tensor in tensors.items()}  # shared memory is an error there
             apart = {name: t if named[t.data_ptr()] == name else t.clone() for name, t in tensors.items()}
             save_file(apart, path, metadata={"format": "pt"})
         else:
             torch.save(tensors, path)
-    except (SafetensorError, RuntimeError) as error:  # what a full disk becomes
+    except (SafetensorError, RuntimeError) as error:  # for example on a full disk
         raise OSError(str(error).splitlines()[0]) from error
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None:
-    """Which tensor lies in which file, and the bytes of all."""
+    """Write the index of shards: the file of each tensor, and the bytes of all."""
     single = WEIGHTS[not next(iter(plan)).endswith(".safetensors")]
     index = {
         "metadata": {"total_size": size},
@@ -238,10 +239,10 @@ def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None
 
 
 def card_of(source: Source | None, form: str, changes: Mapping[str, object] | None) -> str:
-    """The original's model card, and a section about what was done.
+    """The original's model card with a section about the changes.
 
     Args:
-        form: the format's title.
+        form: title of the format.
     """
     original = ""
     if source is not None and source.card is not None:

@@ -1,4 +1,4 @@
-"""What goes on inside a layer: coefficients of its recurrence, states, its attention map; what depends on what."""
+"""Inspect a layer: coefficients of its recurrence, states, attention map, and the influence of each token."""
 
 from ssm.models.inspect.attention_map import attention_map, attention_mask
 from ssm.models.inspect.coefficients import Coefficients, coefficients

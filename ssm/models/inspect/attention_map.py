@@ -1,4 +1,4 @@
-"""The attention map and mask of a layer (mi eq. 8): y_i is the sum over j <= i of map[i, j] times the value of j."""
+"""The attention map and mask of a layer (mi eq. 8): y_i is the sum over j <= i of map[i, j] times value j."""
 
 from __future__ import annotations
 
@@ -15,41 +15,39 @@ from ssm.models.mixers.base import Mixer
 
 @torch.no_grad()
 def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tensor:
-    """M[i, j] = Re(C_i^T A_i ... A_{j+1} key_j) of a recurrence, softmax(q k^T / sqrt(K)) of attention.
+    """M[i, j] = Re(C_i^T A_i ... A_{j+1} key_j) for a recurrence, softmax(q k^T / sqrt(K)) for attention.
 
-    A_t may be a matrix (the delta rule); the key is then what a value is written with, beta_t k_t.
+    For the delta rule, A_t is a matrix, and the key is beta_t k_t.
 
     Args:
         mixer: a layer's mixer, from the zero state.
         u: its inputs, (B, T, D).
-        resets: (B, T) bool; True forgets all that came before step t.
+        resets: (B, T) bool; True resets the state before step t.
 
     Returns:
-        (B, H, T, T), zero above the diagonal; heads are the channels of Mamba, S4D, DSS and RG-LRU, and the
-        values of H3 are its products of keys and values. mi shows the mean over heads.
+        (B, H, T, T), zero above the diagonal. Heads are the channels of Mamba, S4D, DSS and RG-LRU. The values of H3
+        are its products of keys and values. mi shows the mean over heads.
 
     Raises:
-        ValueError: the mixer's outputs are no sums of its values by head (GRU, S5, RWKV-4).
+        ValueError: the outputs are not weighted sums of values in each head (GRU, S5, RWKV-4).
     """
     if isinstance(mixer, Attention):
         return mixer.weights(u, None, resets)
     if mixer.spec.taxonomy.scan == "delta_scan":
         return _delta_map(scans_of(mixer, u, None, resets))
-    found = coefficients(mixer, u, None, resets)
-    if found.C is None:
-        raise ValueError(
-            f"the readout of a mixer of kind '{mixer.spec.kind}' is no sum by head: it has no attention map"
-        )
+    recurrence = coefficients(mixer, u, None, resets)
+    if recurrence.C is None:
+        raise ValueError(f"a mixer of kind '{mixer.spec.kind}' has no attention map: its readout is not a sum by head")
     rows = []
-    for t, (paths, key) in enumerate(_paths(found, u.shape[1], resets)):
-        C = found.C[:, t if found.C.shape[1] > 1 else 0]  # (B, H, N)
+    for t, (paths, key) in enumerate(_paths(recurrence, u.shape[1], resets)):
+        C = recurrence.C[:, t if recurrence.C.shape[1] > 1 else 0]  # (B, H, N)
         row = (C.unsqueeze(-1) * paths).sum(2)  # (B, H, T)
-        if found.bonus is not None:
-            row[..., t] = (C * found.bonus * key).sum(-1)
+        if recurrence.bonus is not None:
+            row[..., t] = (C * recurrence.bonus * key).sum(-1)
         rows.append(row.real if row.is_complex() else row)
     weights = torch.stack(rows, 2)
-    if found.normalizer_eps is not None:
-        weights = weights / (weights.sum(-1, keepdim=True) + found.normalizer_eps)
+    if recurrence.normalizer_eps is not None:
+        weights = weights / (weights.sum(-1, keepdim=True) + recurrence.normalizer_eps)
     return weights
 
 
@@ -57,47 +55,48 @@ def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tens
 def attention_mask(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tensor:
     """mi's mask: the decays A_i ... A_{j+1}, averaged over the state dimension N, (B, H, T, T); 1 on the diagonal.
 
-    Attention's mask says 1 for what a token sees; complex decays count by their size. Arguments as `attention_map`.
+    Attention's mask is 1 for the tokens that a token sees. Complex decays count by their absolute value. Arguments are
+    those of `attention_map`.
 
     Raises:
-        ValueError: the mixer is no linear recurrence by state (GRU, delta rule).
+        ValueError: the mixer has no diagonal linear recurrence (GRU, delta rule).
     """
     if isinstance(mixer, Attention):
-        seen = mixer._attend(u, None, resets)[3]  # (B, 1, T, T); None: all tokens before
+        seen = mixer._attend(u, None, resets)[3]  # (B, 1, T, T); None: all earlier tokens
         if seen is None:
             seen = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
         return seen.to(u.dtype).expand(u.shape[0], mixer.heads, -1, -1)
-    found = coefficients(mixer, u, None, resets)
-    sizes = found.A.abs()
-    bare = Coefficients(sizes, torch.ones_like(sizes), found.value, bonus=found.bonus)
+    recurrence = coefficients(mixer, u, None, resets)
+    sizes = recurrence.A.abs()
+    decays = Coefficients(sizes, torch.ones_like(sizes), recurrence.value, bonus=recurrence.bonus)
     rows = []
-    for t, (paths, _) in enumerate(_paths(bare, u.shape[1], resets)):
+    for t, (paths, _) in enumerate(_paths(decays, u.shape[1], resets)):
         row = paths.mean(2)  # (B, H, T)
-        if found.bonus is not None:
-            row[..., t] = 1.0  # a token reads itself, whatever the bonus
+        if recurrence.bonus is not None:
+            row[..., t] = 1.0  # a token sees itself, for every bonus
         rows.append(row)
     return torch.stack(rows, 2)
 
 
 def _delta_map(scans: Calls) -> Tensor:
-    """The scan is linear in its values: of the unit vectors of all tokens it makes the rows of the map."""
+    """The map, as the scan of unit vectors: the scan is linear in its values."""
     inputs, options = scans[0][1:]
     B, T, H = inputs.v.shape[:3]
     units = torch.eye(T, dtype=inputs.v.dtype, device=inputs.v.device).view(1, T, 1, T).expand(B, T, H, T)
     return delta_scan(**inputs._replace(v=units)._asdict(), **options._asdict())[0].transpose(1, 2)
 
 
-def _paths(found: Coefficients, length: int, resets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """For every step t: what it reads of each token's key, (B, H, N, T), and its own key, (B, H, N).
+def _paths(recurrence: Coefficients, length: int, resets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+    """For every step t: the keys of all tokens after their decay until t, (B, H, N, T), and the key of t, (B, H, N).
 
-    By products alone, one step at a time: a decay of exactly 0 needs no logarithm.
+    Decays are multiplied step by step, because a decay of exactly 0 has no logarithm.
     """
-    B = max(found.A.shape[0], found.key.shape[0], found.value.shape[0])
-    H = max(found.A.shape[2], found.key.shape[2], found.value.shape[2])
-    A, key = (x.expand(B, length, H, x.shape[-1]) for x in (found.A, found.key))
+    B = max(recurrence.A.shape[0], recurrence.key.shape[0], recurrence.value.shape[0])
+    H = max(recurrence.A.shape[2], recurrence.key.shape[2], recurrence.value.shape[2])
+    A, key = (x.expand(B, length, H, x.shape[-1]) for x in (recurrence.A, recurrence.key))
     paths = torch.zeros(B, H, key.shape[-1], length, dtype=torch.promote_types(A.dtype, key.dtype), device=key.device)
     for t in range(length):
         before = paths if resets is None else paths.masked_fill(resets[:, t, None, None, None], 0.0)
         paths = A[:, t].unsqueeze(-1) * before
         paths[..., t] = key[:, t]
-        yield (paths if found.bonus is None else before), key[:, t]
+        yield (paths if recurrence.bonus is None else before), key[:, t]

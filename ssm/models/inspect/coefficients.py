@@ -1,4 +1,4 @@
-"""A_t, b_t and C_t of a layer's recurrence in bn's formulation (eq. 1): those that its scan runs on."""
+"""The coefficients A_t, b_t and C_t of a layer's recurrence (bn eq. 1), from the inputs of its scan."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from ssm_kernels import observe
 from torch import Tensor
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_attention import LinearAttention
 from ssm.models.mixers.mamba2 import Mamba2
 from ssm.models.mixers.parts import wide
+from ssm.models.state import LayerState
 
 Calls = list[tuple[str, Any, Any]]  # (operation, its Inputs, its Options) of every scan, in order
 
@@ -23,19 +24,19 @@ Calls = list[tuple[str, Any, Any]]  # (operation, its Inputs, its Options) of ev
 class Coefficients:
     """h_t = A_t h_{t-1} + b_t with b_t = key_t value_t^T, y_t = Re(C_t^T h_t), by head.
 
-    Heads are those of bn's equation 1: the channels of Mamba, S4D, DSS and RG-LRU; every state of S5. A dimension of 1
-    means that all of it is alike: B and T of a decay that is the same for every token, H of a key that all heads share.
-    RetNet's keys and readouts are rotated by their position in the sequence.
+    Heads as in bn eq. 1: the channels of Mamba, S4D, DSS and RG-LRU; every state of S5. A dimension of size 1
+    broadcasts: B and T of a constant decay, H of a key that all heads share. RetNet's keys and readouts are rotated by
+    their position in the sequence.
     """
 
-    A: Tensor  # decays, (B, T, H, N); real, or complex
+    A: Tensor  # decays, (B, T, H, N), real or complex
     key: Tensor  # (B, T, H, N)
     value: Tensor  # (B, T, H, P)
-    C: Tensor | None = None  # readouts, (B, T, H, N); None: they mix heads (S5), or divide (RWKV-4)
-    bonus: Tensor | None = None  # RWKV-6's u (H, N): step t reads the state before it, and its own b_t times u
-    normalizer_eps: float | None = None  # linear attention's: y_t is divided by the sum of its weights and this
-    bare_key: Tensor | None = None  # of Mamba: the key without the step size Delta_t in it, (B, T, H, N)
-    averages: bool = False  # of RWKV-4: A and the key are weights of a running average, and A is no decay (A_1 is 0)
+    C: Tensor | None = None  # readouts, (B, T, H, N); None: the readout mixes heads (S5) or is a ratio (RWKV-4)
+    bonus: Tensor | None = None  # RWKV-6: u (H, N); step t reads h_{t-1} + u b_t
+    normalizer_eps: float | None = None  # linear attention: y_t is divided by the sum of its weights plus this number
+    bare_key: Tensor | None = None  # Mamba: the key without the step size Delta_t, (B, T, H, N)
+    averages: bool = False  # RWKV-4: A and the key are weights of a running average, so A is not a decay (A_1 is 0)
 
     @property
     def b(self) -> Tensor:
@@ -44,11 +45,11 @@ class Coefficients:
 
     @property
     def bare_b(self) -> Tensor:
-        """bn's b_t(x_t): without the step size, where the recurrence has one that differs by token. As `b`."""
+        """bn's b_t(x_t): `b` without a step size that depends on the token."""
         return self.b if self.bare_key is None else self.bare_key.unsqueeze(-1) * self.value.unsqueeze(-2)
 
     def states(self, memory: Tensor | None = None) -> Tensor:
-        """h_t for every t, (B, T, H, N, P), from the memory (B, H, N, P) before the first; one step at a time."""
+        """h_t for every t, (B, T, H, N, P), computed step by step from the initial memory (B, H, N, P)."""
         b = self.b
         h = torch.zeros_like(b[:, 0]) if memory is None else memory
         decays = self.A.expand(*b.shape[:-1]).unsqueeze(-1)  # (B, T, H, N, 1)
@@ -61,35 +62,35 @@ class Coefficients:
 
 @torch.no_grad()
 def coefficients(
-    mixer: Mixer, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
+    mixer: Mixer, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
 ) -> Coefficients:
     """The coefficients of one layer's recurrence on these inputs.
 
     Args:
         mixer: a layer's mixer.
-        u: its inputs (behind the block's norm), (B, T, D).
-        state: what they start from: a short convolution or a token shift makes b_t depend on it.
-        resets: (B, T) bool; True forgets all that came before step t: A_t is 0 there.
+        u: its inputs (after the block's norm), (B, T, D).
+        state: the initial state. Because of a short convolution or a token shift, b_t can depend on it.
+        resets: (B, T) bool; True resets the state before step t: A_t is 0.
 
     Raises:
-        ValueError: the mixer is no linear recurrence (GRU, softmax attention), or its A_t is a matrix (delta rule).
+        ValueError: the mixer is not a linear recurrence (GRU, softmax attention), or its A_t is a matrix (delta rule).
     """
     if isinstance(mixer, Mamba2):
-        found = _mamba2(mixer, u, state, resets)
+        recurrence = _mamba2(mixer, u, state, resets)
     elif mixer.spec.kind in ("s4d", "dss", "h3"):
-        found = _systems(mixer, u, state, resets)
+        recurrence = _systems(mixer, u, state, resets)
     else:
         scans = [call for call in scans_of(mixer, u, state, resets) if call[0] in READ]
         if not scans:
-            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' is no linear recurrence by state: no coefficients")
-        found = _rwkv4(scans) if mixer.spec.kind == "rwkv4" else READ[scans[0][0]](mixer, scans)
+            raise ValueError(f"a mixer of kind '{mixer.spec.kind}' has no diagonal linear recurrence: no coefficients")
+        recurrence = _rwkv4(scans) if mixer.spec.kind == "rwkv4" else READ[scans[0][0]](mixer, scans)
     if resets is None:
-        return found
-    A = found.A.expand(*u.shape[:2], *found.A.shape[2:]).masked_fill(resets[..., None, None], 0.0)
-    return replace(found, A=A)
+        return recurrence
+    A = recurrence.A.expand(*u.shape[:2], *recurrence.A.shape[2:]).masked_fill(resets[..., None, None], 0.0)
+    return replace(recurrence, A=A)
 
 
-def scans_of(mixer: Mixer, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Calls:
+def scans_of(mixer: Mixer, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Calls:
     """The scans that a mixer runs on these inputs."""
     calls: Calls = []
     with observe(lambda *call: calls.append(call)):
@@ -112,8 +113,8 @@ def _gated(mixer: Mixer, calls: Calls) -> Coefficients:
     return Coefficients(A.expand(-1, -1, H, k.shape[-1]), k, wide(inputs.v), q, inputs.bonus, eps)
 
 
-def _mamba2(mixer: Mamba2, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Coefficients:
-    """A_t = exp(dt_t A), b_t = dt_t B_t x_t^T: its scan is given dt_t x_t, mi's map has dt_t B_t (eq. 5 and 8)."""
+def _mamba2(mixer: Mamba2, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+    """A_t = exp(dt_t A), b_t = dt_t B_t x_t^T. The scan gets dt_t x_t, but mi's map uses dt_t B_t (eq. 5 and 8)."""
     _, x, B, C, dt, _ = mixer.project(u, state, resets)
     shared = mixer.heads // mixer.spec.n_groups  # heads that read one group
     B, C = (wide(part).repeat_interleave(shared, 2) for part in (B, C))  # (B, T, H, N)
@@ -127,29 +128,29 @@ def _selective(mixer: Mixer, calls: Calls) -> Coefficients:
     inputs, options = calls[0][1:]
     delta = wide(inputs.dt) if inputs.dt_bias is None else wide(inputs.dt) + inputs.dt_bias  # (B, T, D)
     delta = (F.softplus(delta, threshold=50.0) if options.dt_softplus else delta).unsqueeze(-1)  # (B, T, D, 1)
-    forgets = torch.isneginf(inputs.A)  # (D, N): a decay of exactly 0
+    forgets = torch.isneginf(inputs.A)  # (D, N): the decay is exactly 0
     A = (delta * inputs.A.masked_fill(forgets, 0.0)).exp().masked_fill(forgets, 0.0)
     B, C = (wide(part).unsqueeze(2) for part in (inputs.B, inputs.C))  # (B, T, 1, N)
     return Coefficients(A, delta * B, wide(inputs.u).unsqueeze(-1), C, bare_key=B)
 
 
 def _diagonal(mixer: Mixer, calls: Calls) -> Coefficients:
-    """S5 and RG-LRU: every state a head of its own."""
+    """S5 and RG-LRU: every state is a head."""
     a, b = calls[0][1].a, calls[0][1].b.unsqueeze(-1)  # (B, T, H, 1)
     a = a.view(1, 1, -1, 1) if a.dim() == 1 else a.unsqueeze(-1)
     one = torch.ones_like(b[:1, :1])
     return Coefficients(a, one, b, one if mixer.spec.kind == "rglru" else None)
 
 
-def _systems(mixer: Any, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Coefficients:
-    """S4D, DSS, H3: a system for every head, the same for every token; H3's values are products of keys and values."""
+def _systems(mixer: Any, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+    """S4D, DSS, H3: a constant system for each head. H3's values are products of keys and values."""
     a, b, c = (weight[None, None] for weight in mixer.system())  # (1, 1, H, N)
     values = mixer.products(u, state, resets)[0] if mixer.spec.kind == "h3" else wide(u).unsqueeze(-1)
     return Coefficients(a, b, values, c)
 
 
 def _rwkv4(calls: Calls) -> Coefficients:
-    """bn Appendix B: h_t is the average of the values so far, A_t the share of what was there, 1 - A_t of what came."""
+    """bn Appendix B: h_t is the average of the values so far, with weights A_t of h_{t-1} and 1 - A_t of the value."""
     denominators, numerators = calls[0][1], calls[1][1]
     weight, total = denominators.b, []
     den = torch.zeros_like(weight[:, 0]) if denominators.h0 is None else denominators.h0
@@ -157,7 +158,7 @@ def _rwkv4(calls: Calls) -> Coefficients:
         den = decay * den + new
         total.append(den)
     share = (weight / torch.stack(total, 1)).unsqueeze(-1)  # (B, T, D, 1)
-    value = torch.where(weight > 0, numerators.b / weight, 0.0)  # one without weight was not kept either
+    value = torch.where(weight > 0, numerators.b / weight, 0.0)  # a value with weight 0 cannot be recovered
     return Coefficients(1 - share, share, value.unsqueeze(-1), averages=True)
 
 

@@ -1,4 +1,4 @@
-"""How much the output at the last token depends on every token: norms of a Jacobian, by backward passes."""
+"""The influence of each token on the output at the last token: norms of Jacobians, computed by backward passes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ssm.models.backbone import LanguageModel
 
 
 def influence(model: LanguageModel, tokens: Tensor, directions: Tensor | None = None) -> Tensor:
-    """|dy_T/dx_s| for every s (bn Section 3.1's influence score; of vectors, the Frobenius norm of the Jacobian).
+    """|dy_T/dx_s| for every s (influence score, bn Section 3.1), as the Frobenius norm of the Jacobian.
 
-    y_T is the last hidden activation of the last token, behind the last norm; x_s is what enters the first layer. One
-    graph is kept, and a backward pass over it gives one row of the Jacobians of all tokens: memory does not depend on
-    how many distances are asked for, and nothing is approximated.
+    y_T is the activation of the last token after the final norm. x_s is the input of the first layer at token s. Each
+    backward pass over one graph gives one row of the Jacobians of all tokens, without approximation.
 
     Args:
         tokens: (B, T), from the zero state.
-        directions: (K, D), orthonormal: K rows that stand for all, their squares times D / K; None: all D coordinates.
+        directions: (K, D), orthonormal. K rows estimate the norm: their squares are multiplied by D / K. None: all D
+            coordinates.
 
     Returns:
         (B, T), float64.
@@ -40,7 +40,7 @@ def influence(model: LanguageModel, tokens: Tensor, directions: Tensor | None = 
     rows = torch.eye(width, dtype=last.dtype) if directions is None else directions.to(last.dtype)
     squares = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)  # (B, T)
     for number, row in enumerate(rows.to(last.device), 1):
-        # Sequences do not see each other: the gradient of their sum holds that of each.
+        # Sequences are independent: the gradient of their sum contains the gradient of each.
         (gradient,) = torch.autograd.grad(last, entered, row.expand_as(last), retain_graph=number < len(rows))
         squares += gradient.double().square().sum(-1)
     return (squares * (width / len(rows))).sqrt()

@@ -1,4 +1,4 @@
-"""What flows through the layers of a model: b_t, h_t, the mixer's output, the block's output (bn figure 5)."""
+"""Signals of the layers of a model: b_t, h_t, output of the mixer, output of the block (bn Figure 5)."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from ssm.models.inspect.coefficients import Coefficients, coefficients
 
 @dataclass(frozen=True)
 class LayerSignals:
-    """One layer's signals over a sequence, one vector a token."""
+    """The signals of one layer: one vector for each token."""
 
     layer: int
-    b: Tensor | None  # what enters the state (bn's Delta_t b_t), (B, T, H N P); None: no linear recurrence
-    bare_b: Tensor | None  # the same without the step size (b_t), where that differs by token
-    h: Tensor | None  # the state, (B, T, H N P)
-    mixer: Tensor  # the mixer's output, (B, T, D)
-    block: Tensor  # the residual stream behind the block, (B, T, D)
+    b: Tensor | None  # input of the state (bn's Delta_t b_t), (B, T, H N P); None: no linear recurrence
+    bare_b: Tensor | None  # the same without a step size that depends on the token (bn's b_t)
+    h: Tensor | None  # state, (B, T, H N P)
+    mixer: Tensor  # output of the mixer, (B, T, D)
+    block: Tensor  # residual stream after the block, (B, T, D)
 
 
 @torch.no_grad()
 def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals]:
     """The signals of every layer in turn, tokens (B, T) from the zero state.
 
-    One layer at a time is held: the states of all tokens are the largest tensors there are.
+    They are yielded layer by layer, because the states of all tokens need much memory.
     """
-    x, first = model.embedded(tokens), None  # (B, T, D)
-    for number, layer in enumerate(model.layers):
-        assert isinstance(layer, Block)
-        u = layer.norm(x)
+    for number, layer, u, first, x in _layers(model, tokens):
         b = bare_b = h = None
         if layer.mixer.spec.taxonomy.diagonal:
-            found = coefficients(layer.mixer, u)
-            b, bare_b, h = (part.flatten(2) for part in (found.b, found.bare_b, found.states()))
+            recurrence = coefficients(layer.mixer, u)
+            b, bare_b, h = (part.flatten(2) for part in (recurrence.b, recurrence.bare_b, recurrence.states()))
         mixed, _, _ = layer.mixer.forward_with(u, None, None, first)
-        x, _, first = layer(x, None, None, first)
         yield LayerSignals(number, b, bare_b, h, mixed, x)
 
 
 @torch.no_grad()
 def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Coefficients]]:
-    """The number and the coefficients of every layer that is a linear recurrence, tokens (B, T) from the zero state."""
-    x, first = model.embedded(tokens), None  # (B, T, D)
-    for number, layer in enumerate(model.layers):
-        assert isinstance(layer, Block)
+    """Index and coefficients of every layer with a linear recurrence, tokens (B, T) from the zero state."""
+    for number, layer, u, _, _ in _layers(model, tokens):
         if layer.mixer.spec.taxonomy.diagonal:
-            yield number, coefficients(layer.mixer, layer.norm(x))
-        x, _, first = layer(x, None, None, first)
+            yield number, coefficients(layer.mixer, u)
 
 
 @torch.no_grad()
 def layer_maps(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """The number of every layer that has an attention map, and the mean of the map over heads (mi Section 2).
+    """Index and attention map of every layer that has a map, as the mean over heads (mi Section 2).
 
     Args:
         tokens: (B, T), from the zero state.
 
     Yields:
-        maps (B, T, T).
+        The index, and the map (B, T, T).
     """
+    for number, layer, u, _, _ in _layers(model, tokens):
+        if layer.mixer.has_map:
+            yield number, attention_map(layer.mixer, u).mean(1)
+
+
+def _layers(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Block, Tensor, Tensor | None, Tensor]]:
+    """For every layer: its index, the block, the mixer's inputs u and `first`, and the block's output (B, T, D)."""
     x, first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
-        if layer.mixer.has_map:
-            yield number, attention_map(layer.mixer, layer.norm(x)).mean(1)
-        x, _, first = layer(x, None, None, first)
+        output, _, handed_on = layer(x, None, None, first)
+        yield number, layer, layer.norm(x), first, output
+        x, first = output, handed_on

@@ -1,4 +1,4 @@
-"""Causal softmax attention with rotary positions (Vaswani et al. 2017; Su et al. 2021): its cache is its state."""
+"""Causal softmax attention with rotary positions (Vaswani et al. 2017; Su et al. 2021). Its state is the cache."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import residual_init, small_init, wide
 from ssm.models.mixers.rotary import rotate, rotation
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.attention import AttentionMixer
 
 
 class Attention(Mixer, kind="attention"):
-    """H heads read G = H or fewer heads of keys and values.
+    """Attention with H heads of queries and G <= H heads of keys and values.
 
-    State: "memory", the cache (B, G, S, 2, K) of keys (not yet rotated) and values of the S tokens before, of which a
-    window keeps the last window - 1; and "seen" (B, S) bool, the tokens that exist. It grows by one token a step. A
-    reset, or zeroing a row of the state, marks the tokens before as unseen, and what is unseen has no weight: the zero
-    state is an empty cache, whatever its length. Positions are counted from the cache's first token, because rotary
-    positions are relative. With a convolution there is "conv" too, its last inputs. With a latent the cache is
-    (B, 1, S, 1, R + shared), and keys and values are made of it when they are read.
+    State: "memory", the cache (B, G, S, 2, K) with keys (before rotation) and values of the S last tokens, and "seen"
+    (B, S) bool, which tokens exist. A window keeps the last window - 1 tokens. With a convolution, "conv" has its last
+    inputs. With a latent, the cache is (B, 1, S, 1, R + shared): keys and values are computed from it when needed.
+
+    A reset marks earlier tokens as unseen, which gives them the weight 0. So does a row of zeros: the zero state is an
+    empty cache of any length. Positions are counted from the first token of the cache, because rotary positions are
+    relative.
     """
 
     def __init__(self, spec: AttentionMixer, d_model: int, n_layers: int):
@@ -34,13 +36,13 @@ class Attention(Mixer, kind="attention"):
         self.sizes = [(1 + spec.gate) * self.heads * self.head_dim, keys, keys]
         if spec.latent_dim is not None:
             self.groups, self.sizes[1:] = self.heads, [spec.latent_dim, spec.shared_dim]
-            made = self.heads * (self.head_dim - spec.shared_dim + self.value_dim)
+            keys_and_values = self.heads * (self.head_dim - spec.shared_dim + self.value_dim)
             self.latent_norm_weight = nn.Parameter(torch.ones(spec.latent_dim))
-            self.latent_proj = nn.Linear(spec.latent_dim, made, bias=False)  # by head: k, v
+            self.latent_proj = nn.Linear(spec.latent_dim, keys_and_values, bias=False)  # by head: k, v
             small_init(self.latent_proj.weight)
         self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q (by head: q, gate), k, v or the latent
         if spec.qk_norm:
-            self.q_norm_weight = nn.Parameter(torch.zeros(self.head_dim))  # 1 + weight scales
+            self.q_norm_weight = nn.Parameter(torch.zeros(self.head_dim))  # the scale is 1 + weight
             self.k_norm_weight = nn.Parameter(torch.zeros(self.head_dim))
         self.out_proj = nn.Linear(self.heads * self.value_dim, d_model, bias=spec.output_bias)
         if spec.d_conv is not None:  # initialized as torch.nn.Conv1d
@@ -54,11 +56,9 @@ class Attention(Mixer, kind="attention"):
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         q, keys, values, mask, gate, ended = self._attend(u, state, resets)
-        if self.value_dim != self.head_dim:  # kernels that never hold the whole map want one width
+        if self.value_dim != self.head_dim:  # memory-efficient kernels need equal sizes of keys and values
             width = max(self.head_dim, self.value_dim)
             q, keys, values = (F.pad(x, (0, width - x.shape[-1])) for x in (q, keys, values))
         y = F.scaled_dot_product_attention(
@@ -72,14 +72,14 @@ class Attention(Mixer, kind="attention"):
         )  # (B, H, T, K)
         return self._finish(y[..., : self.value_dim].transpose(1, 2), gate), ended
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
-        """One token reads the cache and itself: softmax(q . k / sqrt(K)) over what it sees."""
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
+        """One token attends to the cache and itself: softmax(q . k / sqrt(K)) over the tokens that it sees."""
         (q, new, gate), conv = self._project(u.unsqueeze(1), state, None)
         q = q.squeeze(1)  # (B, H, K)
         memory, seen = self._extended(new, state)  # (B, G, S + 1, 2, K), (B, S + 1)
         distance = torch.arange(memory.shape[2] - 1, -1, -1, device=u.device)  # S, ..., 1, 0
         keys, values = self._read(memory)
-        keys = rotate(keys, *self._rotation(-distance, keys))  # the new token stands at position 0
+        keys = rotate(keys, *self._rotation(-distance, keys))  # the new token has position 0
         keys, values = (x.repeat_interleave(self.heads // self.groups, 1) for x in (keys, values))  # (B, H, S + 1, K)
         scores = (keys * q.unsqueeze(2)).sum(-1) * self.head_dim**-0.5  # (B, H, S + 1)
         weights = scores.masked_fill(~seen.unsqueeze(1), float("-inf")).softmax(-1)
@@ -87,7 +87,7 @@ class Attention(Mixer, kind="attention"):
         gate = None if gate is None else gate.squeeze(1)  # (B, H, K)
         return self._finish(y, gate), self._kept(memory, seen) | conv
 
-    def weights(self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None) -> Tensor:
+    def weights(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> Tensor:
         """The attention map softmax(q k^T / sqrt(K)) over the tokens of `state` and of u, (B, H, T, S + T)."""
         q, keys, _, mask, *_ = self._attend(u, state, resets)
         keys = keys.repeat_interleave(self.heads // self.groups, 1)  # (B, H, S + T, K)
@@ -96,15 +96,15 @@ class Attention(Mixer, kind="attention"):
         scores = q @ keys.transpose(-1, -2) * self.head_dim**-0.5
         return scores.masked_fill(~mask, float("-inf")).softmax(-1)
 
-    def values(self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None) -> Tensor:
-        """What the map weighs: the values by reading head, before their gate, (B, H, S + T, K)."""
+    def values(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> Tensor:
+        """The values that `weights` multiplies, for each head of queries, before the gate, (B, H, S + T, K)."""
         return self._attend(u, state, resets)[2].repeat_interleave(self.heads // self.groups, 1)
 
     def _attend(
-        self, u: Tensor, state: MixerState | None, resets: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, MixerState]:
-        """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; the mask (None: causal alone); the gate
-        (B, T, H, K); the next state.
+        self, u: Tensor, state: LayerState | None, resets: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, LayerState]:
+        """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; mask (None: only causal); gate (B, T, H, K);
+        the next state.
         """
         (q, new, gate), conv = self._project(u, state, resets)
         q = q.transpose(1, 2)  # (B, H, T, K)
@@ -120,11 +120,9 @@ class Attention(Mixer, kind="attention"):
         return q, keys, values, mask, gate, self._kept(memory, seen) | conv
 
     def _project(
-        self, u: Tensor, state: MixerState | None, resets: Tensor | None
-    ) -> tuple[tuple[Tensor, Tensor, Tensor | None], MixerState]:
-        """q (B, T, H, K), what the cache keeps (B, G, T, 2, K), the gate's (B, T, H, K); the convolution's part of the
-        next state.
-        """
+        self, u: Tensor, state: LayerState | None, resets: Tensor | None
+    ) -> tuple[tuple[Tensor, Tensor, Tensor | None], LayerState]:
+        """q (B, T, H, K), new entries of the cache (B, G, T, 2, K), gate (B, T, H, K); "conv" of the next state."""
         x, ended = self.in_proj(u), {}
         if self.spec.d_conv is not None:
             conv = None if state is None else state["conv"]
@@ -143,34 +141,34 @@ class Attention(Mixer, kind="attention"):
         return (q, torch.stack([k, v], -2).transpose(1, 2), gate), ended
 
     def _read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys, not yet rotated, and values of what the cache keeps, (B, G, S, K)."""
+        """Keys (before rotation) and values (B, G, S, K) of the cache."""
         if self.spec.latent_dim is None:
             keys, values = memory.unbind(-2)
             return keys, values
         latent, shared = memory[:, 0, :, 0].split(self.sizes[1:], -1)  # (B, S, R), (B, S, shared)
-        made = self.latent_proj(latent).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, S, K - shared + V)
-        keys, values = made.split([self.head_dim - self.spec.shared_dim, self.value_dim], -1)
+        both = self.latent_proj(latent).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, S, K - shared + V)
+        keys, values = both.split([self.head_dim - self.spec.shared_dim, self.value_dim], -1)
         return torch.cat([keys, shared.unsqueeze(1).expand(-1, self.heads, -1, -1)], -1), values
 
     def _normalized(self, x: Tensor, weight: Tensor) -> Tensor:
         return (F.rms_norm(wide(x), (self.head_dim,), eps=self.spec.norm_eps) * (1 + wide(weight))).to(x.dtype)
 
     def _finish(self, y: Tensor, gate: Tensor | None) -> Tensor:
-        """The output, from those of the heads (..., H, K)."""
+        """The output (..., D) from the outputs of the heads (..., H, K)."""
         return self.out_proj((y if gate is None else y * torch.sigmoid(gate)).flatten(-2))
 
     def _rotation(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         return rotation(positions, self.spec.rotary_dim(self.d_model), self.spec.rotary_base, like.dtype)
 
-    def _extended(self, new: Tensor, state: MixerState | None) -> tuple[Tensor, Tensor]:
-        """The cache with new keys and values (B, G, T, 2, K) behind it, and which of its tokens exist."""
+    def _extended(self, new: Tensor, state: LayerState | None) -> tuple[Tensor, Tensor]:
+        """The cache extended by new keys and values (B, G, T, 2, K), and which of its tokens exist."""
         exist = torch.ones(new.shape[0], new.shape[2], dtype=torch.bool, device=new.device)  # (B, T)
         if state is None:
             return new, exist
         return torch.cat([state["memory"].to(new.dtype), new], 2), torch.cat([state["seen"].bool(), exist], 1)
 
     def _mask(self, seen: Tensor, resets: Tensor | None, length: int) -> tuple[Tensor, Tensor]:
-        """Which tokens (B, 1, T, S + T) each new token sees, and which (B, S + T) the next token will see."""
+        """The tokens (B, 1, T, S + T) that each new token sees, and the tokens (B, S + T) that the next token sees."""
         total = seen.shape[1]
         key = torch.arange(total, device=seen.device)  # (S + T,)
         query = key[total - length :, None]  # (T, 1)
@@ -179,14 +177,14 @@ class Attention(Mixer, kind="attention"):
             mask = mask & (key > query - self.spec.window)
         mask = mask & seen.unsqueeze(1)  # (B, T, S + T)
         if resets is not None:
-            # Tokens see each other if as many resets lie before the one as before the other.
+            # Two tokens are in one document if the same number of resets comes before them.
             count = F.pad(resets.long().cumsum(1), (total - length, 0))  # (B, S + T)
             mask = mask & (count[:, total - length :, None] == count[:, None, :])
             seen = seen & (count == count[:, -1:])
         return mask.unsqueeze(1), seen
 
-    def _kept(self, memory: Tensor, seen: Tensor) -> MixerState:
-        """The state: what is unseen is zero, what no later token can see is dropped."""
+    def _kept(self, memory: Tensor, seen: Tensor) -> LayerState:
+        """The state: unseen tokens are zero, and tokens that no later token can see are dropped."""
         total, window = memory.shape[2], self.spec.window
         start = 0 if window is None else max(0, total - window + 1)
         memory, seen = memory[:, :, start:], seen[:, start:]

@@ -1,4 +1,4 @@
-"""What every mixer is: a sequence from a state to a state, and the same recurrence one token at a time."""
+"""The base class of all mixers."""
 
 from __future__ import annotations
 
@@ -7,42 +7,41 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ssm.base.plugin_modules import Modules
-from ssm.models.sublayer import Sublayer, SublayerState
+from ssm.models.state import LayerState
+from ssm.models.sublayer import Sublayer
 from ssm.specs.mixers import SPECS
 
 MIXERS: Modules[type[Mixer]] = Modules("ssm.models.mixers", SPECS)
 
-MixerState = SublayerState  # "memory" (B, H, ...) is the recurrence's own
-
 
 class Mixer(Sublayer):
-    """One layer's recurrence (or attention) with what its paper puts around it: projections, convolution, gate."""
+    """The recurrence or attention of one layer, with the projections, convolution and gate of its paper."""
 
-    has_map: ClassVar[bool] = True  # whether its outputs are sums of its values by head
+    has_map: ClassVar[bool] = True  # whether the outputs of each head are weighted sums of its values
 
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if kind is not None:  # else it is what several share
+        if kind is not None:  # else it is a base class of several mixers
             MIXERS.add(kind, cls)
 
     def forward_with(
-        self, u: Tensor, state: MixerState | None, resets: Tensor | None, first: Tensor | None
-    ) -> tuple[Tensor, MixerState, Tensor | None]:
-        """As `forward`, with what goes from layer to layer beside the residual stream: the first layer's values.
+        self, u: Tensor, state: LayerState | None, resets: Tensor | None, first: Tensor | None
+    ) -> tuple[Tensor, LayerState, Tensor | None]:
+        """Like `forward`, with a second input from the layer before: the values of the first layer (RWKV-7).
 
         Args:
             u, state, resets: as in `forward`.
-            first: what the layer before handed on; None: nothing did.
+            first: the values of the first layer that uses them; None: there is none before this layer.
 
         Returns:
-            y, the state, and what the next layer is handed: what came, but for mixers that make or read it (RWKV-7).
+            y, the state, and `first` for the next layer.
         """
         y, ended = self(u, state, resets)
         return y, ended, first
 
     def step_with(
-        self, u: Tensor, state: MixerState | None, first: Tensor | None
-    ) -> tuple[Tensor, MixerState, Tensor | None]:
-        """One token of `forward_with`."""
+        self, u: Tensor, state: LayerState | None, first: Tensor | None
+    ) -> tuple[Tensor, LayerState, Tensor | None]:
+        """`forward_with` for one token."""
         y, ended = self.step(u, state)
         return y, ended, first

@@ -1,4 +1,4 @@
-"""What DeltaNet, Gated DeltaNet and Kimi Delta Attention share: all but the decay and the gate."""
+"""The base class of DeltaNet, Gated DeltaNet and Kimi Delta Attention, which differ in decay and gate."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d, delta_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import conv_step, l2_norm, wide
+from ssm.models.state import LayerOutput, LayerState
 
 
 class DeltaRule(Mixer):
-    """One projection, short convolutions with SiLU on q, k and v, q and k of length 1, the delta rule, a norm by head.
+    """Input projection, short convolutions with SiLU on q, k and v, unit q and k, delta rule, norm by head.
 
     State: "memory" S (B, H, K, V) and "conv", the convolutions' last inputs (B, d_conv - 1, 2 G K + H V).
     """
@@ -27,25 +28,23 @@ class DeltaRule(Mixer):
         keys, values = spec.key_heads * self.key_dim, self.heads * self.value_dim
         self.convolved = [keys, keys, values]
         self.sizes = [sum(self.convolved), self.heads, *spec.extra(d_model)]
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v; beta; what the decay and gate need
+        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v; beta; inputs of decay and gate
         self.conv_weight = nn.Parameter(torch.empty(sum(self.convolved), spec.d_conv))
         self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
         self.out_proj = nn.Linear(values, d_model, bias=False)
         for weight in (*self.in_proj.weight.split([*self.convolved, *self.sizes[1:]]), self.out_proj.weight):
-            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # the authors'
+            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
         nn.init.uniform_(self.conv_weight, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
 
     @abstractmethod
     def _log_decay(self, *extra: Tensor) -> Tensor | None:
-        """log alpha: None, (..., H) or (..., H, K), from the projection's parts behind beta."""
+        """log alpha, (..., H) or (..., H, K); None: no decay. `extra`: the parts of the input projection after beta."""
 
     @abstractmethod
     def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
-        """The normalized outputs y (..., H V) behind the gate, from the same."""
+        """The normalized outputs y (..., H V), multiplied by the gate."""
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         memory, conv = (None, None) if state is None else (state["memory"], state["conv"])
         qkv, beta, *extra = self.in_proj(u).split(self.sizes, -1)
         qkv, conv = causal_conv1d(qkv, self.conv_weight, None, conv, resets=resets, activation="silu")
@@ -55,7 +54,7 @@ class DeltaRule(Mixer):
         )  # (B, T, H, V)
         return self._finish(y, extra, u), {"memory": memory, "conv": conv}
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """S = diag(alpha_t) S_{t-1}, S_t = S + beta_t k_t (v_t - S^T k_t)^T, y_t = q_t^T S_t."""
         qkv, beta, *extra = self.in_proj(u).split(self.sizes, -1)
         qkv, conv = conv_step(qkv, self.conv_weight, None, None if state is None else state["conv"])
@@ -74,13 +73,13 @@ class DeltaRule(Mixer):
         return self._finish(y, extra, u), {"memory": memory, "conv": conv}
 
     def _by_head(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q / sqrt(K) and k (..., G, K), of length 1 before the scale, and v (..., H, V)."""
+        """q / sqrt(K) and k (..., G, K) with unit q and k, and v (..., H, V)."""
         q, k, v = qkv.split(self.convolved, -1)
         q, k = (l2_norm(x.unflatten(-1, (-1, self.key_dim))) for x in (q, k))
         return q * self.key_dim**-0.5, k, wide(v).unflatten(-1, (self.heads, -1))
 
     def _beta(self, beta: Tensor) -> Tensor:
-        """(..., H), in float32 under autocast too."""
+        """beta (..., H), in float32 also under autocast."""
         beta = wide(beta).sigmoid()
         return 2 * beta if self.spec.negative_eigenvalues else beta
 

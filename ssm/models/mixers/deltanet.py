@@ -10,7 +10,7 @@ from ssm.models.mixers.parts import wide
 
 
 class DeltaNet(DeltaRule, kind="deltanet"):
-    """The delta rule without decay, as in fla's layer; a gate where the spec says so."""
+    """The delta rule without decay, as in fla's layer, with an optional gate."""
 
     def _log_decay(self, *extra: Tensor) -> None:
         return None

@@ -16,7 +16,7 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "sigmoid": torch
 
 
 class GatedDeltaNet(DeltaRule, kind="gated_deltanet"):
-    """The delta rule with the decay alpha_t = exp(-exp(A_log) softplus(x_t + b)), one number a head (Section 3)."""
+    """The delta rule with a decay alpha_t = exp(-exp(A_log) softplus(x_t + b)) for each head (Section 3)."""
 
     def __init__(self, spec: GatedDeltaNetMixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
@@ -24,7 +24,7 @@ class GatedDeltaNet(DeltaRule, kind="gated_deltanet"):
         self.dt_bias = nn.Parameter(initial_step_bias(self.heads, *spec.dt_range))
 
     def _log_decay(self, *extra: Tensor) -> Tensor:
-        return -wide(self.A_log).exp() * F.softplus(wide(extra[0]) + self.dt_bias)  # in float32 under autocast too
+        return -wide(self.A_log).exp() * F.softplus(wide(extra[0]) + self.dt_bias)  # in float32 also under autocast
 
     def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
         return y * GATES[self.spec.gate_activation](wide(extra[1])) if self.spec.gate else y

@@ -7,13 +7,16 @@ import torch.nn.functional as F
 from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.gla import GlaMixer
 
 
 class Gla(Mixer, kind="gla"):
-    """Keys decay by alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16), then an RMSNorm by head and a swish gate (Section 4.4).
+    """Linear attention with the decay alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16) of keys (Section 4.4).
+
+    Then an RMSNorm by head and a swish gate.
 
     State: "memory" S (B, H, K, V).
     """
@@ -28,18 +31,16 @@ class Gla(Mixer, kind="gla"):
         self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
         self.out_proj = nn.Linear(values, d_model, bias=False)
         for weight in (*self.in_proj.weight.split(self.sizes), self.decay_proj.weight, self.out_proj.weight):
-            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # the authors'
+            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
         nn.init.zeros_(self.decay_proj.bias)
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         memory = None if state is None else state["memory"]
         q, k, v, log_decay, gate = self._project(u)
         y, memory = gated_scan(q, k, v, log_decay, memory, resets=resets, chunk=self.spec.chunk)  # (B, T, H, V)
         return self._finish(y, gate, u), {"memory": memory}
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, y_t = q_t^T S_t (eq. 3)."""
         q, k, v, log_decay, gate = self._project(u)  # (B, H, K), (B, H, K), (B, H, V), (B, H, K)
         memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)
@@ -51,7 +52,7 @@ class Gla(Mixer, kind="gla"):
     def _project(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """q / sqrt(K), k and log alpha (..., H, K), v (..., H, V), the gate (..., H V)."""
         q, k, v, gate, low = self.in_proj(u).split(self.sizes, -1)
-        log_decay = F.logsigmoid(wide(self.decay_proj(low))) / self.spec.gate_divisor  # in float32 under autocast too
+        log_decay = F.logsigmoid(wide(self.decay_proj(low))) / self.spec.gate_divisor  # in float32 also under autocast
         q, k, v, log_decay = (x.unflatten(-1, (self.heads, -1)) for x in (q, k, v, log_decay))
         return q * self.key_dim**-0.5, k, v, log_decay, gate
 

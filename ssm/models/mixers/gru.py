@@ -7,13 +7,14 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.gru import GruMixer
 
 
 class Gru(Mixer, kind="gru"):
-    """torch.nn.GRU of the model's width; its output is its state. Not linear in its state: it runs step after step.
+    """torch.nn.GRU with the model's width. It is not linear in its state, so it runs step by step.
 
     State: "memory" h (B, 1, D).
     """
@@ -24,15 +25,13 @@ class Gru(Mixer, kind="gru"):
         super().__init__(spec, d_model, n_layers)
         self.gru = nn.GRU(d_model, d_model, batch_first=True)
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
-        """A sequence with resets runs in pieces, cut where any of the batch is reset."""
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
+        """A sequence with resets is split at each token where any batch element is reset."""
         x = u.to(self.gru.all_weights[0][0].dtype)
         h = torch.zeros_like(x[:, :1]) if state is None else state["memory"].to(x.dtype)  # (B, 1, D)
         cuts = [] if resets is None else resets.any(0).nonzero().flatten().tolist()
         outputs = []
-        with torch.autocast(u.device.type, enabled=False):  # the recurrence in the weights' precision
+        with torch.autocast(u.device.type, enabled=False):  # the recurrence uses the precision of the weights
             for begin, end in itertools.pairwise(sorted({0, *cuts, u.shape[1]})):
                 if resets is not None:
                     h = h.masked_fill(resets[:, begin].view(-1, 1, 1), 0.0)
@@ -41,7 +40,7 @@ class Gru(Mixer, kind="gru"):
                 outputs.append(y)
         return torch.cat(outputs, 1).to(u.dtype), {"memory": wide(h)}
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = (1 - z_t) n_t + z_t h_{t-1}, with torch.nn.GRU's equations for r, z and n."""
         w_x, w_h, b_x, b_h = self.gru.all_weights[0]  # (3 D, D) twice, (3 D,) twice: r, z, n
         x = u.to(w_x.dtype)

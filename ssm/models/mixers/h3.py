@@ -8,20 +8,20 @@ import torch
 from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import MixerState
-from ssm.models.mixers.linear_ssm import DiagonalSystem, linear_imaginary, scan_systems, step_systems
+from ssm.models.mixers.linear_ssm import HeadSystems, linear_imaginary, scan_systems, step_systems
 from ssm.models.mixers.parts import conv_step, wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.h3 import H3Mixer
 
 
-class H3(DiagonalSystem, kind="h3"):
-    """q * SSM_diagonal(SSM_shift(k) * v) per head (Algorithm 1), between linear maps.
+class H3(HeadSystems, kind="h3"):
+    """q * SSM_diagonal(SSM_shift(k) * v) for each head (Algorithm 1), between linear maps.
 
-    The shift SSM's state is the last keys, its output a convolution with C: it runs as one. The diagonal SSM is S4D's,
-    one system per head, run on every product of a key's and a value's entry.
+    The shift SSM keeps the last keys, and its output is a convolution with C. The diagonal SSM is an S4D system for
+    each head. Its inputs are all products of an entry of a key and an entry of a value.
 
-    State: "memory" (B, H, P, P, N / 2, 2), keys before values, real and imaginary parts, and "conv", the last
-    d_shift - 1 keys (B, d_shift - 1, D).
+    State: "memory" (B, H, P, P, N / 2, 2). Its last axes are keys, values, states, real and imaginary part. "conv" has
+    the last d_shift - 1 keys (B, d_shift - 1, D).
     """
 
     def __init__(self, spec: H3Mixer, d_model: int, n_layers: int):
@@ -37,22 +37,20 @@ class H3(DiagonalSystem, kind="h3"):
         self.make_system(spec.heads(D), linear_imaginary(spec.d_state // 2))
         self.out_proj = nn.Linear(D, D)
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else self._complex(state["memory"])
         products, keys = self.products(u, state, resets)
         y, h = scan_systems(products, *self.system(), h0, resets, self.spec.segment)
         return self._finish(y, products, u), {"memory": self._real(h), "conv": keys}
 
-    def products(self, u: Tensor, state: MixerState | None, resets: Tensor | None) -> tuple[Tensor, Tensor]:
-        """What enters the diagonal SSM, (B, T, H, P P), and the last keys."""
+    def products(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The inputs of the diagonal SSM, (B, T, H, P P), and "conv" of the next state."""
         keys = None if state is None else state["conv"]
         shifted, keys = causal_conv1d(self.k_proj(u), self._shift_weight(), None, keys, resets=resets)
         return self._products(shifted, self.v_proj(u)), keys
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
-        """The shift SSM moves every key on by one place; the diagonal SSM takes in what it reads there, times v."""
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
+        """One step of the shift SSM on k; then one step of the diagonal SSM on its output times v."""
         keys = None if state is None else state["conv"]
         shifted, keys = conv_step(self.k_proj(u), self._shift_weight(), None, keys)  # (B, D)
         products = self._products(shifted, self.v_proj(u))  # (B, H, P P)
@@ -61,16 +59,16 @@ class H3(DiagonalSystem, kind="h3"):
         return self._finish(y, products, u), {"memory": self._real(h), "conv": keys}
 
     def _shift_weight(self) -> Tensor:
-        """(D, d_shift): C, and D on the present key."""
+        """(D, d_shift): C, plus D for the present key."""
         return torch.cat([self.shift_C[:, :-1], (self.shift_C[:, -1] + self.shift_D).unsqueeze(1)], 1)
 
     def _products(self, k: Tensor, v: Tensor) -> Tensor:
-        """All products of a key's and a value's entries, head by head: (..., D) twice -> (..., H, P P)."""
+        """All products of an entry of k and an entry of v in each head: (..., D) and (..., D) -> (..., H, P P)."""
         k, v = (wide(x).unflatten(-1, self.split) for x in (k, v))  # (..., H, P)
         return (k.unsqueeze(-1) * v.unsqueeze(-2)).flatten(-2)
 
     def _finish(self, y: Tensor, products: Tensor, u: Tensor) -> Tensor:
-        """The skip connection, the query over the keys' axis, the output projection: (..., H, P P) -> (..., D)."""
+        """Skip connection, sum with q over the axis of keys, output projection: (..., H, P P) -> (..., D)."""
         P = self.spec.head_dim
         y = (y + self.D.unsqueeze(-1) * products).unflatten(-1, (P, P))
         q = wide(self.q_proj(u)).unflatten(-1, self.split)  # (..., H, P)

@@ -12,7 +12,7 @@ from ssm.specs.mixers.kda import KdaMixer
 
 
 class Kda(DeltaRule, kind="kda"):
-    """The delta rule with a decay for every dimension of a key, which comes through R dimensions as the gate does."""
+    """The delta rule with a decay for each dimension of a key. Decay and gate are low-rank maps, of rank R."""
 
     def __init__(self, spec: KdaMixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
@@ -27,7 +27,7 @@ class Kda(DeltaRule, kind="kda"):
             nn.init.zeros_(self.gate_proj.bias)
 
     def _log_decay(self, *extra: Tensor) -> Tensor:
-        dt = F.softplus(wide(self.decay_proj(extra[0])) + self.dt_bias)  # (..., H K), in float32 under autocast too
+        dt = F.softplus(wide(self.decay_proj(extra[0])) + self.dt_bias)  # (..., H K), in float32 also under autocast
         return -wide(self.A_log).exp().unsqueeze(-1) * dt.unflatten(-1, (self.heads, -1))  # (..., H, K)
 
     def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:

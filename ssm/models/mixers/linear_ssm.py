@@ -1,4 +1,4 @@
-"""Diagonal state space models that treat every token alike: what S4D, DSS, S5 and H3 share.
+"""Diagonal, time-invariant state space models: functions and base classes of S4D, DSS, S5 and H3.
 
 h_t = a h_{t-1} + b x_t,   y_t = Re(c^T h_t)        with complex a, b, c (H, N) for H systems of N states
 """
@@ -6,6 +6,7 @@ h_t = a h_{t-1} + b x_t,   y_t = Re(c^T h_t)        with complex a, b, c (H, N) 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 import torch
 from ssm_kernels import diagonal_scan
@@ -13,20 +14,44 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import log_uniform, wide
+from ssm.models.state import LayerOutput, LayerState
 
 
-class DiagonalSystem(Mixer):
-    """A mixer with a system of N / 2 complex states for each of H heads, with weights of its own (S4D, H3).
+class ChannelSystems(Mixer):
+    """A mixer with one system for each channel (S4D, DSS). State: "memory" (B, D, N, 2), real and imaginary parts."""
 
-    A conjugate stands behind every state: outputs are twice the real part.
+    @abstractmethod
+    def system(self) -> tuple[Tensor, Tensor, Tensor]:
+        """a, b, c (D, N) of h_t = a h_{t-1} + b x_t, y_t = Re(c^T h_t)."""
+
+    @abstractmethod
+    def _finish(self, y: Tensor, u: Tensor) -> Tensor:
+        """The output of the layer, from outputs y of the systems and inputs u, each (..., D)."""
+
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
+        h0 = None if state is None else torch.view_as_complex(state["memory"]).unsqueeze(2)  # (B, D, 1, N)
+        y, h = scan_systems(wide(u).unsqueeze(-1), *self.system(), h0, resets, self.spec.segment)  # (B, T, D, 1)
+        return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
+
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
+        """h_t = a h_{t-1} + b x_t and y_t = Re(c^T h_t) + D x_t."""
+        h = None if state is None else torch.view_as_complex(state["memory"]).unsqueeze(2)  # (B, D, 1, N)
+        y, h = step_systems(wide(u).unsqueeze(-1), *self.system(), h)  # (B, D, 1)
+        return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
+
+
+class HeadSystems(Mixer):
+    """A mixer with separate weights for the systems of H heads, with N / 2 complex states each (S4D, H3).
+
+    Each state represents a conjugate pair, so outputs are twice the real part.
     """
 
     def make_system(self, heads: int, imaginary: Tensor) -> None:
-        """The initial weights, with D for a skip connection.
+        """Initialize the weights, including D of the skip connection.
 
         Args:
             heads: H.
-            imaginary: the imaginary parts of A, (N / 2,), alike in all heads.
+            imaginary: the imaginary parts of A, (N / 2,), the same in all heads.
         """
         N = len(imaginary)
         self.log_dt = nn.Parameter(log_uniform(heads, *self.spec.dt_range).log())
@@ -41,19 +66,19 @@ class DiagonalSystem(Mixer):
         A = torch.complex(-wide(self.A_real_log).exp(), wide(self.A_imag))
         a, b = discretized(A, wide(self.log_dt).exp().unsqueeze(-1), self.spec.discretization)
         B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
-        return a, b * B, 2 * C  # 2: the conjugates' share
+        return a, b * B, 2 * C  # 2: each state represents a conjugate pair
 
 
 def discretized(A: Tensor, dt: Tensor, rule: str) -> tuple[Tensor, Tensor]:
-    """From h' = A h + x in continuous time to h_t = a h_{t-1} + b x_t.
+    """Discretize h' = A h + x to h_t = a h_{t-1} + b x_t.
 
     Args:
         A: complex, with negative real parts.
-        dt: step sizes that broadcast against A, in its units.
-        rule: "zoh" (x is constant over a step) or "bilinear".
+        dt: step sizes that broadcast with A.
+        rule: "zoh" (zero-order hold: x is constant during a step) or "bilinear".
 
     Returns:
-        a and b, shaped as A and dt together.
+        a and b, with the broadcast shape of A and dt.
     """
     z = A * dt
     if rule == "zoh":
@@ -62,13 +87,13 @@ def discretized(A: Tensor, dt: Tensor, rule: str) -> tuple[Tensor, Tensor]:
 
 
 def hippo_normal(N: int) -> tuple[Tensor, Tensor]:
-    """The normal part of HiPPO-LegS, -1/2 I + S with S skew-symmetric, by its eigenvalues and eigenvectors.
+    """Eigenvalues and eigenvectors of the normal part of HiPPO-LegS, -1/2 I + S with S skew-symmetric.
 
     S_nk = -sqrt((2 n + 1) (2 k + 1)) / 2 for n > k (Gu et al. 2022, "S4", Appendix C).
 
     Returns:
-        Those with positive imaginary part, largest first: eigenvalues (N // 2,), and vectors (N, N // 2) as columns,
-        both complex64; computed in float64.
+        Eigenvalues (N // 2,) with positive imaginary part, largest first, and eigenvectors (N, N // 2) as columns, both
+        complex64 and computed in float64.
     """
     p = torch.sqrt(2 * torch.arange(N, dtype=torch.float64) + 1)  # (N,)
     lower = torch.tril(p[:, None] * p, -1) / 2  # (N, N)
@@ -85,31 +110,25 @@ def linear_imaginary(N: int) -> Tensor:
 
 
 def inverse_imaginary(N: int) -> Tensor:
-    """S4D-Inv's imaginary parts (2 N / pi) (2 N / (2 n + 1) - 1), (N,), for the N states that stand for 2 N."""
+    """S4D-Inv's imaginary parts (2 N / pi) (2 N / (2 n + 1) - 1), (N,), for N conjugate pairs of states."""
     return 2 * N / math.pi * (2 * N / (2 * torch.arange(N) + 1) - 1)
 
 
 def scan_systems(
-    x: Tensor,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor,
-    h0: Tensor | None,
-    resets: Tensor | None,
-    segment: int,
+    x: Tensor, a: Tensor, b: Tensor, c: Tensor, h0: Tensor | None, resets: Tensor | None, segment: int
 ) -> tuple[Tensor, Tensor]:
-    """Run H systems over a sequence, each on M inputs of its own.
+    """Run H systems over a sequence, each on M separate inputs.
 
-    All states of all steps would be B T H M N complex numbers. Time is cut into segments of L steps instead: within one
-    the outputs are a convolution with K_j = Re(c^T a^j b), j < L, by matrix products; from one to the next a diagonal
-    scan carries the state. That is exact, and forms the states between segments alone: one part in L of all.
+    All states of all steps are B T H M N complex numbers. To save memory, time is divided into segments of L steps.
+    Inside a segment, outputs are a convolution with K_j = Re(c^T a^j b), j < L, computed by matrix products. Between
+    segments, a diagonal scan carries the state. This is exact, and needs only 1 / L of all states.
 
     Args:
         x: inputs, real, (B, T, H, M).
         a, b, c: decays, input weights and readouts, complex, (H, N).
         h0: initial state, complex, (B, H, M, N); None is zero.
-        resets: (B, T) bool; True forgets all that came before step t.
-        segment: L, steps of a segment; speed and memory only, never the result.
+        resets: (B, T) bool; True resets the state before step t.
+        segment: L, steps of a segment. It changes speed and memory, but not the result.
 
     Returns:
         y (B, T, H, M), real, and the final state (B, H, M, N).
@@ -117,29 +136,29 @@ def scan_systems(
     T = x.shape[1]
     whole = T - T % segment
     outputs, h = [], h0
-    for begin, end, length in ((0, whole, segment), (whole, T, T - whole)):  # the last steps are a segment of their own
+    for begin, end, length in ((0, whole, segment), (whole, T, T - whole)):  # the remaining steps are a short segment
         if end > begin:
             piece_resets = None if resets is None else resets[:, begin:end]
             with torch.autocast(x.device.type, enabled=False):
                 y, h = _scan_segments(x[:, begin:end], a, b, c, h, piece_resets, length)
             outputs.append(y)
-    assert h is not None  # a sequence has a step
+    assert h is not None  # a sequence has at least one step
     return torch.cat(outputs, 1), h
 
 
 def _scan_segments(
     x: Tensor, a: Tensor, b: Tensor, c: Tensor, h0: Tensor | None, resets: Tensor | None, L: int
 ) -> tuple[Tensor, Tensor]:
-    """The same for a multiple S L of L steps."""
+    """`scan_systems` for a multiple S L of L steps."""
     (B, _, H, M), N = x.shape, a.shape[1]
     x = x.unflatten(1, (-1, L))  # (B, S, L, H, M)
     powers = _powers(a, L)  # (H, N, L + 1)
     kernel = ((c * b).unsqueeze(-1) * powers[..., :L]).sum(1).real  # (H, L)
-    document = None if resets is None else resets.unflatten(1, (-1, L)).cumsum(2)  # (B, S, L), within its segment
+    document = None if resets is None else resets.unflatten(1, (-1, L)).cumsum(2)  # (B, S, L): number in its segment
     y = _convolved(x, kernel, document)
 
-    # What each segment adds to the state, and the states that the segments start from.
-    late = x if document is None else _only(x, document == document[..., -1:])  # what no reset comes after
+    # What each segment adds to the state, and the initial states of the segments.
+    late = x if document is None else _only(x, document == document[..., -1:])  # inputs after the last reset
     entry = _real_pairs(b.unsqueeze(-1) * powers[..., :L].flip(-1))  # (H, 2 N, L)
     added = torch.einsum("bslhm,hkl->bshmk", late, entry).unflatten(-1, (N, 2))
     decay = powers[:, None, :, L].expand(H, M, N).reshape(-1)  # (H M N,)
@@ -156,27 +175,27 @@ def _scan_segments(
 
 
 def _powers(a: Tensor, L: int) -> Tensor:
-    """a^0 to a^L, (H, N, L + 1), by products as the steps make them: an a of 0 has no logarithm."""
+    """a^0 to a^L, (H, N, L + 1), as repeated products, because a can be 0."""
     a = a.unsqueeze(-1)
     return torch.cat([torch.ones_like(a), a.expand(-1, -1, L)], -1).cumprod(-1)
 
 
 def _convolved(x: Tensor, kernel: Tensor, document: Tensor | None) -> Tensor:
-    """Causal convolution within segments, of each document with itself: x (B, S, L, H, M), kernel (H, L)."""
+    """Causal convolution inside segments and documents: x (B, S, L, H, M), kernel (H, L)."""
     lag = torch.arange(kernel.shape[1], device=x.device)
     lag = lag[:, None] - lag  # (L, L): output minus input
     matrix = kernel[:, lag.clamp_min(0)].masked_fill(lag < 0, 0.0)  # (H, L, L)
     if document is None:
         return torch.einsum("hti,bsihm->bsthm", matrix, x)
     y = torch.zeros_like(x)
-    for number in range(int(document.max()) + 1):  # few: one more than the resets in the segment that has most of them
+    for number in range(int(document.max()) + 1):  # one more than the largest number of resets in a segment
         own = document == number
         y = y + _only(torch.einsum("hti,bsihm->bsthm", matrix, _only(x, own)), own)
     return y
 
 
 def _only(x: Tensor, steps: Tensor) -> Tensor:
-    """x (B, S, L, H, M), and zero outside of these steps (B, S, L)."""
+    """x (B, S, L, H, M) with zeros outside `steps` (B, S, L)."""
     return x.masked_fill(~steps[..., None, None], 0.0)
 
 

@@ -9,21 +9,22 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d, selective_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
 from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
 
-SMALLEST_STEP, LOWEST_A = 1e-35, -3e38  # their product is far below any logarithm, where 0 * -inf would be no number
+SMALLEST_STEP, LOWEST_A = 1e-35, -3e38  # limits of dt and A that avoid 0 * -inf; exp of their product is 0
 
 
 class Mamba1(Mixer, kind="mamba1"):
-    """The block of the paper's figure 3: projection to x and z, a short convolution, the selective SSM, gated by z.
+    """The block of the paper's Figure 3: projection to x and z, short convolution, selective SSM, gate z.
 
-    With `polarize`, the first state of every channel has a decay of exactly 1, the last one of exactly 0, or both: A is
-    0 or -inf there, constants beside the learned ones (Wang et al. 2025, Section 6 and Appendix E.5).
+    With `polarize`, the first state of each channel has a decay of exactly 1 (A = 0), or the last state a decay of
+    exactly 0 (A = -inf), or both. (Wang et al. 2025, Section 6 and Appendix E.5)
 
-    With `selection_norm_eps`, what dt, B and C are made of is normalized, without weights (Falcon Mamba).
+    With `selection_norm_eps`, the inputs of dt, B and C are normalized, without weights (Falcon Mamba).
 
     State: "memory" h (B, E D, N) and "conv", the convolution's last K - 1 inputs (B, K - 1, E D).
     """
@@ -43,7 +44,7 @@ class Mamba1(Mixer, kind="mamba1"):
         self._initialize()
 
     def _initialize(self) -> None:
-        """The authors' initialization, and over it the mimetic parts that are switched on."""
+        """The authors' initialization, then the mimetic parts that the spec selects."""
         spec, rank = self.spec, self.widths[0]
         for convolution in (self.conv_weight, self.conv_bias):
             nn.init.uniform_(convolution, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
@@ -51,7 +52,7 @@ class Mamba1(Mixer, kind="mamba1"):
         dt_bias = initial_step_bias(self.d_inner, *spec.dt_range)
         low, high = spec.a_range or (1.0, spec.d_state)
         a = torch.linspace(low, high, spec.d_state)  # (d_state,)
-        if spec.polarized_size == "matched":  # the first and the last make room
+        if spec.polarized_size == "matched":  # polarized states replace the first and the last
             a = a[int(spec.polarize in ("one", "both")) :][: spec.learned_states]
         with torch.no_grad():
             self.dt_proj.bias.copy_(dt_bias)
@@ -69,22 +70,20 @@ class Mamba1(Mixer, kind="mamba1"):
         )
 
     def continuous_decay(self) -> Tensor:
-        """A (E D, N): -exp(A_log), beside 0 and -inf where a state is polarized."""
+        """A (E D, N): -exp(A_log), with 0 and -inf for polarized states."""
         A = -negative_a(wide(self.A_log), self.spec.mimetic)
         if self.spec.polarize in ("one", "both"):
             A = F.pad(A, (1, 0), value=0.0)
         return F.pad(A, (0, 1), value=-math.inf) if self.spec.polarize in ("zero", "both") else A
 
     def _selection(self, x: Tensor) -> tuple[Tensor, ...]:
-        """dt before its map (..., R), B and C (..., N), of x (..., E D)."""
+        """dt before its linear map (..., R), B and C (..., N), from x (..., E D)."""
         parts, eps = self.x_proj(x).split(self.widths, -1), self.spec.selection_norm_eps
         if eps is None:
             return parts
         return tuple(F.rms_norm(wide(part), part.shape[-1:], eps=eps).to(part.dtype) for part in parts)
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         conv, memory = (None, None) if state is None else (state["conv"], state["memory"])
         x, z = self.in_proj(u).chunk(2, -1)  # (B, T, E D)
         x, conv = causal_conv1d(x, self.conv_weight, self.conv_bias, conv, resets=resets, activation="silu")
@@ -95,14 +94,14 @@ class Mamba1(Mixer, kind="mamba1"):
         )
         return self.out_proj(y.to(u.dtype)), {"memory": memory, "conv": conv}
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t and y_t = C_t^T h_t + D x_t (eq. 2, Algorithm 2)."""
         x, z = self.in_proj(u).chunk(2, -1)  # (B, E D)
         x, conv = conv_step(x, self.conv_weight, self.conv_bias, None if state is None else state["conv"])
         x = F.silu(x)  # (B, E D)
         dt, B, C = self._selection(x.to(u.dtype))
         B, C = wide(B), wide(C)  # (B, N)
-        # The bias is added in float32: in bfloat16 it would round a small step size to one part in some hundred.
+        # The bias is added in float32: in bfloat16 a small step size has an error of about 1%.
         dt = F.softplus(wide(F.linear(dt, self.dt_proj.weight)) + self.dt_proj.bias).unsqueeze(-1)  # (B, E D, 1)
         h = dt * B.unsqueeze(1) * x.unsqueeze(-1)  # (B, E D, N)
         if state is not None:

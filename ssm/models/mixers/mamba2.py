@@ -9,14 +9,15 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d, gated_rms_norm, gated_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
 from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 
 
 class Mamba2(Mixer, kind="mamba2"):
-    """The sequential block of the paper's figure 6: one projection, a short convolution, SSD, gated norm, projection.
+    """The sequential block of the paper's Figure 6: projection, short convolution, SSD, gated norm, projection.
 
     State: "memory" S (B, H, N, P) and "conv", the convolution's last K - 1 inputs (B, K - 1, E D + 2 G N).
     """
@@ -38,10 +39,10 @@ class Mamba2(Mixer, kind="mamba2"):
         self._initialize(n_layers)
 
     def _initialize(self, n_layers: int) -> None:
-        """The authors', and over it the mimetic parts that are switched on.
+        """The authors' initialization, then the mimetic parts that the spec selects.
 
-        A is uniform, dt log-uniform, the output projection divided by sqrt(L), the convolution as torch.nn.Conv1d has
-        it, but for a bias that is asked to be zero.
+        A is uniform, dt log-uniform, and the output projection is divided by sqrt(L). The convolution is initialized as
+        torch.nn.Conv1d, except for a zero bias if the spec says so.
         """
         for convolution in (self.conv_weight, self.conv_bias)[: 1 + (self.spec.conv_bias == "uniform")]:
             nn.init.uniform_(convolution, -1 / math.sqrt(self.spec.d_conv), 1 / math.sqrt(self.spec.d_conv))
@@ -68,9 +69,7 @@ class Mamba2(Mixer, kind="mamba2"):
             conv_bias=self.conv_bias,
         )
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         z, x, B, C, dt, conv = self.project(u, state, resets)
         memory = None if state is None else state["memory"]
         log_decay = dt * self.continuous_decay()  # (B, T, H): dt A
@@ -81,12 +80,12 @@ class Mamba2(Mixer, kind="mamba2"):
         return self.out_proj(y.to(u.dtype)), {"memory": memory, "conv": conv}
 
     def project(
-        self, u: Tensor, state: MixerState | None, resets: Tensor | None
+        self, u: Tensor, state: LayerState | None, resets: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """What the recurrence is made of, from inputs u (B, T, D).
+        """The inputs of the recurrence, from inputs u (B, T, D) of the layer.
 
         Returns:
-            z (B, T, E D), x (B, T, H, P), B and C (B, T, G, N), dt (B, T, H), and the convolution's last inputs.
+            z (B, T, E D), x (B, T, H, P), B and C (B, T, G, N), dt (B, T, H), and "conv" of the next state.
         """
         z, xBC, dt = self.in_proj(u).split([self.d_inner, self.d_inner + 2 * self.d_bc, self.heads], -1)
         conv = None if state is None else state["conv"]
@@ -101,11 +100,11 @@ class Mamba2(Mixer, kind="mamba2"):
         return -negative_a(wide(self.A_log), self.spec.mimetic)
 
     def _steps(self, dt: Tensor) -> Tensor:
-        """The step sizes (..., H), in float32 under autocast too, from their part of the projection."""
+        """The step sizes (..., H), in float32 also under autocast, from their part of the projection."""
         dt = F.softplus(wide(dt) + self.dt_bias)
         return dt if self.spec.dt_limit == (0.0, None) else dt.clamp(*self.spec.dt_limit)
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One token: S_t = exp(dt A) S_{t-1} + dt B x^T, y = C^T S_t + D x (Section 6, recurrent form)."""
         z, xBC, dt = self.in_proj(u).split([self.d_inner, self.d_inner + 2 * self.d_bc, self.heads], -1)
         xBC, conv = conv_step(xBC, self.conv_weight, self.conv_bias, None if state is None else state["conv"])

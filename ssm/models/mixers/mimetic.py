@@ -10,11 +10,11 @@ from ssm.specs.mixers.mimetic import Mimetic
 
 
 def negative_a(A_log: Tensor, mimetic: Mimetic) -> Tensor:
-    """-A: exp(A_log), or with the first part exp(-c A_log), which is small where A_log is positive (Section 3).
+    """-A: exp(A_log), or exp(-c A_log) with mimetic A, which is small where A_log is positive (Section 3).
 
-    It is a change of the parameters' meaning, for the whole of training, as in the paper. To the letter: where A_log is
-    0 at initialization, -A is 1 with any c. So it is in the first state of every channel of Mamba-1, whose -A are 1, 2
-    ... N: with dt = 1 it keeps .37 of itself a step, while the others keep nearly everything.
+    As in the paper, this changes the meaning of the parameters during all of training. If A_log is initially 0, -A is 1
+    for every c. This is the first state of each channel of Mamba-1, where -A is 1, 2, ..., N. With dt = 1, this state
+    keeps a share of 0.37 in each step, and the other states keep nearly everything.
     """
     return (A_log if mimetic.a is None else -mimetic.a * A_log).exp()
 
@@ -30,14 +30,14 @@ def apply_mimetic(
     conv_weight: Tensor,
     conv_bias: Tensor,
 ) -> None:
-    """Overwrite the initial weights of the parts that are switched on.
+    """Overwrite the initial weights of the parts that the spec selects.
 
     Args:
-        mimetic: the switches.
-        dt_weight: of the linear map to dt, whatever its shape.
-        dt_bias: what is added to it before the softplus.
-        B_weight, C_weight: of the linear maps to B and to C, of the same shape.
-        conv_weight: (channels, K), its last column on the present input.
+        mimetic: the spec.
+        dt_weight: weight of the linear map to dt, of any shape.
+        dt_bias: bias of dt before the softplus.
+        B_weight, C_weight: weights of the linear maps to B and to C, of the same shape.
+        conv_weight: (channels, K); the last column multiplies the present input.
         conv_bias: (channels,).
     """
     if mimetic.dt:

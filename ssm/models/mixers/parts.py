@@ -1,4 +1,4 @@
-"""What several mixers are put together from."""
+"""Functions that several mixers use."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SMALLEST_DT = 1e-4  # floor of Mamba's dt at initialization, as in the authors' code
+SMALLEST_DT = 1e-4  # smallest dt at initialization, as in the authors' code of Mamba
 
 
 def wide(x: Tensor) -> Tensor:
-    """x in float32, or in float64 where it is that."""
+    """x in float32; float64 stays float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def log_uniform(size: int, low: float, high: float) -> Tensor:
-    """(size,) numbers whose logarithm is uniform between those of `low` and `high`."""
+    """(size,) random numbers, log-uniform between `low` and `high`."""
     return torch.empty(size).uniform_(math.log(low), math.log(high)).exp()
 
 
 def inverse_softplus(y: Tensor) -> Tensor:
-    """x with softplus(x) = y, for y > 0, without loss for a small y."""
+    """x with softplus(x) = y, for y > 0; accurate for small y."""
     return y + torch.log(-torch.expm1(-y))
 
 
 def initial_step_bias(size: int, low: float, high: float) -> Tensor:
-    """(size,) numbers that softplus makes log-uniform step sizes of (Mamba)."""
+    """(size,) biases whose softplus is a log-uniform step size (Mamba)."""
     return inverse_softplus(log_uniform(size, low, high).clamp_min(SMALLEST_DT))
 
 
 def conv_step(x: Tensor, weight: Tensor, bias: Tensor | None, last: Tensor | None) -> tuple[Tensor, Tensor]:
-    """One step of a short causal convolution by channel.
+    """One step of a short causal depthwise convolution.
 
     Args:
         x: (B, C).
-        weight: (C, K), its last column on x.
+        weight: (C, K); the last column multiplies x.
         bias: (C,).
         last: the K - 1 inputs before x, (B, K - 1, C); None is zero.
 
     Returns:
-        (B, C), and the last K - 1 inputs: the next call's `last`; both in float32 at least.
+        The output (B, C), and `last` for the next call, both in float32 at least.
     """
     x = wide(x).unsqueeze(1)  # (B, 1, C)
     before = x.new_zeros(x.shape[0], weight.shape[1] - 1, x.shape[2]) if last is None else last
@@ -55,11 +55,11 @@ def shifted(x: Tensor, last: Tensor | None, resets: Tensor | None) -> tuple[Tens
 
     Args:
         x: (B, T, D).
-        last: the token before the first one, (B, D); None is zero.
-        resets: (B, T) bool; True: there is no token before this one.
+        last: the token before the first token, (B, D); None is zero.
+        resets: (B, T) bool; True: no token comes before this token.
 
     Returns:
-        (B, T, D), and the last token (B, D): the next call's `last`.
+        (B, T, D), and `last` for the next call (B, D).
     """
     first = torch.zeros_like(x[:, :1]) if last is None else last.unsqueeze(1).to(x.dtype)
     before = torch.cat([first, x[:, :-1]], 1)  # (B, T, D)
@@ -69,13 +69,13 @@ def shifted(x: Tensor, last: Tensor | None, resets: Tensor | None) -> tuple[Tens
 
 
 def l2_norm(x: Tensor) -> Tensor:
-    """x / |x| over the last axis, in float32 (the delta rule's keys); the epsilon is fla's."""
+    """x / |x| over the last axis, in float32, with fla's epsilon (keys of the delta rule)."""
     x = wide(x)
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
 
 
 def head_norm(x: Tensor, eps: float) -> Tensor:
-    """The group norm of every head without weights: (..., H, V) with mean 0 and variance 1 over V, in float32."""
+    """Group norm by head, without weights: (..., H, V) with mean 0 and variance 1 over V, in float32."""
     return F.layer_norm(wide(x), x.shape[-1:], eps=eps)
 
 

@@ -7,17 +7,18 @@ import torch.nn.functional as F
 from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, wide
 from ssm.models.mixers.rotary import rotate, rotation
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.retnet import RetNetMixer
 
 
 class RetNet(Mixer, kind="retnet"):
-    """Retention with one constant decay per head, keys and queries rotated by position, group norm, swish gate.
+    """Retention with a constant decay for each head, rotary keys and queries, norm by head, swish gate.
 
-    State: "memory" S (B, H, K, V) as the last token sees it: the keys in it are rotated by their distance to that
-    token, so that it needs no position and a state can be carried into any sequence.
+    State: "memory" S (B, H, K, V), relative to the last token: its keys are rotated by their distance to that token.
+    Therefore the state needs no position, and any sequence can start from it.
     """
 
     def __init__(self, spec: RetNetMixer, d_model: int, n_layers: int):
@@ -30,22 +31,20 @@ class RetNet(Mixer, kind="retnet"):
         if spec.norm == "rms":
             self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
         for weight in self.in_proj.weight.split(self.sizes):
-            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # the authors'
+            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
         nn.init.xavier_uniform_(self.out_proj.weight, gain=2**-1)
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         T = u.shape[1]
         q, k, v, gate = self._project(u)
         cos, sin = self._rotation(range(T), v)  # (T, K / 2)
         q, k = (rotate(x, cos.unsqueeze(1), sin.unsqueeze(1)) for x in (q, k))
-        memory = None if state is None else self._turn(state["memory"], -1)  # its last token stands at position -1
+        memory = None if state is None else self._turn(state["memory"], -1)  # its last token has position -1
         y, memory = gated_scan(q, k, v, self._log_decay(v), memory, resets=resets, chunk=self.spec.chunk)
         return self._finish(y, gate, u), {"memory": self._turn(memory, 1 - T)}
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
-        """S_t = gamma e^{i theta} S_{t-1} + k_t v_t^T, y_t = q_t^T S_t (eq. 6): the memory turns, tokens do not."""
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
+        """S_t = gamma e^{i theta} S_{t-1} + k_t v_t^T, y_t = q_t^T S_t (eq. 6): only the memory is rotated."""
         q, k, v, gate = self._project(u)  # (B, H, K), (B, H, K), (B, H, V)
         memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)
         if state is not None:
@@ -78,6 +77,6 @@ class RetNet(Mixer, kind="retnet"):
         return rotation(numbers, self.key_dim, self.spec.rotary_base, like.dtype)
 
     def _turn(self, memory: Tensor, by: int) -> Tensor:
-        """A memory (B, H, K, V) whose keys are moved by so many positions."""
+        """A memory (B, H, K, V) with its keys rotated by `by` positions."""
         cos, sin = self._rotation(range(by, by + 1), memory)  # (1, K / 2)
         return rotate(memory.transpose(-1, -2), cos, sin).transpose(-1, -2)

@@ -9,22 +9,22 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d, diagonal_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import conv_step, inverse_softplus, wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rglru import RglruMixer
 
-SMALLEST = 1e-30  # 1 - a^2 is kept above it: the square root's derivative stays finite where a gate is shut for good
+SMALLEST = 1e-30  # lower limit of 1 - a^2: the derivative of its square root stays finite for a closed gate
 
 
 class Rglru(Mixer, kind="rglru"):
-    """Two linear branches: GELU on one, a short convolution and the RG-LRU on the other; their product, projected.
+    """Two branches, GELU on one, short convolution and RG-LRU on the other; then their product and a projection.
 
-    As in the paper, a sequence's first input is scaled by sqrt(1 - a^2) like every other. The released code leaves the
-    first of a document unscaled, and so does `unscaled_start`.
+    All inputs are scaled by sqrt(1 - a^2), as in the paper. With `unscaled_start`, the first input of a document is not
+    scaled, as in the released code.
 
-    State: "memory" h (B, H, W / H) by block of the gates' matrices, and "conv", the last K - 1 inputs (B, K - 1, W);
-    with `unscaled_start` also "begun" (B,) bool, whether there was a token at all: the zero state stands before the
-    first one.
+    State: "memory" h (B, H, W / H), one row for each block of the gates' matrices, and "conv", the last K - 1 inputs
+    (B, K - 1, W). With `unscaled_start` also "begun" (B,) bool: whether any token was read.
     """
 
     def __init__(self, spec: RglruMixer, d_model: int, n_layers: int):
@@ -44,7 +44,7 @@ class Rglru(Mixer, kind="rglru"):
         self._initialize()
 
     def _initialize(self) -> None:
-        """a^c uniform (Section 2.4); LeCun's normal for what is linear, and 2 / L of its variance for the way out."""
+        """a^c is uniform (Section 2.4). Linear maps use LeCun's normal, the output map with 2 / L of its variance."""
         for linear, gain in ((self.gate_proj, 1.0), (self.in_proj, 1.0), (self.out_proj, 2 / self.n_layers)):
             nn.init.normal_(linear.weight, std=math.sqrt(gain / linear.in_features))
             nn.init.zeros_(linear.bias)
@@ -55,16 +55,14 @@ class Rglru(Mixer, kind="rglru"):
         with torch.no_grad():
             self.Lambda.copy_(inverse_softplus(-decay.log() / self.spec.c))
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         conv, memory = (None, None) if state is None else (state["conv"], state["memory"].flatten(1))
         x, conv = causal_conv1d(self.in_proj(u), self.conv_weight, self.conv_bias, conv, resets=resets)
         log_a, scaled = self._gated(x, self._starts(u, state, resets))  # (B, T, W)
         h, memory = diagonal_scan(log_a.exp(), scaled, memory, resets=resets)
         return self._finish(h, u), self._ended(memory, conv)
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = a_t h_{t-1} + sqrt(1 - a_t^2) (i_t x_t) (eq. 4)."""
         last = None if state is None else state["conv"]
         x, conv = conv_step(self.in_proj(u), self.conv_weight, self.conv_bias, last)  # (B, W)
@@ -74,23 +72,23 @@ class Rglru(Mixer, kind="rglru"):
             h = h + log_a.exp() * state["memory"].flatten(1)
         return self._finish(h, u), self._ended(h, conv)
 
-    def _starts(self, u: Tensor, state: MixerState | None, resets: Tensor | None) -> Tensor | None:
-        """Which tokens of u (B, T, D) are a document's first, (B, T) bool; None where that makes no difference."""
+    def _starts(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Tensor | None:
+        """Which tokens of u (B, T, D) are the first of a document, (B, T) bool; None: not needed."""
         if not self.spec.unscaled_start:
             return None
         starts = torch.zeros(u.shape[:2], dtype=torch.bool, device=u.device) if resets is None else resets.clone()
         starts[:, 0] |= True if state is None else ~state["begun"].bool()
         return starts
 
-    def _ended(self, memory: Tensor, conv: Tensor) -> MixerState:
-        """The state, from h (B, W) and the convolution's last inputs."""
+    def _ended(self, memory: Tensor, conv: Tensor) -> LayerState:
+        """The state, from h (B, W) and the last inputs of the convolution."""
         ended = {"memory": memory.unflatten(-1, (self.spec.blocks, -1)), "conv": conv}
         if self.spec.unscaled_start:
             ended["begun"] = torch.ones(memory.shape[0], dtype=torch.bool, device=memory.device)
         return ended
 
     def _gated(self, x: Tensor, starts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """x (..., W) -> log a_t and sqrt(1 - a_t^2) i_t x_t (..., W), with expm1 for an a_t close to 1 (eq. 1 to 4).
+        """x (..., W) -> log a_t and sqrt(1 - a_t^2) i_t x_t (..., W) (eq. 1 to 4); accurate for a_t close to 1.
 
         Where `starts` (...) is True, i_t x_t is not scaled.
         """

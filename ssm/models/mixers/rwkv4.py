@@ -9,29 +9,30 @@ import torch.nn.functional as F
 from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import shifted, wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
 
-EMPTY = -1e30  # the logarithm of no weight: exp of it is 0, and differences of two such numbers are numbers
+EMPTY = -1e30  # logarithm of the weight 0; finite, so that differences are finite
 
 
 class Rwkv4(Mixer, kind="rwkv4"):
-    """Token shift, an average of all values so far with decaying weights, and a gate (Section 3.1, eq. 11 to 18).
+    """Token shift, average of all values so far with decaying weights, and a gate (Section 3.1, eq. 11 to 18).
 
     The average is num_t / den_t with num_t = e^-w num_{t-1} + e^{k_t} v_t and den_t = e^-w den_{t-1} + e^{k_t}. Both
-    grow as e^k; they are computed times e^-m_t, for the running maximum m_t = max(m_{t-1} - w, k_t), as two diagonal
-    scans whose decays e^{m_{t-1} - w - m_t} and weights e^{k_t - m_t} are at most 1. What m is changes nothing but the
-    rounding: it needs no gradient.
+    can overflow, so they are multiplied by e^-m_t with the running maximum m_t = max(m_{t-1} - w, k_t). Two diagonal
+    scans compute them. Their decays e^{m_{t-1} - w - m_t} and weights e^{k_t - m_t} are at most 1. The maximum changes
+    only the rounding, so it needs no gradient.
 
-    State: "shift", the last token's input (B, D), and "memory" (B, 2 D, 1): the averages num / den of all channels,
-    which are the h_t of bn Appendix B, and behind them the weights that they stand for, as log(1 + den). The two are of
-    different size: as heads of their own each has its own moments and noise. They do not depend on m, and stay of the
-    order of v and k; any numbers are a state (a weight below 0 counts as 0), and zeros are the empty one: so norms and
-    noise make sense. In float32 a weight den under 1e-38 counts as 0.
+    State: "shift", the last token's input (B, D), and "memory" (B, 2 D, 1). The first half of the memory are the
+    averages num / den of all channels (h_t in bn Appendix B), the second half are their weights log(1 + den). The two
+    have different scales. As separate heads, each has its own moments and noise. They do not depend on m, and have the
+    scales of v and k. Any numbers are a valid state: a negative weight counts as 0, and zeros are the empty state. In
+    float32, den below 1e-38 counts as 0.
     """
 
-    has_map = False  # its readout divides
+    has_map = False  # its readout is a ratio
 
     def __init__(self, spec: Rwkv4Mixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
@@ -51,7 +52,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
         self.initialize_at(0)
 
     def initialize_at(self, layer: int) -> None:
-        """Appendix E: decays and mixing spread over the channels, later layers more unevenly."""
+        """Appendix E: decays and mixing vary between channels, more unevenly in later layers."""
         D = self.d_model
         depth = layer / max(self.n_layers - 1, 1)  # 0 to 1
         rest = 1 - layer / self.n_layers  # 1 to almost 0
@@ -63,9 +64,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
             self.mix_value.copy_((channel / D) ** rest + 0.3 * depth)
             self.mix_receptance.copy_((channel / D) ** (0.5 * rest))
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         before, last = shifted(u, None if state is None else state["shift"], resets)
         r, k, v = self._project(u, before)  # (B, T, D)
         w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
@@ -73,18 +72,18 @@ class Rwkv4(Mixer, kind="rwkv4"):
         m = _running_maximum(k.detach(), w.detach(), m0, resets)
         m_before = torch.cat([m0.unsqueeze(1), m[:, :-1]], 1)
         if resets is not None:
-            m_before = m_before.masked_fill(resets.unsqueeze(-1), EMPTY)  # decays of 0: what came before has no weight
+            m_before = m_before.masked_fill(resets.unsqueeze(-1), EMPTY)  # decay 0: earlier tokens have no weight
 
         decay, weight = (m_before - w - m).exp(), (k - m).exp()
         den, den_T = diagonal_scan(decay, weight, den0)
         num, num_T = diagonal_scan(decay, weight * v, num0)
-        num = torch.cat([num0.unsqueeze(1), num[:, :-1]], 1)  # those before each step
+        num = torch.cat([num0.unsqueeze(1), num[:, :-1]], 1)  # before each step
         den = torch.cat([den0.unsqueeze(1), den[:, :-1]], 1)
         y = _average(num, den, m_before, k + bonus, v)
         return self.out_proj((r * y).to(u.dtype)), {"memory": _packed(num_T, den_T, m[:, -1]), "shift": last}
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
-        """The recurrence of Appendix D, with the maximum carried along."""
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
+        """The recurrence of Appendix D, with the running maximum."""
         r, k, v = self._project(u, torch.zeros_like(u) if state is None else state["shift"].to(u.dtype))  # (B, D)
         w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
         num, den, m = _unpacked(k, state)
@@ -95,7 +94,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
         return self.out_proj((r * y).to(u.dtype)), {"memory": memory, "shift": u}
 
     def _project(self, u: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """r after its sigmoid, k and v, from tokens and those before them (..., D)."""
+        """r after its sigmoid, k and v, from tokens u and the tokens before them (..., D)."""
         mixes = (self.mix_receptance, self.mix_key, self.mix_value)
         r, k, v = (torch.lerp(before, u, mix.to(u.dtype)) for mix in mixes)
         return torch.sigmoid(wide(self.receptance(r))), wide(self.key(k)), wide(self.value(v))
@@ -109,9 +108,9 @@ def _average(num: Tensor, den: Tensor, m: Tensor, k: Tensor, v: Tensor) -> Tenso
 
 
 def _running_maximum(k: Tensor, w: Tensor, m0: Tensor, resets: Tensor | None) -> Tensor:
-    """m_t = max(m_{t-1} - w, k_t), (B, T, D), from m_0 (B, D), without what is before a reset.
+    """m_t = max(m_{t-1} - w, k_t), (B, T, D), from m_0 (B, D), without tokens before a reset.
 
-    Each pass doubles the steps that m_t reaches back.
+    Each iteration doubles the number of earlier steps that m_t includes.
     """
     m = torch.cat([m0.unsqueeze(1), k], 1)  # (B, T + 1, D)
     document = None if resets is None else F.pad(resets.cumsum(1), (1, 0))  # (B, T + 1)
@@ -131,8 +130,8 @@ def _packed(num: Tensor, den: Tensor, m: Tensor) -> Tensor:
     return torch.cat([num / den, torch.logaddexp(total, torch.zeros_like(total))], 1).unsqueeze(-1)
 
 
-def _unpacked(like: Tensor, state: MixerState | None) -> tuple[Tensor, Tensor, Tensor]:
-    """num, den, m (B, D) of a state; den is 1, or 0 where there is no weight: gradients flow through num and den."""
+def _unpacked(like: Tensor, state: LayerState | None) -> tuple[Tensor, Tensor, Tensor]:
+    """num, den, m (B, D) of a state; den is 1, or 0 for an empty state. Gradients flow through num and den."""
     average, weight = like.new_zeros(2, *like.shape) if state is None else state["memory"].squeeze(-1).chunk(2, 1)
     weight = weight.clamp_min(0.0)
     fraction = -torch.expm1(-weight)  # e^weight - 1 = fraction e^weight

@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, shifted, wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
 
-NAMES = ("decay", "key", "value", "receptance", "gate")  # w, k, v, r, g: the inputs that are mixed with the last token
+NAMES = ("decay", "key", "value", "receptance", "gate")  # w, k, v, r, g: inputs with a token shift
 
 
 class Rwkv6(Mixer, kind="rwkv6"):
@@ -47,7 +48,7 @@ class Rwkv6(Mixer, kind="rwkv6"):
         self.initialize_at(0)
 
     def initialize_at(self, layer: int) -> None:
-        """The authors': later layers forget more unevenly, and lean less on the token before."""
+        """The authors' initialization: in later layers decays vary more, and the token before has less weight."""
         depth = layer / max(self.n_layers - 1, 1)  # 0 to 1
         rest = 1 - layer / self.n_layers  # 1 to almost 0
         channel = torch.arange(self.d_model, device=self.bonus.device)
@@ -62,9 +63,7 @@ class Rwkv6(Mixer, kind="rwkv6"):
             self.decay_base.copy_(slowest + (fastest - slowest) * place ** (0.7 + 1.3 * depth))
             self.bonus.copy_((depth * (1 - place) + zigzag).view_as(self.bonus))
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         memory, last = (None, None) if state is None else (state["memory"], state["shift"])
         before, last = shifted(u, last, resets)
         r, k, v, log_decay, gate = self._project(u, before)
@@ -73,7 +72,7 @@ class Rwkv6(Mixer, kind="rwkv6"):
         )  # (B, T, H, K)
         return self._finish(y, gate, u), {"memory": memory, "shift": last}
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """y_t = r_t^T (S_{t-1} + diag(u) k_t v_t^T), then S_t = diag(w_t) S_{t-1} + k_t v_t^T (eq. 19)."""
         before = torch.zeros_like(u) if state is None else state["shift"].to(u.dtype)
         r, k, v, log_decay, gate = self._project(u, before)  # (B, H, K)
@@ -84,7 +83,7 @@ class Rwkv6(Mixer, kind="rwkv6"):
         return self._finish(y, gate, u), {"memory": memory, "shift": u}
 
     def _project(self, u: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """r, k, v and log w (..., H, K), the gate (..., D), from tokens and those before them (..., D)."""
+        """r, k, v and log w (..., H, K), the gate (..., D), from tokens u and the tokens before them (..., D)."""
         apart = before - u
         low = torch.tanh((u + apart * self.shift_mix) @ self.shift_down)  # (..., 5 R)
         low = low.unflatten(-1, (len(NAMES), self.spec.shift_rank))  # (..., 5, R)

@@ -8,19 +8,19 @@ import torch
 from ssm_kernels import delta_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, l2_norm, shifted, wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv7 import Rwkv7Mixer
 
-NAMES = ("receptance", "decay", "key", "value", "rate", "gate")  # r, w, k, v, a, g: mixed with the last token
-MIX_POWERS = (0.2, 0.9, 0.7, 0.7, 0.9, 0.2)  # of a channel's place in the first layer's mixes
+NAMES = ("receptance", "decay", "key", "value", "rate", "gate")  # r, w, k, v, a, g: inputs with a token shift
+MIX_POWERS = (0.2, 0.9, 0.7, 0.7, 0.9, 0.2)  # exponents of the initial token shifts in the first layer
 
 
 class Rwkv7(Mixer, kind="rwkv7"):
-    """Goose (Section 4): token shift, a decay by key of at least exp(-exp(-1/2)), generalized delta rule, bonus, gate.
+    """Goose (Section 4): token shift, decays of keys >= exp(-exp(-1/2)), generalized delta rule, bonus, gate.
 
-    What a layer beside the first mixes into its values, the first layer's, goes from block to block beside the
-    residual stream: `forward_with`. Without it (`forward`, where a layer runs by itself) its own values stay.
+    Later layers mix the values of the first layer into their own (`forward_with`). `forward` runs a layer without them.
 
     State: "memory" S (B, H, K, K) and "shift", the last token's input (B, D).
     """
@@ -35,8 +35,8 @@ class Rwkv7(Mixer, kind="rwkv7"):
         if spec.value_rank is not None:
             self.value_base, self.value_down, self.value_up = _low_rank(D, spec.value_rank)
         _, self.gate_down, self.gate_up = _low_rank(D, spec.gate_rank)
-        self.removal = nn.Parameter(torch.empty(D))  # xi: of the keys that are removed
-        self.boost = nn.Parameter(torch.full((D,), 1.02))  # alpha: of the rate in the keys that come
+        self.removal = nn.Parameter(torch.empty(D))  # xi: scale of the removed keys
+        self.boost = nn.Parameter(torch.full((D,), 1.02))  # alpha: weight of the rate in the added keys
         self.bonus = nn.Parameter(torch.full((self.heads, self.head_dim), -0.04))  # rho
         self.receptance = nn.Linear(D, D, bias=False)
         self.key = nn.Linear(D, D, bias=False)
@@ -50,7 +50,7 @@ class Rwkv7(Mixer, kind="rwkv7"):
         self.initialize_at(0)
 
     def initialize_at(self, layer: int) -> None:
-        """The authors': later layers forget more unevenly, and lean less on the token before."""
+        """The authors' initialization: in later layers decays vary more, and the token before has less weight."""
         depth = layer / max(self.n_layers - 1, 1)  # 0 to 1
         rest = 1 - layer / self.n_layers  # 1 to almost 0
         channel = torch.arange(self.d_model, device=self.bonus.device)
@@ -67,17 +67,15 @@ class Rwkv7(Mixer, kind="rwkv7"):
             self.removal.copy_(0.71 - 0.1 * (place - 0.5))
             self.norm_weight.fill_(((layer + 1) / self.n_layers) ** 0.7)
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         return self.forward_with(u, state, resets, None)[:2]
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         return self.step_with(u, state, None)[:2]
 
     def forward_with(
-        self, u: Tensor, state: MixerState | None, resets: Tensor | None, first: Tensor | None
-    ) -> tuple[Tensor, MixerState, Tensor]:
+        self, u: Tensor, state: LayerState | None, resets: Tensor | None, first: Tensor | None
+    ) -> tuple[Tensor, LayerState, Tensor]:
         memory, last = (None, None) if state is None else (state["memory"], state["shift"])
         before, last = shifted(u, last, resets)
         r, log_decay, k, v, kappa, rate, gate, first = self._project(u, before, first)
@@ -86,7 +84,7 @@ class Rwkv7(Mixer, kind="rwkv7"):
         )  # (B, T, H, K)
         return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": last}, first
 
-    def step_with(self, u: Tensor, state: MixerState | None, first: Tensor | None) -> tuple[Tensor, MixerState, Tensor]:
+    def step_with(self, u: Tensor, state: LayerState | None, first: Tensor | None) -> tuple[Tensor, LayerState, Tensor]:
         """S_t = (diag(w_t) - (a_t * kappa_t) kappa_t^T) S_{t-1} + k_t v_t^T, y_t = r_t^T S_t."""
         before = torch.zeros_like(u) if state is None else state["shift"].to(u.dtype)
         r, log_decay, k, v, kappa, rate, gate, first = self._project(u, before, first)  # (B, H, K)
@@ -101,7 +99,9 @@ class Rwkv7(Mixer, kind="rwkv7"):
     def _project(self, u: Tensor, before: Tensor, first: Tensor | None) -> tuple[Tensor, ...]:
         """r, log w, k, v, kappa and a (..., H, K), the gate (..., D), the first layer's values (..., D).
 
-        From tokens, those before them and, in later layers, the first layer's values (..., D).
+        Args:
+            u, before: tokens and the tokens before them (..., D).
+            first: the first layer's values (..., D); None in the first layer.
         """
         apart = before - u
         r, w, k, v, a, g = (torch.addcmul(u, apart, mix) for mix in self.shift_mix)  # (..., D): lerp
@@ -119,14 +119,14 @@ class Rwkv7(Mixer, kind="rwkv7"):
         return r, log_decay, k, mixed, kappa, rate, gate, own if first is None else first
 
     def _finish(self, y: Tensor, r: Tensor, k: Tensor, v: Tensor, gate: Tensor, u: Tensor) -> Tensor:
-        """The group norm, the bonus of the token itself, the gate, the output."""
+        """Group norm, bonus of the present token, gate, output projection."""
         y = head_norm(y, self.spec.norm_eps).flatten(-2) * self.norm_weight + self.norm_bias  # (..., D)
         bonus = (r * k * self.bonus).sum(-1, keepdim=True) * v  # (..., H, K)
         return self.out_proj(((y + bonus.flatten(-2)) * wide(gate)).to(u.dtype))
 
 
 def _low_rank(width: int, rank: int) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter]:
-    """The base (D,) and the two factors (D, R) and (R, D) of a map: nothing but the base at initialization."""
+    """The bias (D,) and the two factors (D, R) and (R, D) of a low-rank map, which is initially only the bias."""
     up = torch.empty(rank, width)
     nn.init.orthogonal_(up, gain=0.1 * math.sqrt(max(1.0, rank / width)))
     return nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width, rank)), nn.Parameter(up)

@@ -9,16 +9,17 @@ import torch.nn.functional as F
 from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
-from ssm.models.mixers.base import Mixer, MixerState
+from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_ssm import discretized, hippo_normal
 from ssm.models.mixers.parts import log_uniform, wide
+from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.s5 import S5Mixer
 
-SLOWEST = -1e-4  # the real parts of A stay below it, so that no state grows, as in the authors' `clip_eigs`
+SLOWEST = -1e-4  # upper limit of the real parts of A, so that no state grows (the authors' `clip_eigs`)
 
 
 class S5(Mixer, kind="s5"):
-    """One system with vectors in and out, a skip connection, and y * sigmoid(W y) with y after GELU.
+    """One system with vectors as inputs and outputs, a skip connection, and y * sigmoid(W y) for y after GELU.
 
     State: "memory" (B, 1, P / 2, 2), real and imaginary parts.
     """
@@ -33,7 +34,7 @@ class S5(Mixer, kind="s5"):
         self.log_dt = nn.Parameter(log_uniform(P // 2, *spec.dt_range).log())
         self.A_real = nn.Parameter(A.real.repeat(J))  # (P / 2,)
         self.A_imag = nn.Parameter(A.imag.repeat(J))
-        B = torch.randn(P, D) / math.sqrt(P)  # in the basis of HiPPO
+        B = torch.randn(P, D) / math.sqrt(P)  # in the basis before diagonalization
         C = torch.view_as_complex(torch.randn(D, P, 2)) / math.sqrt(P)
         self.B = nn.Parameter(torch.view_as_real(V.mH @ B.to(V.dtype)).clone())  # (P / 2, D, 2)
         self.C = nn.Parameter(torch.view_as_real(C @ V).clone())  # (D, P / 2, 2)
@@ -45,11 +46,9 @@ class S5(Mixer, kind="s5"):
         A = torch.complex(wide(self.A_real).clamp(max=SLOWEST), wide(self.A_imag))
         a, b = discretized(A, wide(self.log_dt).exp(), self.spec.discretization)
         B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
-        return a, b.unsqueeze(-1) * B, 2 * C  # 2: the conjugates' share
+        return a, b.unsqueeze(-1) * B, 2 * C  # 2: each state represents a conjugate pair
 
-    def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+    def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else torch.view_as_complex(state["memory"]).squeeze(1)  # (B, P / 2)
         a, b, c = self.system()
         inputs = F.linear(u, torch.cat([b.real, b.imag]).to(u.dtype))  # (B, T, P): products of real matrices
@@ -57,7 +56,7 @@ class S5(Mixer, kind="s5"):
         y = F.linear(torch.cat([h.real, h.imag], -1), torch.cat([c.real, -c.imag], -1))  # (B, T, D)
         return self._finish(y, u), {"memory": torch.view_as_real(last).unsqueeze(1)}
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = a h_{t-1} + b x_t and y_t = 2 Re(C h_t) + D x_t (Section 3.1, eq. 2 discretized)."""
         a, b, c = self.system()
         h = wide(u).to(b.dtype) @ b.mT  # (B, P / 2)

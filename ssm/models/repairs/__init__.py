@@ -1,9 +1,9 @@
-"""Repairs without training, one file each: a function of the repair's name, from a model to a repaired one."""
+"""Repairs without training, one file for each: a function with the repair's name, which repairs a model."""
 
 from __future__ import annotations
 
 from ssm.models.readable import Readable
-from ssm.models.repairs.registry import REPAIRS
+from ssm.models.repairs.base import REPAIRS
 from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
@@ -12,9 +12,9 @@ REPAIRS.discover()
 
 
 def repaired(model: TrainableModel, repair: RepairSpec, chosen: Point) -> Readable:
-    """The model with a repair, at the numbers that were chosen.
+    """The repaired model, for the chosen numbers.
 
-    One that is in the weights or in the configuration changes `model` itself, which is given back. Models of
-    transformers are given those alone that their spec's layers have (`Repair.check`).
+    A repair of weights or of the configuration changes `model` and returns it. `Repair.check` decides which repairs a
+    model of transformers supports.
     """
     return REPAIRS[repair.kind](repair, model, chosen)

@@ -1,4 +1,4 @@
-"""Several states that are read side by side, of which the one that did best on the tokens before predicts."""
+"""Read a sequence with several states in parallel. The state with the lowest recent loss predicts the next token."""
 
 from __future__ import annotations
 
@@ -10,61 +10,51 @@ from torch import Tensor
 
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
-from ssm.models.repairs.reading import Reading
-from ssm.models.repairs.registry import REPAIRS
-from ssm.models.state import State
+from ssm.models.repairs.base import REPAIRS, Reading, ReadingState
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.restarts import Restarts
 
-LOGITS = 2**26  # at once
+LOGITS = 2**26  # numbers that are computed at once
 
 
 @REPAIRS.function
 def restarts(repair: Restarts, model: LanguageModel, chosen: Point) -> Readable:
-    """The model that is read so; without an n itself."""
+    """A model that reads with restarts. If no n is chosen, the model itself."""
     (every,) = chosen
     return model if every is None else Staggered(model, repair.states, round(every), repair.window)
 
 
 @dataclass(frozen=True)
-class Several:
-    """The states of K readings of the same B sequences, the last one's behind each other, and how well they did.
+class StaggeredState(ReadingState):
+    """The states of K readings of B sequences, and their recent losses.
 
-    losses: (K, B, w) of the last w predictions whose targets were read, infinite where there was none yet; hidden: what
-    the target that comes next is predicted from, (K, B, D); read: tokens since the sequences began.
+    Args:
+        state: of K B sequences; the B sequences of each reading follow each other.
+        losses: (K, B, w) losses of the last w predictions; infinite before the first predictions.
+        hidden: (K, B, D) activations that predict the next token.
     """
 
-    state: State  # of K B sequences
     losses: Tensor
     hidden: Tensor
-    read: int
 
     @property
     def nbytes(self) -> int:
         return self.state.nbytes + self.losses.nbytes + self.hidden.nbytes
 
-    def recurrent_states(self) -> list[Tensor]:
-        return self.state.recurrent_states()
-
-    def recurrent_layers(self) -> list[int]:
-        return self.state.recurrent_layers()
-
-    def copy(self) -> Several:
-        return self
-
-    def select(self, rows: Tensor) -> Several:
+    def select(self, rows: Tensor) -> StaggeredState:
         rows = rows.to(self.hidden.device)
         K, B = self.hidden.shape[:2]
-        first = B * torch.arange(K, device=rows.device)  # (K,) of each reading's sequences in the state
-        own = self.state.select((first[:, None] + rows).flatten())
-        return Several(own, self.losses.index_select(1, rows), self.hidden.index_select(1, rows), self.read)
+        first = B * torch.arange(K, device=rows.device)  # (K,): first sequence of each reading in `state`
+        state = self.state.select((first[:, None] + rows).flatten())
+        return StaggeredState(state, self.read, self.losses.index_select(1, rows), self.hidden.index_select(1, rows))
 
 
 class Staggered(Reading):
-    """K states, of which all but the first are restarted every n tokens, j n / (K - 1) tokens apart (j = 0 ... K - 2).
+    """K states. The first is never restarted; state j + 2 restarts every n tokens, shifted by j n / (K - 1) tokens.
 
-    At a token the state predicts whose mean loss over the last `window` predictions is least, of those that have made
-    so many since they began; of equals the one with the lower number, and before anyone has, the first.
+    The state with the lowest mean loss over the last `window` predictions predicts the next token. Only states with
+    `window` predictions since their restart compete. Among equal states, the first predicts; so does the first state
+    while no state has enough predictions.
     """
 
     def __init__(self, model: LanguageModel, states: int, every: int, window: int):
@@ -72,31 +62,31 @@ class Staggered(Reading):
         self.states, self.every, self.window = states, every, window
         self.phases = [None, *(round(j * every / (states - 1)) for j in range(states - 1))]
 
-    def hidden(self, tokens: Tensor, state: Several | None = None) -> tuple[Tensor, Several]:
-        """As of any model (`Readable`): of K hidden activations of a token the one that is chosen, (B, T, D)."""
+    def hidden(self, tokens: Tensor, state: StaggeredState | None = None) -> tuple[Tensor, StaggeredState]:
+        """As `Readable.hidden`: for each token, the activations of the chosen state, (B, T, D)."""
         B, T = tokens.shape
         K, read = self.states, 0 if state is None else state.read
         began = self._began(read, T).to(tokens.device)  # (K, T)
         resets = (began == torch.arange(read, read + T, device=tokens.device)) & (began > 0)  # (K, T)
-        found, own = self.model.hidden(
+        hidden, model_state = self.model.hidden(
             tokens.repeat(K, 1), None if state is None else state.state, resets.repeat_interleave(B, 0)
         )
-        found = found.unflatten(0, (K, B))  # (K, B, T, D)
-        losses = self._losses(found[:, :, :-1], tokens[:, 1:])  # (K, B, T - 1)
+        hidden = hidden.unflatten(0, (K, B))  # (K, B, T, D)
+        losses = self._losses(hidden[:, :, :-1], tokens[:, 1:])  # (K, B, T - 1)
         if state is None:
             past = losses.new_full((K, B, self.window), torch.inf)
-        else:  # what the last token of the piece before has predicted is this one's first token
+        else:  # the last token of the previous piece predicted the first token of this piece
             past = torch.cat([state.losses, self._losses(state.hidden.unsqueeze(2), tokens[:, :1])], -1)[..., 1:]
         known = torch.cat([past, losses], -1)  # (K, B, w + T - 1)
-        scores = known.unfold(-1, self.window, 1).mean(-1)  # (K, B, T): of the w predictions before each token
-        age = torch.arange(read, read + T, device=tokens.device) - began  # (K, T): predictions since it began
+        scores = known.unfold(-1, self.window, 1).mean(-1)  # (K, B, T): over the w predictions before each token
+        age = torch.arange(read, read + T, device=tokens.device) - began  # (K, T): predictions since the restart
         scores = scores.masked_fill((age < self.window).unsqueeze(1), torch.inf)
-        best = scores.argmin(0)  # (B, T): of equals the first
-        chosen = found.gather(0, best[None, :, :, None].expand(1, B, T, found.shape[-1]))[0]  # (B, T, D)
-        return chosen, Several(own, known[..., -self.window :], found[:, :, -1], read + T)
+        best = scores.argmin(0)  # (B, T): the first of equal states
+        chosen = hidden.gather(0, best[None, :, :, None].expand(1, B, T, hidden.shape[-1]))[0]  # (B, T, D)
+        return chosen, StaggeredState(model_state, read + T, known[..., -self.window :], hidden[:, :, -1])
 
     def _began(self, read: int, count: int) -> Tensor:
-        """Where every state began that has read the tokens [read, read + count): (K, count) positions."""
+        """The last restart of each state before or at the tokens [read, read + count): (K, count) positions."""
         positions = torch.arange(read, read + count)
         since = [
             torch.zeros_like(positions) if phase is None else ((positions - phase) // self.every * self.every + phase)
@@ -105,7 +95,7 @@ class Staggered(Reading):
         return torch.stack(since).clamp_min(0)
 
     def _losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """In nats: (K, B, S, D), (B, S) -> (K, B, S); logits exist for a few tokens at a time."""
+        """Losses in nats: (K, B, S, D), (B, S) -> (K, B, S). To save memory, it computes few logits at a time."""
         targets = targets.expand(hidden.shape[:3])  # (K, B, S)
         precise = torch.promote_types(hidden.dtype, torch.float32)
         if not targets.numel():

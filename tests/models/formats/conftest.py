@@ -17,7 +17,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fla() -> ModuleType:
-    """fla's own models on the CPU; importing them takes seconds."""
+    """fla's own models on the CPU. Their import takes seconds."""
     from models.formats import fla_on_cpu
 
     return fla_on_cpu
@@ -25,5 +25,5 @@ def fla() -> ModuleType:
 
 @pytest.fixture
 def original(made_once: Path, tmp_path: Path) -> Path:
-    """The folder of a small Mamba of transformers, for one test alone."""
+    """The folder of a small Mamba of transformers, which a test can change."""
     return Path(shutil.copytree(made_once, tmp_path / "original"))

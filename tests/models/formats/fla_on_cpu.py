@@ -1,10 +1,11 @@
-"""fla's own models on the CPU: their modules and their forward, with plain torch where they launch a Triton kernel.
+"""fla's own models on the CPU. PyTorch functions replace its Triton kernels.
 
-What is fla's here: names, shapes, the order of projections, mixes, gates and norms in each layer, the frequencies of
-rotary positions, the residual stream, and for all but RetNet the recurrence, with the decays of Gated DeltaNet and KDA
-and RWKV-7's mixes, keys and bonus (its naive functions). What stands in for a kernel, written here from its definition:
-norms, the gated norm, activations, the token shift, short convolutions, rotations, and RetNet's recurrence, which fla
-has in naive form without a state for equal widths of keys and values alone.
+Code of fla: names, shapes, projections, mixes, gates and norms of each layer, frequencies of rotary positions, and the
+residual stream. Its naive functions compute the recurrences of all models except RetNet, the decays of Gated DeltaNet
+and KDA, and RWKV-7's mixes, keys and bonus.
+
+Written here from their definitions: norms, the gated norm, activations, token shift, short convolutions, rotations, and
+RetNet's recurrence (fla's naive function needs equal widths of keys and values).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -55,7 +55,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def norm(self: Any, x: Tensor, residual: Tensor | None = None, prenorm: bool = False, **_: Any) -> Any:
-    """RMSNorm and LayerNorm: of x + residual, which is returned too with `prenorm`."""
+    """RMSNorm or LayerNorm of x + residual. With `prenorm` it also returns x + residual."""
     x = x if residual is None else x + residual
     if isinstance(self, layernorm.LayerNorm):
         y = F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
@@ -139,7 +139,7 @@ def retention(*, q: Tensor, k: Tensor, v: Tensor, **_: Any) -> tuple[Tensor, Non
 
 
 def rotated(self: Any, q: Tensor, k: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
-    """Each pair (i, i + K / 2) as a complex number, turned by the position times its frequency."""
+    """Rotate each pair (i, i + K / 2), as a complex number, by the position times its frequency."""
     angles = torch.arange(q.shape[1])[:, None] * self._compute_inv_freq()  # (T, K / 2)
     turn = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)  # (T, 1, K / 2)
 
@@ -158,7 +158,7 @@ def shifted_with_last(x: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
     return shifted(x), x[:, -1:]
 
 
-PLAIN: tuple[tuple[Any, str, Any], ...] = (
+PLAIN: round_trip.Replacements = (
     (layernorm.RMSNorm, "forward", norm),
     (layernorm.LayerNorm, "forward", norm),
     (layernorm.GroupNorm, "forward", group_norm),
@@ -170,7 +170,7 @@ PLAIN: tuple[tuple[Any, str, Any], ...] = (
     (fla.layers.rwkv6, "token_shift", shifted),
     (fla.models.rwkv6.modeling_rwkv6, "token_shift", shifted),
     (fla.layers.multiscale_retention, "fused_recurrent_retention", retention),
-    (fla.layers.multiscale_retention, "chunk_retention", retention),  # of what is trained, or longer than 64
+    (fla.layers.multiscale_retention, "chunk_retention", retention),  # in training, or for more than 64 tokens
     (RotaryEmbedding, "forward", rotated),
     (fla.modules.causal_conv1d.ops, "causal_conv1d", short_convolution),
     (fla.layers.gated_deltanet, "causal_conv1d", short_convolution),
@@ -193,20 +193,14 @@ PLAIN: tuple[tuple[Any, str, Any], ...] = (
 
 @contextmanager
 def plain(peer: nn.Module) -> Iterator[None]:
-    """fla without its kernels; the activations that its layers hold are replaced for good."""
+    """fla without its kernels. The activations of the layers are replaced for good."""
     for module in peer.modules():
         if hasattr(module, "gate_fn") and not isinstance(module.gate_fn, nn.Module):
             module.gate_fn = F.silu
         if type(module).__name__ in ("RWKV6FeedForward", "RWKV7FeedForward"):
             module.act_fn = lambda x: x.relu().square()
-    patches = [patch.object(where, name, replacement) for where, name, replacement in PLAIN]
-    for one in patches:
-        one.start()
-    try:
+    with round_trip.replaced(PLAIN):
         yield
-    finally:
-        for one in patches:
-            one.stop()
 
 
 def made(kind: str, **config: Any) -> nn.Module:
@@ -214,7 +208,7 @@ def made(kind: str, **config: Any) -> nn.Module:
     torch.manual_seed(0)
     config = getattr(fla.models, f"{kind}Config")(vocab_size=round_trip.VOCABULARY, **config)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that its RWKV-6 and RWKV-7 are not the authors'
+        warnings.simplefilter("ignore")  # RWKV-6 and RWKV-7 warn that they are not the authors' models
         return round_trip.moved(getattr(fla.models, f"{kind}ForCausalLM")(config))
 
 
@@ -225,7 +219,7 @@ def run(peer: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def load(folder: Path) -> nn.Module:
-    """What fla makes of a folder; it misses nothing and knows every name."""
+    """Load a folder with fla, which finds no missing and no unknown tensors."""
     import transformers
 
     model_class = getattr(fla.models, transformers.AutoConfig.from_pretrained(folder).architectures[0])

@@ -1,4 +1,4 @@
-"""Folders of checkpoints, looked at and changed."""
+"""Read and change folders of checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shard(folder: Path) -> None:
 
 
 def one_shard(folder: Path) -> None:
-    """The only file of weights gets a shard's name, which an index tells."""
+    """Give the only file of weights the name of a shard, and write an index."""
     (weights,) = (path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
     only = weights.with_stem(f"{weights.stem}-00001-of-00001")
     names = load_file(weights) if weights.suffix == ".safetensors" else torch.load(weights, weights_only=True)

@@ -1,22 +1,21 @@
-"""mamba_ssm's own models on the CPU: its modules and their forward, with its own reference functions for its kernels.
+"""mamba_ssm's own models on the CPU. Its own reference functions replace its kernels.
 
-The package has to be importable (its wheel without CUDA: MAMBA_FORCE_BUILD=TRUE MAMBA_SKIP_CUDA_BUILD=TRUE). What it
-has compiled, the module `selective_scan_cuda`, is an empty one here. What is its own: MambaLMHeadModel, its config,
-`save_pretrained`, `from_pretrained`, blocks, mixers, the gated norm and the selective scan (`rms_norm_ref`,
-`selective_scan_ref`, `ssd_selective_scan`, in plain PyTorch). Nothing of what it computes is written here.
+The package must be installed (a wheel without CUDA: MAMBA_FORCE_BUILD=TRUE MAMBA_SKIP_CUDA_BUILD=TRUE). An empty module
+replaces its compiled module `selective_scan_cuda`. All computations are code of mamba_ssm: MambaLMHeadModel, blocks,
+mixers, and `rms_norm_ref`, `selective_scan_ref` and `ssd_selective_scan` in PyTorch.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import torch
+from models.formats import round_trip
 from torch import Tensor, nn
 
 CUDA = "selective_scan_cuda"
@@ -37,7 +36,7 @@ def norm(
     x: Tensor, weight: Tensor, bias: None, residual: Tensor | None = None, *, eps: float, prenorm: bool = False,
     is_rms_norm: bool = True, residual_in_fp32: bool = False, **_: Any,
 ) -> Any:  # fmt: skip
-    """`rms_norm_ref` as their fused norm is called; all is float32."""
+    """`rms_norm_ref` with the signature of the fused norm; everything is float32."""
     assert is_rms_norm
     return norms.rms_norm_ref(x, weight, bias, residual, eps=eps, prenorm=prenorm)
 
@@ -46,11 +45,11 @@ def chunks(
     x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, chunk_size: int, D: Tensor, z: Tensor | None,
     dt_bias: Tensor, dt_softplus: bool, dt_limit: Any = (0.0, float("inf")), **_: Any,
 ) -> Tensor:  # fmt: skip
-    """`ssd_selective_scan` as their chunked scan is called."""
+    """`ssd_selective_scan` with the signature of the chunked scan."""
     return ssd.ssd_selective_scan(x, dt, A, B, C, D, z, dt_bias, dt_softplus, tuple(dt_limit))
 
 
-PLAIN: tuple[tuple[Any, str, Any], ...] = (
+PLAIN: round_trip.Replacements = (
     (block, "layer_norm_fn", norm),
     (sequence, "layer_norm_fn", norm),
     (norms, "rms_norm_fn", norm),
@@ -63,24 +62,22 @@ PLAIN: tuple[tuple[Any, str, Any], ...] = (
 
 @contextmanager
 def plain(peer: nn.Module) -> Iterator[None]:
-    """mamba_ssm without its kernels: of Mamba-2's two ways through a layer the one with a convolution in PyTorch."""
+    """mamba_ssm without its kernels. Mamba-2 uses its code path with a convolution in PyTorch."""
     for module in peer.modules():
         if isinstance(module, mamba2.Mamba2):
             module.use_mem_eff_path = False
-    with ExitStack() as patches:
-        for where, name, replacement in PLAIN:
-            patches.enter_context(patch.object(where, name, replacement))
+    with round_trip.replaced(PLAIN):
         yield
 
 
 def made(**config: Any) -> nn.Module:
-    """A model with the library's own initial weights."""
+    """A model with the library's initialization."""
     torch.manual_seed(0)
     return sequence.MambaLMHeadModel(MambaConfig(**config))
 
 
 def load(folder: Path) -> nn.Module:
-    """What mamba_ssm makes of a folder: its own `from_pretrained`, which takes no other names than its own."""
+    """Load a folder with mamba_ssm's `from_pretrained`, which accepts only its own names."""
     return sequence.MambaLMHeadModel.from_pretrained(str(folder), device="cpu").eval()
 
 

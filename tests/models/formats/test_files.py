@@ -1,4 +1,4 @@
-"""Where checkpoints are found, their shards and types, what travels along, and the memory that loading needs."""
+"""Finding checkpoints, shards and dtypes, unused tensors, files next to the weights, and memory of an import."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from models import tiny
-from models.formats import hf, round_trip
-from models.formats.folders import as_bin, content, one_shard, rewrite, shard
+from models.formats import hf, qwen, round_trip
+from models.formats.folders import as_bin, content, one_shard, reconfigure, rewrite, shard
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
-from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.formats import export_checkpoint, import_checkpoint, round_as_read
 from ssm.models.load import load_any_model
 from ssm.specs.model import ModelSpec
 
@@ -26,7 +28,7 @@ from ssm.specs.model import ModelSpec
 
 @pytest.mark.parametrize(("container", "name"), [("safetensors", "mine.safetensors"), ("bin", "mine.pt")])
 def test_a_file_with_its_config_beside_it(original: Path, container: str, name: str) -> None:
-    """Under a name that nobody looks for; the copy's folder says it in an index."""
+    """An export of a file with an unusual name has an index."""
     weights = original / "model.safetensors" if container == "safetensors" else as_bin(original)
     weights.rename(original / name)
     imported = import_checkpoint(original / name)
@@ -38,7 +40,7 @@ def test_a_file_with_its_config_beside_it(original: Path, container: str, name: 
 
 
 def test_a_name_of_the_hub(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the hub's cache on this machine; nothing is asked of the network."""
+    """It comes from the hub's local cache, without a network."""
     import huggingface_hub
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
@@ -53,7 +55,7 @@ def test_a_name_of_the_hub(original: Path, tmp_path: Path, monkeypatch: pytest.M
     assert imported.spec.name == "their-mamba"
     assert imported.source.folder.name == "a" * 40
     assert import_checkpoint("someone/their-mamba@half").source.files[0].name == "pytorch_model.bin"
-    with pytest.raises(CheckpointError, match=r"^someone/other: no such folder, and the hub does not give it \("):
+    with pytest.raises(CheckpointError, match=r"^someone/other: no such folder, and the hub does not provide it \("):
         import_checkpoint("someone/other")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(CheckpointError, match=r"need `pip install 'ssm-length\[hub\]'`"):
@@ -77,7 +79,7 @@ def test_shards_stay_the_same_shards(original: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("container", ["safetensors", "bin"])
 def test_one_shard_keeps_its_name_and_an_index(original: Path, tmp_path: Path, container: str) -> None:
-    """As some checkpoints lie on the hub; its folder opens again, here and in transformers."""
+    """ssm and transformers can open the export again. Some checkpoints of the hub are like this."""
     if container == "bin":
         as_bin(original)
     one_shard(original)
@@ -105,7 +107,7 @@ def test_a_large_model_is_written_in_shards(
 
 
 def test_every_tensor_keeps_its_own_type(original: Path, tmp_path: Path) -> None:
-    """As in RWKV's files, where decays are float32 among float16."""
+    """For example, RWKV's files have float32 decays and other weights in float16."""
 
     def mixed(tensors: dict[str, Tensor]) -> None:
         for name in tensors:
@@ -120,11 +122,70 @@ def test_every_tensor_keeps_its_own_type(original: Path, tmp_path: Path) -> None
     round_trip.assert_bitwise(round_trip.weights(original), round_trip.weights(out))
 
 
-# --- what travels along -----------------------------------------------------------------------------------------------
+# --- tensors of other versions, and tensors that our models do not use ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [("Qwen3_5", qwen.SIZES), ("Qwen3Next", qwen.SIZES | qwen.EXPERTS)],
+    ids=["Qwen3.5", "Qwen3-Next"],
+)
+def test_heads_for_several_tokens_are_copied(kind: str, sizes: dict[str, Any], tmp_path: Path) -> None:
+    """They stay in their own file, with their own dtypes."""
+    hf.made(kind, **sizes).save_pretrained(tmp_path / "theirs")
+    heads = {"mtp.fc.weight": torch.arange(6.0).view(2, 3).bfloat16(), "mtp.steps": torch.tensor(2)}
+    save_file(heads, tmp_path / "theirs/heads.safetensors", metadata={"format": "pt"})
+    names = dict.fromkeys(load_file(tmp_path / "theirs/model.safetensors"), "model.safetensors")
+    index = {"weight_map": names | dict.fromkeys(heads, "heads.safetensors")}
+    (tmp_path / "theirs/model.safetensors.index.json").write_text(json.dumps(index))
+    imported = import_checkpoint(tmp_path / "theirs")
+    round_as_read(imported.model, imported)
+    out = export_checkpoint(imported.model, imported, tmp_path / "out")
+    assert json.loads((out / "model.safetensors.index.json").read_text())["weight_map"] == index["weight_map"]
+    round_trip.assert_bitwise(load_file(out / "heads.safetensors"), heads)
+    round_trip.assert_bitwise(round_trip.weights(out), round_trip.weights(tmp_path / "theirs"))
+    hf.load(out)
+
+
+def test_experts_in_one_tensor(tmp_path: Path) -> None:
+    """transformers' layout in memory. An export keeps the layout of the file."""
+    peer = hf.made("Qwen3Next", **qwen.SIZES | qwen.EXPERTS)
+    peer.save_pretrained(tmp_path / "fused", save_original_format=False)
+    peer.save_pretrained(tmp_path / "apart")
+    fused, apart = (import_checkpoint(tmp_path / name) for name in ("fused", "apart"))
+    assert "model.layers.0.mlp.experts.gate_up_proj" in fused.source.stored
+    round_trip.assert_bitwise(fused.model.state_dict(), apart.model.state_dict())
+    again = export_checkpoint(fused.model, fused, tmp_path / "again")
+    round_trip.assert_bitwise(round_trip.weights(again), round_trip.weights(tmp_path / "fused"))
+
+
+def test_an_old_file_of_gpt_neox(tmp_path: Path) -> None:
+    """Config keys of transformers 4, buffers among the weights, and another name of the head."""
+    sizes = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40}
+    peer, theirs = hf.made("GPTNeoX", **sizes), tmp_path / "theirs"
+    peer.save_pretrained(theirs)
+    reconfigure(theirs, rotary_pct=0.25, rotary_emb_base=10000, rope_parameters="absent", attention_bias="absent")
+
+    def age(tensors: dict[str, Tensor]) -> None:
+        tensors["lm_head.weight"] = tensors.pop("embed_out.weight")
+        tensors["gpt_neox.layers.0.attention.bias"] = torch.ones(1, 1, 8, 8, dtype=torch.bool)
+        tensors["gpt_neox.layers.0.attention.masked_bias"] = torch.tensor(-1e9)
+        tensors["gpt_neox.layers.2.attention.rotary_emb.inv_freq"] = torch.ones(2)
+
+    rewrite(theirs, age)
+    imported = import_checkpoint(theirs)
+    with torch.no_grad():
+        logits = imported.model(round_trip.tokens())[0]
+    assert (logits - hf.run(peer, round_trip.tokens())).abs().max() < 1e-4
+    out = export_checkpoint(imported.model, imported, tmp_path / "out")
+    round_trip.assert_bitwise(round_trip.weights(out), round_trip.weights(theirs))
+
+
+# --- files next to the weights ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("container", ["safetensors", "bin"])
-def test_who_may_read_the_config_may_read_the_weights(original: Path, tmp_path: Path, container: str) -> None:
+def test_weights_have_the_file_mode_of_the_config(original: Path, tmp_path: Path, container: str) -> None:
     if container == "bin":
         as_bin(original)
     imported = import_checkpoint(original)
@@ -133,10 +194,10 @@ def test_who_may_read_the_config_may_read_the_weights(original: Path, tmp_path: 
     assert len(set(modes.values())) == 1, modes
 
 
-def test_what_leads_out_of_the_folder_does_not_travel_and_is_named(
+def test_links_to_files_outside_the_folder_are_left_out_and_listed(
     original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A link in somebody's checkpoint may show a file of this machine, which its user would publish."""
+    """A link in a foreign checkpoint could publish a private file of the user."""
     secret, inside = tmp_path / "private" / "key.pem", original / "licences" / "MIT"
     for path in (secret, inside):
         path.parent.mkdir()
@@ -154,13 +215,14 @@ def test_what_leads_out_of_the_folder_does_not_travel_and_is_named(
     assert out["LICENSE"] == b"MIT: a secret"
     assert out["README.md"].startswith(b"## Changes")
     assert not any(b"key.pem: a secret" in value for value in out.values())
-    said = capsys.readouterr().err
-    assert said == f"{tmp_path}/out: without vocab.txt, merges.txt, README.md: they lead out of {original}\n"
+    left_out = "vocab.txt, merges.txt, README.md"
+    expected = f"{tmp_path}/out: without {left_out}: they are links to files outside {original}\n"
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize("blobs", ["blobs", "others"])
-def test_the_hubs_own_links_do_travel(original: Path, tmp_path: Path, blobs: str) -> None:
-    """snapshots/<revision>/x is a link to ../../blobs/y; to anywhere else it leads out, blobs that are a link too."""
+def test_links_of_the_hubs_cache_are_copied(original: Path, tmp_path: Path, blobs: str) -> None:
+    """snapshots/<revision>/x links to ../../blobs/y. Links elsewhere are left out, also if blobs is a link."""
     cached = tmp_path / "cache" / "models--someone--theirs"
     snapshot = cached / "snapshots" / ("a" * 40)
     snapshot.mkdir(parents=True)
@@ -179,7 +241,7 @@ def test_the_hubs_own_links_do_travel(original: Path, tmp_path: Path, blobs: str
     assert imported.source.outside == (() if blobs == "blobs" else ("generation_config.json", "LICENSE"))
 
 
-def test_the_tokenizer_and_the_card_travel(original: Path, tmp_path: Path) -> None:
+def test_the_tokenizer_and_the_model_card_are_copied(original: Path, tmp_path: Path) -> None:
     files = {"tokenizer.json": b"{}", "tokenizer_config.json": b'{"a": 1}', "special_tokens_map.json": b"[]"}
     for name, data in (files | {"secrets.env": b"x", "modeling.py": b"raise SystemExit"}).items():
         (original / name).write_bytes(data)
@@ -216,7 +278,7 @@ def status(key):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if key in line) / 1024
 
-import_checkpoint(sys.argv[1])  # all that is loaded once
+import_checkpoint(sys.argv[1])  # imports modules
 before = status("VmRSS")
 imported = import_checkpoint(sys.argv[2])
 size = sum(parameter.nbytes for parameter in imported.model.parameters()) / 2**20
@@ -232,15 +294,11 @@ MAMBA2 = {"name": "large", "d_model": 1024, "n_layers": 8, "peak_lr": 1e-3, "mix
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("spec", "key"),
-    [(GLA, "fla_gla"), (MAMBA2, "mamba_ssm")],
-    ids=["safetensors", "bin"],
-)
+@pytest.mark.parametrize(("spec", "key"), [(GLA, "fla_gla"), (MAMBA2, "mamba_ssm")], ids=["safetensors", "bin"])
 def test_loading_needs_little_more_than_the_weights(
     spec: dict[str, object], key: str, original: Path, tmp_path: Path
 ) -> None:
-    """The peak of resident memory, measured in a process of its own over 200 MB of weights; parts are put together."""
+    """Peak resident memory in a separate process, for 200 MB of weights with parts that are joined."""
     large = export_checkpoint(tiny.build_model(ModelSpec.parse(spec, "test"), 1000, 0), key, tmp_path / "large")
     root = Path(__file__).parents[3]
     environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'kernels'}", "OMP_NUM_THREADS": "1"}

@@ -1,9 +1,8 @@
-"""mamba_ssm's Mamba and Mamba-2, in and out, and its hybrids with attention.
+"""Round trips of mamba_ssm's Mamba, Mamba-2 and hybrids with attention.
 
-mamba_ssm needs a GPU to be imported. Its files are made here by hand, from the published layout (config.json with
-d_model, n_layer and ssm_cfg; a pytorch_model.bin with the head beside the embedding that it is tied to), and what they
-compute is transformers' computation of the same weights, which differ from them by one name. Attention and the gated
-MLP are written here, from mamba_ssm/modules/mha.py and mlp.py.
+mamba_ssm needs a GPU. The tests write its files by hand, in the published layout: config.json with d_model, n_layer and
+ssm_cfg, and pytorch_model.bin with the head and the embedding that it is tied to. Their reference is transformers'
+computation with the same weights. Attention and the gated MLP follow mamba_ssm/modules/mha.py and mlp.py.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from models.formats import hf, round_trip
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ssm.base.errors import CheckpointError, ConfigError
+from ssm.base.errors import CheckpointError
 from ssm.models.formats import import_checkpoint
 
 D, L, V = 32, 3, round_trip.VOCABULARY
@@ -60,7 +59,7 @@ def peer_of(theirs: dict[str, Any]) -> nn.Module:
 
 
 class Attention(nn.Module):
-    """mamba_ssm's MHA, a query at a time; rotary positions as products of complex numbers."""
+    """mamba_ssm's MHA, one query at a time. Rotary positions are products of complex numbers."""
 
     def __init__(
         self, *, num_heads: int, causal: bool, num_heads_kv: int | None = None, head_dim: int | None = None,
@@ -101,7 +100,7 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
-    """mamba_ssm's GatedMLP, at its least width."""
+    """mamba_ssm's GatedMLP with its smallest width."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +112,7 @@ class Mlp(nn.Module):
 
 
 class TwoHalves(nn.Module):
-    """A block with an MLP behind its mixer."""
+    """A block with a mixer and an MLP."""
 
     def __init__(self, block: Any):
         super().__init__()
@@ -125,7 +124,7 @@ class TwoHalves(nn.Module):
 
 
 def state_dict(peer: nn.Module) -> dict[str, Tensor]:
-    """A peer's weights under mamba_ssm's names."""
+    """The weights of a model under mamba_ssm's names."""
     return {name.replace("backbone.embeddings", "backbone.embedding"): w for name, w in peer.state_dict().items()}
 
 
@@ -136,7 +135,7 @@ def save(theirs: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> No
 
 
 def load(folder: Path) -> nn.Module:
-    """A peer with the weights of a folder, every one of them by mamba_ssm's names."""
+    """A model with the weights of a folder, which must have mamba_ssm's names."""
     theirs = json.loads((folder / "config.json").read_text())
     peer = peer_of(theirs)
     tensors = torch.load(folder / "pytorch_model.bin", weights_only=True)
@@ -157,19 +156,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mamba2": config(MAMBA2, d_intermediate=0, attn_layer_idx=[], attn_cfg={}, tie_embeddings=True),
     "mamba2, groups, limits": config(MAMBA2 | {"ngroups": 2, "dt_limit": [0.05, 0.5]}),
     "mamba2, untied": config(MAMBA2, tie_embeddings=False),
-    # As state-spaces/mamba2attn-2.7b.
-    "mamba2 and attention": config(
+    "state-spaces/mamba2attn-2.7b": config(
         MAMBA2,
         attn_layer_idx=[1],
-        attn_cfg={
-            "causal": True,
-            "d_conv": 4,
-            "head_dim": 8,
-            "num_heads": 3,
-            "out_proj_bias": False,
-            "qkv_proj_bias": False,
-            "rotary_emb_dim": 4,
-        },
+        attn_cfg={"causal": True, "d_conv": 4, "head_dim": 8, "num_heads": 3, "out_proj_bias": False,
+                  "qkv_proj_bias": False, "rotary_emb_dim": 4},
     ),
     "mamba, groups, biases, an MLP": config(
         {},
@@ -177,7 +168,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         attn_cfg={"causal": True, "num_heads": 4, "num_heads_kv": 2, "rotary_emb_dim": 8, "rotary_emb_base": 100.0},
         d_intermediate=99,
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("theirs", VARIANTS.values(), ids=VARIANTS)
@@ -205,27 +196,7 @@ def test_safetensors_with_a_copy_of_the_head(tmp_path: Path) -> None:
 def test_a_tied_head_is_the_embedding(tmp_path: Path) -> None:
     tensors = state_dict(peer_of(config({})))
     save(config({}), tensors | {"lm_head.weight": tensors["lm_head.weight"] + 1}, tmp_path / "original")
-    with pytest.raises(CheckpointError, match=r"lm_head\.weight is not the embedding, though config\.json ties them"):
+    with pytest.raises(
+        CheckpointError, match=r"lm_head\.weight differs from the embedding, but config\.json ties them"
+    ):
         import_checkpoint(tmp_path / "original")
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"attn_layer_idx": [1], "attn_cfg": {"num_heads": 2}}, "attn_cfg.causal is False; known is True alone"),
-        ({"attn_layer_idx": [1], "attn_cfg": {"causal": True, "num_heads": 2, "mlp_dim": 9}}, "attn_cfg.mlp_dim is 9"),
-        ({"attn_layer_idx": [1], "attn_cfg": {"causal": True, "num_heads": 2, "sink": 4}}, "attn_cfg has sink, which"),
-        ({"attn_layer_idx": [1], "attn_cfg": {"causal": True}}, "config.json: has no num_heads"),
-        ({"attn_layer_idx": [3], "attn_cfg": {"causal": True, "num_heads": 2}}, "layers are numbered 0 to 2"),
-        ({"ssm_cfg": {"layer": "Mamba3"}}, "models (Mamba-3 is not read: its files do not say which function makes A"),
-        ({"ssm_cfg": {"layer": "Mamba4"}}, "ssm_cfg.layer is 'Mamba4'; known are Mamba1 and Mamba2"),
-        ({"ssm_cfg": {"layer": "Mamba2", "norm_before_gate": True}}, "ssm_cfg.norm_before_gate is True"),
-        ({"ssm_cfg": {"bias": True}}, "ssm_cfg.bias is True"),
-    ],
-)
-def test_what_ours_are_not(change: dict[str, Any], says: str, tmp_path: Path) -> None:
-    save(config({}) | change, {"x": torch.zeros(1)}, tmp_path / "original")
-    with pytest.raises((CheckpointError, ConfigError)) as error:
-        import_checkpoint(tmp_path / "original")
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)

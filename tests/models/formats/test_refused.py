@@ -1,4 +1,4 @@
-"""One clear line for every checkpoint that cannot be read or written; the original is never touched."""
+"""A checkpoint that cannot be read or written gives one line of error. The original never changes."""
 
 from __future__ import annotations
 
@@ -25,35 +25,27 @@ from ssm.specs.model import ModelSpec
 # --- refused ----------------------------------------------------------------------------------------------------------
 
 
-def unpicklable(folder: Path) -> None:
-    class Code:
-        def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
-            return os.system, (f"touch {folder / 'ran'}",)
+class Code:
+    """An object that ends the process when it is unpickled."""
 
-    (folder / "model.safetensors").unlink()
-    torch.save({"weight": Code()}, folder / "pytorch_model.bin")
+    def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
+        return os._exit, (3,)
 
 
-def plain_pickle(folder: Path) -> None:
+def pickled(value: Callable[[dict[str, Tensor]], object], **options: bool) -> Callable[[Path], None]:
+    """Replace the weights by torch.save of a function of them."""
+
+    def spoil(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        torch.save(value(tensors), folder / "pytorch_model.bin", **options)
+
+    return spoil
+
+
+def unlike_torch(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": 1}))
-
-
-def whole_module(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    torch.save(torch.nn.Linear(2, 2), folder / "pytorch_model.bin")
-
-
-def old_form(folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
-
-
-def nested(folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    torch.save({"state_dict": tensors}, folder / "pytorch_model.bin")
 
 
 def cut(name: str) -> Callable[[Path], None]:
@@ -113,17 +105,20 @@ def configured(**changes: object) -> Callable[[Path], None]:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no config": (removed("config.json"), "has no config.json, which says what the model is"),
-    "no weights": (removed("model.safetensors"), "holds no weights (model.safetensors or pytorch_model.bin"),
+    "no config": (removed("config.json"), "has no config.json, which describes the model"),
+    "no weights": (removed("model.safetensors"), "has no weights (model.safetensors or pytorch_model.bin"),
     "no JSON": (written("config.json", "{"), "config.json: not a readable JSON file"),
-    "no object": (written("config.json", "[]"), "config.json: is no JSON object"),
+    "no object": (written("config.json", "[]"), "config.json: is not a JSON object"),
     "near": (configured(model_type="mamba1"), "unknown architecture 'mamba1'; did you mean 'mamba'?"),
-    "Mamba-3": (configured(model_type="mamba3"), "Mamba-3 is not read: its files do not say which function makes A"),
+    "Mamba-3": (
+        configured(model_type="mamba3"),
+        "ssm cannot read Mamba-3: its files do not say which function computes A",
+    ),
     "far": (
         configured(model_type="llama"),
         "unknown architecture 'llama'; valid names: delta_net, falcon_mamba, gated_deltanet, gla,",
     ),
-    "nameless": (configured(model_type="absent"), "config.json: has no model_type (delta_net, falcon_mamba, "),
+    "nameless": (configured(model_type="absent"), "config.json: has neither a model_type (delta_net, falcon_mamba, "),
     "biased": (configured(use_bias=True), "use_bias is True; ssm supports only False for transformers' Mamba"),
     "quantized": (configured(quantization_config={"bits": 4}), "quantization_config is {'bits': 4}"),
     "sizeless": (configured(hidden_size="absent"), "config.json: has no hidden_size"),
@@ -131,26 +126,26 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "odd size": (configured(hidden_size="wide"), "config.json: "),
     "negative": (configured(hidden_size=-32), "config.json: d_model: "),
     "another size": (configured(hidden_size=64), "is (37, 32), expected (37, 64)"),
-    "missing shard": (without_a_shard, "shards missing: model-00002-of-0"),
-    "wrong shard": (wrong_shard, "names tensors that are not in their shards: "),
-    "shards elsewhere": (escaping_shard, "names files outside its folder: ../elsewhere.safetensors"),
+    "missing shard": (without_a_shard, "shards are missing: model-00002-of-0"),
+    "wrong shard": (wrong_shard, "lists tensors that are not in their shards: "),
+    "shards elsewhere": (escaping_shard, "lists files outside its folder: ../elsewhere.safetensors"),
     "NaN": (not_a_number, "weights that are not finite: backbone.layers.1.mixer.D, backbone.norm_f.weight"),
-    "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight holds no floating-point numbers"),
+    "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight does not contain floating-point numbers"),
     "cut": (cut("model.safetensors"), "model.safetensors: truncated or corrupted ("),
     "cut bin": (cut("pytorch_model.bin"), "pytorch_model.bin: truncated or corrupted ("),
-    "code": (
-        unpicklable,
-        "holds pickled code, which is never run; where you trust it, load it yourself with torch.load",
+    "code": (pickled(lambda _: {"weight": Code()}), "which ssm never runs; if you trust it, load it with torch.load"),
+    "pickle": (unlike_torch, "pytorch_model.bin: "),
+    "module": (pickled(lambda _: torch.nn.Linear(2, 2)), "contains pickled code, which ssm never runs"),
+    "old form": (
+        pickled(dict, _use_new_zipfile_serialization=False),
+        "has torch.save's old format",
     ),
-    "pickle": (plain_pickle, "pytorch_model.bin: "),
-    "module": (whole_module, "holds pickled code, which is never run"),
-    "old form": (old_form, "is of torch.save's old form, which cannot be read in pieces"),
-    "nested": (nested, "pytorch_model.bin: is no dictionary of tensors"),
+    "nested": (pickled(lambda tensors: {"state_dict": tensors}), "pytorch_model.bin: is not a dictionary of tensors"),
 }
 
 
 @pytest.mark.parametrize(("spoil", "says"), REFUSED.values(), ids=REFUSED)
-def test_one_line_for_what_cannot_be_read(spoil: Callable[[Path], None], says: str, original: Path) -> None:
+def test_unreadable_checkpoints(spoil: Callable[[Path], None], says: str, original: Path) -> None:
     spoil(original)
     before = content(original)
     with pytest.raises((CheckpointError, ConfigError)) as error:
@@ -162,12 +157,12 @@ def test_one_line_for_what_cannot_be_read(spoil: Callable[[Path], None], says: s
     assert content(original) == before
 
 
-def test_a_wrong_folder(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and no name of the hub"):
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and not a name of the hub"):
         import_checkpoint(tmp_path / "nowhere")
 
 
-def test_all_wrong_tensors_are_in_one_error(original: Path) -> None:
+def test_the_error_lists_all_wrong_tensors(original: Path) -> None:
     def spoil(tensors: dict[str, Tensor]) -> None:
         del tensors["backbone.layers.2.mixer.D"]
         tensors["backbone.layers.7.mixer.D"] = torch.zeros(64)
@@ -179,7 +174,7 @@ def test_all_wrong_tensors_are_in_one_error(original: Path) -> None:
     with pytest.raises(CheckpointError) as error:
         import_checkpoint(original)
     for problem in (
-        "is no model of transformers' Mamba: ",
+        "is not a valid model of transformers' Mamba: ",
         "missing backbone.layers.2.mixer.D",
         "unknown backbone.layers.7.mixer.D",
         "backbone.norm_f.weight is (31,), expected (32,)",
@@ -194,7 +189,7 @@ def test_all_wrong_tensors_are_in_one_error(original: Path) -> None:
 
 @contextmanager
 def file_limit(size: int) -> Iterator[None]:
-    """Files end at this size, as on a disk that is full."""
+    """Limit the size of files, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -216,15 +211,15 @@ def test_a_full_disk(container: str, original: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["original"]
 
 
-def test_no_folder_is_written_over(original: Path, tmp_path: Path) -> None:
+def test_existing_folders_are_not_overwritten(original: Path, tmp_path: Path) -> None:
     imported = import_checkpoint(original)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("mine")
     before = content(tmp_path)
     for folder, says in (
         (tmp_path / "mine", "already exists"),
-        (original, "is the original's folder, which is left alone"),
-        (original / "inside", "is the original's folder, which is left alone"),
+        (original, "is in the original's folder, which ssm does not change"),
+        (original / "inside", "is in the original's folder, which ssm does not change"),
     ):
         with pytest.raises(OutputError, match=says):
             export_checkpoint(imported.model, imported, folder)
@@ -242,8 +237,9 @@ def test_a_diverged_model_is_not_written(original: Path, tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
-CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
-    "another mixer": (tiny.spec(), "mamba", "cannot be written as transformers' Mamba, whose layers are others"),
+GATED_MLP = {"kind": "gated_mlp", "d_hidden": 24}
+CANNOT_DESCRIBE: dict[str, tuple[ModelSpec, str, str]] = {
+    "another mixer": (tiny.spec(), "mamba", "cannot be written as transformers' Mamba, which has other layers"),
     "mimetic": (
         tiny.spec(mimetic={"a": 2}), "mamba2",
         "cannot be written as transformers' Mamba-2: layers.0.mimetic.a is 2, there None;",
@@ -262,17 +258,30 @@ CANNOT_SAY: dict[str, tuple[ModelSpec, str, str]] = {
     ),
     "no norms": (
         tiny.spec(mixer={"kind": "mamba1"}), "falcon_mamba",
-        "cannot be written as transformers' Falcon Mamba, whose layers are others",
+        "cannot be written as transformers' Falcon Mamba, which has other layers",
     ),
     "another epsilon": (tiny.spec(norm_eps=1e-3), "mamba2", "layer_norm_epsilon is 0.001"),
     "an ffn": (tiny.spec(ffn={"kind": "mlp", "d_hidden": 8}), "mamba2", "ffn.kind is 'mlp', there None"),
     "a norm": (tiny.spec(norm="layer"), "mamba2", "norm is 'layer', there 'rms'"),
+    "a partly rotated head": (
+        tiny.spec(mixer={"kind": "attention", "n_heads": 2, "rotary_pct": 0.5}, ffn=GATED_MLP), "mistral",
+        "cannot be written as transformers' Mistral: layers.0.rotary_pct is 0.5, there 1.0",
+    ),
+    "another rank": (
+        tiny.spec(mixer={"kind": "kda", "n_heads": 2, "gate_rank": 3}, ffn=GATED_MLP), "fla_kda",
+        "tiny: cannot be written as fla's KDA: layers.0.gate_rank is 3, there 8",
+    ),
+    "no values of the first layer": (
+        tiny.spec(mixer={"kind": "rwkv7", "head_dim": 8, "value_rank": None}, norm="layer",
+                  ffn={"kind": "rwkv_channel_mix", "d_hidden": 24, "receptance": False}),
+        "fla_rwkv7", "cannot be written as fla's RWKV-7, which has other layers (value_rank is None)",
+    ),
     "an unknown name": (tiny.spec(), "mamba22", "unknown format 'mamba22'; did you mean 'mamba2'?"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("spec", "key", "says"), CANNOT_SAY.values(), ids=CANNOT_SAY)
-def test_what_a_format_cannot_say(spec: ModelSpec, key: str, says: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("spec", "key", "says"), CANNOT_DESCRIBE.values(), ids=CANNOT_DESCRIBE)
+def test_models_that_a_format_cannot_describe(spec: ModelSpec, key: str, says: str, tmp_path: Path) -> None:
     model = tiny.build_model(spec, tiny.VOCABULARY, 0)
     with pytest.raises(UserError) as error:
         export_checkpoint(model, key, tmp_path / "out")
@@ -281,7 +290,7 @@ def test_what_a_format_cannot_say(spec: ModelSpec, key: str, says: str, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_another_model_is_not_what_was_read(original: Path, tmp_path: Path) -> None:
+def test_an_export_of_another_model_than_was_read(original: Path, tmp_path: Path) -> None:
     imported = import_checkpoint(original)
-    with pytest.raises(CheckpointError, match=r"the model is not the one that was read: .*d_model was 32 and is 16"):
+    with pytest.raises(CheckpointError, match=r"the model is not the model that was read: .*d_model was 32 and is 16"):
         export_checkpoint(tiny.model(), imported, tmp_path / "out")

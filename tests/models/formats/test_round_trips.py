@@ -1,30 +1,31 @@
-"""Every format of transformers and fla, in and out: a row for each, with what its checkpoints may differ in.
+"""Round trips of every format of transformers and fla: one row for each, with variants of its config.
 
-mamba_ssm's, whose models are built by hand, are in test_mamba_ssm.py; Kimi Linear's and Qwen's in files of their own.
+test_mamba_ssm.py has the round trips of mamba_ssm, whose models are built by hand.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from models.formats import hf
+from models.formats import hf, qwen
 
 from ssm.models.load import context_of
 from ssm.specs.model import ModelSpec
 
 
 class Format(NamedTuple):
-    """A class of transformers ("hf") or of fla, and what is read from its checkpoints."""
+    """A class of transformers ("hf") or fla, with its sizes and variants."""
 
     library: str
     kind: str
     key: str
     sizes: dict[str, Any]
     variants: dict[str, dict[str, Any]]
-    says: Callable[[ModelSpec, dict[str, Any]], bool]  # whether a spec is that of these changes
+    fits: Callable[[ModelSpec, dict[str, Any]], bool]  # whether a spec fits the changes of a variant
     context: int | None = None
 
 
@@ -32,11 +33,27 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 3}
 FLA = SMALL | {"num_heads": 2}
 APART = {"fuse_norm": False, "fuse_swiglu": False}
 ODD = {"num_heads": 3, "hidden_size": 36, "intermediate_size": 40, "tie_word_embeddings": True, "norm_eps": 1e-3}
+KIMI = {
+    "hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 40, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "kv_lora_rank": 9, "qk_nope_head_dim": 8, "qk_rope_head_dim": 6, "v_head_dim": 7,
+    "linear_num_heads": 3, "linear_head_dim": 5, "linear_conv_kernel_dim": 3, "max_position_embeddings": 128,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention"], "num_local_experts": 5,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 12, "n_group": 1, "topk_group": 1, "pad_token_id": None,
+    "bos_token_id": None, "eos_token_id": None,
+}  # fmt: skip
 RANKS = {"decay_low_rank_dim": 3, "a_low_rank_dim": 4, "v_low_rank_dim": 5, "gate_low_rank_dim": 6}
 
 
 def of(kind: str) -> Callable[[ModelSpec, dict[str, Any]], bool]:
     return lambda spec, _: bool(spec.mixer.kind == kind)
+
+
+def hybrid_of(kind: str) -> Callable[[ModelSpec, dict[str, Any]], bool]:
+    kinds = {"linear_attention": kind, "full_attention": "attention"}
+    return lambda spec, changes: (
+        [mixer.kind for mixer in spec.mixers()]
+        == [kinds[layer] for layer in changes.get("layer_types", qwen.SIZES["layer_types"])]
+    )
 
 
 FORMATS = (
@@ -54,7 +71,7 @@ FORMATS = (
         "hf", "FalconMamba", "falcon_mamba", SMALL,
         {
             "tied": {},
-            # As in tiiuae/falcon-mamba-7b, whose `expand` is not the ratio of its widths; norms whose epsilon is felt.
+            # tiiuae/falcon-mamba-7b: `expand` is not the ratio of its widths. A large epsilon has an effect.
             "published": {"tie_word_embeddings": False, "expand": 16, "intermediate_size": 64, "time_step_rank": 3,
                           "mixer_rms_eps": 0.5},
         },
@@ -122,6 +139,49 @@ FORMATS = (
         and spec.mixer.rotary_base == changes.get("rope_parameters", {}).get("rope_theta", 10_000)
         and spec.mixer.n_kv_heads == changes["num_key_value_heads"],
         4096 * 32,
+    ),
+    Format(
+        "hf", "Qwen3_5", "qwen3_5", qwen.SIZES,
+        {
+            "grouped": {},
+            "biases, all rotated, tied": {
+                "attention_bias": True, "tie_word_embeddings": True, "rms_norm_eps": 1e-3, "linear_num_value_heads": 2,
+                "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+                "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0},
+            },
+        },
+        hybrid_of("gated_deltanet"),
+        128,
+    ),
+    Format(
+        "hf", "Qwen3_5Moe", "qwen3_5_moe", qwen.SIZES | qwen.EXPERTS, {"": {}},
+        lambda spec, _: {ffn.kind for ffn in spec.ffns()} == {"experts"},
+        128,
+    ),
+    Format(
+        "hf", "Qwen3Next", "qwen3_next", qwen.SIZES | qwen.EXPERTS,
+        {
+            "grouped": {},
+            "a dense layer, raw weights, tied": {
+                "mlp_only_layers": [1], "norm_topk_prob": False, "tie_word_embeddings": True,
+                "linear_num_value_heads": 2, "attention_bias": True,
+            },
+        },
+        lambda spec, changes: [i for i, ffn in enumerate(spec.ffns()) if ffn.kind == "gated_mlp"]
+        == changes.get("mlp_only_layers", []),
+        128,
+    ),
+    Format(
+        "hf", "KimiLinear", "kimi_linear", KIMI,
+        {
+            "published": {},
+            "one layer with experts, raw weights, two shared": {
+                "mlp_layer_types": ["dense", "sparse", "dense"], "norm_topk_prob": False, "n_shared_experts": 2,
+                "rms_norm_eps": 1e-3, "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            },
+        },
+        hybrid_of("kda"),
+        128,
     ),
     Format(
         "fla", "GLA", "fla_gla", FLA | {"max_position_embeddings": 128},
@@ -193,9 +253,17 @@ ROWS = {f"{form.key}, {name}": (form, changes) for form in FORMATS for name, cha
 
 
 @pytest.mark.parametrize(("form", "changes"), ROWS.values(), ids=ROWS)
-def test_round_trip(form: Format, changes: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    library: Any = hf if form.library == "hf" else request.getfixturevalue("fla")  # whose import takes seconds
-    imported = library.check(library.made(form.kind, **(form.sizes | changes)), tmp_path)
+def test_round_trip(
+    form: Format,
+    changes: dict[str, Any],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library: Any = hf if form.library == "hf" else request.getfixturevalue("fla")  # its import takes seconds
+    peer = library.made(form.kind, **(form.sizes | changes))
+    qwen.plain_rule(sys.modules[type(peer).__module__], monkeypatch)
+    imported = library.check(peer, tmp_path)
     assert imported.format.key == form.key
-    assert form.says(imported.spec, changes)
+    assert form.fits(imported.spec, changes)
     assert context_of(imported.source.config) == form.context

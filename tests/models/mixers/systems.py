@@ -1,4 +1,4 @@
-"""A small spec of every system, with eventful weights: what the tests of all mixers run over."""
+"""Small specs of every mixer with noise on all weights, for the tests of all mixers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 from ssm.models.mixers import build_mixer
-from ssm.models.mixers.base import Mixer, MixerState
-from ssm.models.state import State
+from ssm.models.mixers.base import Mixer
+from ssm.models.state import LayerState, State
 from ssm.specs.mixers import MixerSpec
 
 D = 8  # d_model
-Forward = Callable[[Tensor, MixerState | None], tuple[Tensor, MixerState]]
+Forward = Callable[[Tensor, LayerState | None], tuple[Tensor, LayerState]]
 
-# Name -> the mixer's mapping. Every kind of the registry is here; the first of a kind bears its name.
+# Name -> fields of the spec. Every registered kind is here; the first of each kind has the name of the kind.
 SYSTEMS: dict[str, dict[str, Any]] = {
     "mamba2": {"kind": "mamba2", "d_state": 5, "head_dim": 4, "n_groups": 2, "chunk": 5},
     "mamba2, limited dt": {"kind": "mamba2", "d_state": 3, "head_dim": 8, "d_conv": 2, "dt_limit": [0.1, 0.9]},
@@ -80,12 +80,12 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 def parsed(fields: dict[str, Any]) -> MixerSpec:
-    """The spec of a mixer's mapping."""
+    """The spec with these fields."""
     return TypeAdapter(MixerSpec).validate_python(fields)
 
 
 def system(name: str) -> Mixer:
-    """The mixer in float64, as the second layer of three, every weight moved so that none is without effect."""
+    """The mixer in float64, as the second of three layers, with noise on every weight so that each has an effect."""
     torch.manual_seed(0)
     mixer = build_mixer(parsed(SYSTEMS[name]), D, 3)
     mixer.initialize_at(1)
@@ -107,24 +107,24 @@ def inputs(seed: int, batch: int, length: int) -> Tensor:
     return torch.randn(batch, length, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def started(mixer: nn.Module, batch: int, length: int = 4) -> MixerState:
-    """A state that is not zero: the one after some other inputs."""
+def started(mixer: nn.Module, batch: int, length: int = 4) -> LayerState:
+    """A state that is not zero: the state after other inputs."""
     with torch.no_grad():
         return mixer(inputs(99, batch, length))[1]
 
 
-def leaves(state: MixerState) -> MixerState:
-    """A state whose numbers can have gradients (an attention's "seen" holds no numbers)."""
+def leaves(state: LayerState) -> LayerState:
+    """A state with gradients, except for an attention's "seen"."""
     return {name: tensor.clone().requires_grad_(tensor.is_floating_point()) for name, tensor in sorted(state.items())}
 
 
-def numbers(state: MixerState) -> list[Tensor]:
+def numbers(state: LayerState) -> list[Tensor]:
     """The differentiable tensors of a state, in the order of their names."""
     return [tensor for _, tensor in sorted(state.items()) if tensor.is_floating_point()]
 
 
-def padded(state: MixerState, like: MixerState) -> MixerState:
-    """A cache with unseen tokens in front, as many as make it as long as another; any other state as it is."""
+def padded(state: LayerState, like: LayerState) -> LayerState:
+    """A cache, extended at the front by unseen tokens to the length of another; other states do not change."""
     missing = like["memory"].shape[2] - state["memory"].shape[2] if "seen" in state else 0
     if missing <= 0:
         return state
@@ -134,8 +134,8 @@ def padded(state: MixerState, like: MixerState) -> MixerState:
     }
 
 
-def pairs(one: MixerState, other: MixerState) -> tuple[list[Tensor], list[Tensor]]:
-    """Two states as lists of tensors to compare: caches of different lengths are the same where both are seen."""
+def pairs(one: LayerState, other: LayerState) -> tuple[list[Tensor], list[Tensor]]:
+    """Two states as lists of tensors to compare. Caches are padded to equal lengths."""
     assert one.keys() == other.keys()
     one, other = padded(one, other), padded(other, one)
     if "seen" in one:
@@ -143,7 +143,7 @@ def pairs(one: MixerState, other: MixerState) -> tuple[list[Tensor], list[Tensor
     return [one[name].double() for name in sorted(one)], [other[name].double() for name in sorted(one)]
 
 
-def everything(mixer: nn.Module, u: Tensor, start: MixerState, forward: Forward) -> list[Tensor]:
+def everything(mixer: nn.Module, u: Tensor, start: LayerState, forward: Forward) -> list[Tensor]:
     """Outputs, final state, and the gradients of every weight, of u and of the initial state, under a random loss."""
     u, start = u.clone().requires_grad_(), leaves(start)
     y, ended = forward(u, start)
@@ -155,7 +155,7 @@ def everything(mixer: nn.Module, u: Tensor, start: MixerState, forward: Forward)
 
 
 def in_pieces(mixer: nn.Module, borders: list[int], resets: Tensor | None = None) -> Forward:
-    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
+    def forward(u: Tensor, state: LayerState | None) -> tuple[Tensor, LayerState]:
         outputs = []
         for begin, end in itertools.pairwise(borders):
             y, state = mixer(u[:, begin:end], state, None if resets is None else resets[:, begin:end])
@@ -167,7 +167,7 @@ def in_pieces(mixer: nn.Module, borders: list[int], resets: Tensor | None = None
 
 
 def stepwise(mixer: Any) -> Forward:
-    def forward(u: Tensor, state: MixerState | None) -> tuple[Tensor, MixerState]:
+    def forward(u: Tensor, state: LayerState | None) -> tuple[Tensor, LayerState]:
         outputs = []
         for u_t in u.unbind(1):
             y, state = mixer.step(u_t, state)
@@ -178,6 +178,6 @@ def stepwise(mixer: Any) -> Forward:
     return forward
 
 
-def whole(layers: list[MixerState]) -> State:
+def whole(layers: list[LayerState]) -> State:
     """Layer states as a model's state."""
     return State(tuple(layers))

@@ -1,4 +1,4 @@
-"""The GRU is torch's: as a layer with its weights, and one token at a time as its cell."""
+"""The GRU against torch.nn.GRU, and one token at a time against torch.nn.GRUCell."""
 
 from __future__ import annotations
 
@@ -33,10 +33,3 @@ def test_a_layer_and_its_cell() -> None:
     for t in range(12):
         (y_t, state), h = mixer.step(u[:, t], state), cell(u[:, t], h)
         assert worst([y_t, state["memory"]], [h, h.unsqueeze(1)]) < 1e-12
-
-
-def test_a_reset_before_every_token_leaves_no_recurrence() -> None:
-    mixer, u, start = layer(), inputs(2, 2, 5), normal(3, (2, 1, D))[0]
-    y, _ = mixer(u, {"memory": start}, torch.ones(2, 5, dtype=torch.bool))
-    alone, _ = mixer(u.reshape(10, 1, D))
-    assert worst([y], [alone.view(2, 5, D)]) < 1e-12

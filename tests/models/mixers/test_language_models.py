@@ -1,4 +1,4 @@
-"""Language models over every system: ffns, norms and hybrids keep what holds for mixers, and files bring all back."""
+"""Language models with all mixers, ffns and norms, and hybrids: splits, resets, decoding, files, recomputation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ssm.specs.training import Budget, RunSpec, TrainingSpec
 
 T = 11
 AROUND: dict[str, dict[str, Any]] = {
-    "mixer alone": {},
+    "only a mixer": {},
     "mlp": {"ffn": {"kind": "mlp", "d_hidden": 12, "activation": "relu"}, "norm": "layer"},
     "gated mlp": {"ffn": {"kind": "gated_mlp", "d_hidden": 12, "activation": "gelu"}},
     "rwkv": {"ffn": {"kind": "rwkv_channel_mix", "d_hidden": 12}, "norm": "layer", "embedding_norm": True},
@@ -68,8 +68,8 @@ def decoded(built: LanguageModel, tokens: Tensor, state: State | None) -> tuple[
 
 @pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
 @pytest.mark.parametrize("mixers", [{"mixer": systems.SYSTEMS["gla"]}, HYBRID], ids=["gla", "hybrid"])
-def test_state_in_state_out_around_the_mixer(around: dict[str, Any], mixers: dict[str, Any]) -> None:
-    """Cut, reset and decoded token by token: the same logits and the same final state."""
+def test_splits_resets_and_decoding(around: dict[str, Any], mixers: dict[str, Any]) -> None:
+    """A split, a reset and decoding token by token give equal logits and equal final states."""
     built, tokens = model(**around, **mixers), tiny.tokens(0, 2, T)
     with torch.no_grad():
         start = built(tiny.tokens(1, 2, 3))[1]
@@ -80,17 +80,17 @@ def test_state_in_state_out_around_the_mixer(around: dict[str, Any], mixers: dic
         resets = torch.zeros(2, T, dtype=torch.bool)
         resets[:, 5] = True
         reset, reset_end = built(tokens, start, resets)
-        anew, anew_end = built(tokens[:, 5:])
-    for got, expected in (states(end, ended), states(last, ended), states(reset_end, anew_end)):
+        restarted, restarted_end = built(tokens[:, 5:])
+    for got, expected in (states(end, ended), states(last, ended), states(reset_end, restarted_end)):
         assert worst(got, expected) < 1e-10
     assert worst([torch.cat([first, second], 1), steps], [whole, whole]) < 1e-10
-    assert worst([reset[:, 5:]], [anew]) < 1e-10
+    assert worst([reset[:, 5:]], [restarted]) < 1e-10
     assert worst([whole], [built(tokens)[0]]) > 1e-3
 
 
 @pytest.mark.parametrize("name", systems.SYSTEMS)
 def test_files_and_recomputation(tmp_path: Path, name: str) -> None:
-    """A model of every system comes back from its checkpoint bit by bit; recomputed blocks give the same gradients."""
+    """A model from a file has equal gradients, bit for bit. So has a model that recomputes activations."""
     data = DataSpec.parse({"name": "text", "corpus": {"kind": "files", "paths": ["*.txt"]}}, "test")
     training = TrainingSpec(context=8, batch_tokens=32, budget=Budget(steps=1))
     run = RunSpec(model=spec(mixer=systems.SYSTEMS[name]), data=data, training=training, seed=3)
@@ -111,7 +111,7 @@ def test_files_and_recomputation(tmp_path: Path, name: str) -> None:
         assert all(torch.equal(got, expected) for got, expected in zip(other, gradients[0], strict=True))
 
 
-def test_ffn_states_have_names_of_their_own() -> None:
+def test_names_of_ffn_states() -> None:
     built = model(mixer=systems.SYSTEMS["rwkv6"], ffn={"kind": "rwkv_channel_mix", "d_hidden": 12})
     state = built(tiny.tokens(0, 2, 3))[1]
     assert set(state.layers[0]) == {"memory", "shift", "ffn.shift"}
@@ -120,7 +120,7 @@ def test_ffn_states_have_names_of_their_own() -> None:
     assert state.norm().shape == (2,)
 
 
-def test_layers_know_their_depth() -> None:
+def test_initialization_by_layer() -> None:
     """RWKV's initialization depends on the layer."""
     ffn = {"kind": "rwkv_channel_mix", "d_hidden": 12}
     built = build_model(spec(mixer=systems.SYSTEMS["rwkv6"], ffn=ffn), tiny.VOCABULARY, 0)
@@ -146,7 +146,7 @@ def test_layers_know_their_depth() -> None:
         ("all", Tbtt(), "whose cache would grow with every batch"),
     ],
 )
-def test_a_cache_is_no_state_to_start_from(mixer: str, policy: InitialStateSpec, says: str) -> None:
+def test_initial_states_need_a_recurrence(mixer: str, policy: InitialStateSpec, says: str) -> None:
     data = DataSpec.parse({"name": "text", "corpus": {"kind": "files", "paths": ["*.txt"]}}, "test")
     fields: dict[str, Any] = {"mixer": systems.SYSTEMS["gla"]}
     if mixer == "all":

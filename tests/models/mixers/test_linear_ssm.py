@@ -1,9 +1,8 @@
-"""S4D, DSS, S5 and H3: their weights at initialization, and their outputs against convolutions and dense matrices."""
+"""S4D, DSS, S5 and H3: outputs against convolutions and dense matrices, segments, and initialization."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from kernels.numerics import normal, worst
 from models.mixers.systems import parsed
-from ssm_kernels import use_backend
 from torch import Tensor
 
 from ssm.models.mixers import build_mixer
@@ -21,10 +19,7 @@ from ssm.models.mixers.linear_ssm import hippo_normal
 D, T, B = 6, 23, 2
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _plain_backend() -> Iterator[None]:
-    with use_backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("plain_backend")
 
 
 def mixer(**fields: Any) -> Mixer:
@@ -44,7 +39,7 @@ def convolved(kernel: Tensor, x: Tensor) -> Tensor:
 
 
 def bars(A: Tensor, dt: Tensor, rule: str) -> tuple[Tensor, Tensor]:
-    """The discretization of diagonal systems h' = A h + x by matrices: exp of [[A dt, dt], [0, 0]], or a solve."""
+    """Discretize diagonal systems h' = A h + x with matrices: exp of [[A dt, dt], [0, 0]], or a linear solve."""
     A, dt = torch.broadcast_tensors(A, dt)
     zero, one = torch.zeros_like(A), torch.ones_like(A)
     if rule == "zoh":
@@ -80,7 +75,7 @@ def test_s4d_is_a_convolution(init: str, rule: str) -> None:
     expected = doubled[..., :D] * torch.sigmoid(doubled[..., D:])
     assert worst([y, *gradients(y, layer)], [expected, *gradients(expected, layer)]) < 1e-10
 
-    back = a ** torch.arange(T - 1, -1, -1)[:, None, None]  # what remains of each input at the end
+    back = a ** torch.arange(T - 1, -1, -1)[:, None, None]  # share of each input in the final state
     last = (back * b * x.unsqueeze(-1)).sum(1) + a**T * start
     assert worst([ended["memory"]], [torch.view_as_real(last)]) < 1e-10
 
@@ -98,7 +93,7 @@ def test_dss_is_a_convolution() -> None:
 
 @pytest.mark.parametrize("rule", ["zoh", "bilinear"])
 def test_s5_is_a_dense_real_system(rule: str) -> None:
-    """With every state's conjugate written out, by matrices: real inputs give real outputs without any Re."""
+    """With explicit conjugate states, as matrices. The outputs are real without taking a real part."""
     layer = mixer(kind="s5", d_state=8, blocks=2, discretization=rule)
     x, start = normal(1, (B, T, D))[0], complex_normal(2, B, 4)
     y, ended = layer(x, {"memory": torch.view_as_real(start).unsqueeze(1)})
@@ -125,7 +120,7 @@ def test_s5_is_a_dense_real_system(rule: str) -> None:
 
 @pytest.mark.parametrize("head_dim", [1, 3])
 def test_h3_is_algorithm_1_by_matrices(head_dim: int) -> None:
-    """The shift SSM as a shift matrix, the diagonal SSM as a convolution of every product of keys and values."""
+    """The shift SSM as a shift matrix, the diagonal SSM as a convolution of the products of keys and values."""
     layer = mixer(kind="h3", d_state=4, d_shift=5, head_dim=head_dim, segment=8)
     H, P, x = D // head_dim, head_dim, normal(1, (B, T, D))[0]
     y, _ = layer(x)
@@ -152,8 +147,8 @@ def test_h3_is_algorithm_1_by_matrices(head_dim: int) -> None:
 
 @pytest.mark.parametrize("with_resets", [False, True])
 @pytest.mark.parametrize("kind", ["s4d", "dss", "h3"])
-def test_segments_are_speed_and_memory_alone(kind: str, with_resets: bool) -> None:
-    """The same results as one step at a time, and what is kept for gradients does not hold the states of all steps."""
+def test_segments_change_only_speed_and_memory(kind: str, with_resets: bool) -> None:
+    """Equal results for all segment sizes. Tensors saved for gradients do not contain the states of all steps."""
     length, small = 131, {"d_shift": 1} if kind == "h3" else {}
     x = normal(1, (B, length, D))[0]
     resets = torch.rand(B, length, generator=torch.Generator().manual_seed(2)) < 0.1 if with_resets else None
@@ -178,8 +173,8 @@ def test_segments_are_speed_and_memory_alone(kind: str, with_resets: bool) -> No
 
 
 @pytest.mark.parametrize("rule", ["zoh", "bilinear"])
-def test_rounding_does_not_grow_within_a_segment(rule: str) -> None:
-    """Frequencies of many turns a step, in float32: the powers of a decay are those of the step form's decay."""
+def test_rounding_in_a_segment(rule: str) -> None:
+    """Frequencies of many rotations for each step, in float32: the parallel form equals the step form."""
     layer = mixer(kind="s4d", d_state=64, segment=64, discretization=rule, dt_range=[0.1, 0.1]).float()
     x = normal(3, (1, 64, D))[0].float()
     with torch.no_grad():
@@ -196,7 +191,7 @@ def test_rounding_does_not_grow_within_a_segment(rule: str) -> None:
 
 
 def test_the_normal_part_of_hippo() -> None:
-    """LegS plus its rank-one term, diagonalized: half the spectrum, orthonormal vectors, real parts -1/2."""
+    """It is LegS plus its rank-one term: half of its eigenvalues, orthonormal eigenvectors, real parts -1/2."""
     N = 8
     n = torch.arange(N, dtype=torch.float64)
     legs = -torch.tril(torch.sqrt((2 * n[:, None] + 1) * (2 * n + 1)), -1) - torch.diag(n + 1)
@@ -225,9 +220,9 @@ def test_initial_eigenvalues_of_s4d() -> None:
 
 @pytest.mark.parametrize("kind", ["s4d", "dss", "s5", "h3"])
 def test_steps_are_log_uniform(kind: str) -> None:
-    sizes = {"d_state": 2000, "blocks": 100} if kind == "s5" else {"d_state": 2}
+    width, sizes = (8, {"d_state": 2000, "blocks": 100}) if kind == "s5" else (1000, {"d_state": 2})
     torch.manual_seed(0)
-    dt = build_mixer(parsed({"kind": kind, "dt_range": [1e-2, 1.0]} | sizes), 1000, 1).log_dt.detach().exp()
+    dt = build_mixer(parsed({"kind": kind, "dt_range": [1e-2, 1.0]} | sizes), width, 1).log_dt.detach().exp()
     assert dt.shape == (1000,)
     assert 0.01 <= dt.min() < 0.0105
     assert 0.95 < dt.max() <= 1
@@ -235,7 +230,7 @@ def test_steps_are_log_uniform(kind: str) -> None:
 
 
 def test_initial_weights_of_s5_are_real_in_the_basis_of_hippo() -> None:
-    """B = V B~ + its conjugate: what was drawn, of variance 1 / P; the blocks share their spectrum."""
+    """B~ in the basis of HiPPO has variance 1 / P, and all blocks have the same eigenvalues."""
     torch.manual_seed(0)
     layer = build_mixer(parsed({"kind": "s5", "d_state": 64, "blocks": 4}), 200, 1).requires_grad_(False)
     V = torch.block_diag(*[hippo_normal(16)[1]] * 4)
@@ -263,8 +258,8 @@ def test_initial_weights_of_dss_and_h3() -> None:
 
 
 @pytest.mark.parametrize("kind", ["s4d", "dss", "h3"])
-def test_a_decay_of_zero_is_a_number(kind: str) -> None:
-    """A step so large that every decay underflows: outputs and gradients stay finite, and nothing is remembered."""
+def test_a_decay_of_zero_is_finite(kind: str) -> None:
+    """With a step so large that every decay underflows, outputs and gradients are finite."""
     layer = mixer(kind=kind, segment=4).float()
     with torch.no_grad():
         layer.log_dt.fill_(7.0)

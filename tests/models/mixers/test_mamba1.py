@@ -1,71 +1,25 @@
-"""Mamba-1 is the Mamba of transformers, an independent implementation; and what is done to its decays."""
+"""Mamba-1: autocast, initialization and polarized decays. (test_against_transformers.py compares logits.)"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from kernels.numerics import error, worst
-from models import tiny
+from kernels.numerics import error
 from models.mixers.systems import inputs, move, parsed
-from ssm_kernels import use_backend
-from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba
-from torch import Tensor, nn
+from torch import nn
 
-from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.mamba1 import Mamba1
-from ssm.specs.model import ModelSpec
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _plain_backend() -> Iterator[None]:
-    with use_backend("reference"):
-        yield
-
-
-def model(**mixer: Any) -> LanguageModel:
-    spec = {
-        "name": "tiny",
-        "d_model": 16,
-        "n_layers": 3,
-        "mixer": {"kind": "mamba1", "d_state": 6} | mixer,
-        "peak_lr": 1e-3,
-    }
-    return tiny.eventful(build_model(ModelSpec.model_validate(spec), tiny.VOCABULARY, 0))
-
-
-def peer_of(ours: LanguageModel) -> nn.Module:
-    """The same model by transformers, one step after the other, with our weights."""
-    return transformers_mamba(ours, mambapy=False).eval()
-
-
-@pytest.mark.parametrize("changes", [{}, {"expand": 1, "d_conv": 2, "dt_rank": 3}, {"a_range": [0.1, 0.1]}])
-def test_logits_and_gradients(changes: dict[str, Any]) -> None:
-    ours = model(**changes)
-    peer, tokens = peer_of(ours), tiny.tokens(0, 3, 23)
-    logits = ours(tokens)[0]
-    expected = peer(tokens, use_cache=False).logits[..., : tiny.VOCABULARY]
-    assert logits.std() > 0.3
-    assert error(logits, expected) < 1e-5
-
-    def gradients(module: nn.Module, output: Tensor) -> dict[str, Tensor]:
-        weight = torch.randn(output.shape, generator=torch.Generator().manual_seed(1))
-        names, parameters = zip(*module.named_parameters(), strict=True)
-        return dict(zip(names, torch.autograd.grad((output * weight).mean(), parameters), strict=True))
-
-    got, wanted = gradients(ours, logits), gradients(peer, expected)
-    assert {peer_name(name) for name in got} == set(wanted)
-    for name, gradient in got.items():
-        assert error(gradient, wanted[peer_name(name)].view_as(gradient)) < 1e-4, name
+pytestmark = pytest.mark.usefixtures("plain_backend")
 
 
 def test_a_step_size_is_not_rounded_under_autocast() -> None:
-    """The map to dt is in bfloat16, its bias is added in float32, in both forms: one part in a thousand is a lot."""
+    """The map to dt uses bfloat16, but its bias is added in float32, in both forms."""
     mixer = layer(dt_range=[1e-3, 1e-3])
     u = torch.randn(1, 64, 64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -79,7 +33,7 @@ def test_a_step_size_is_not_rounded_under_autocast() -> None:
     assert error(state["memory"], expected) < 1.1 * error(ended, expected)
 
 
-def test_ids_of_runs_are_older_than_the_norms() -> None:
+def test_a_default_norm_does_not_change_ids() -> None:
     assert "selection_norm_eps" not in parsed({"kind": "mamba1"}).content()
     assert parsed({"kind": "mamba1", "selection_norm_eps": 0.5}).content()["selection_norm_eps"] == 0.5
 
@@ -94,8 +48,8 @@ def layer(d_model: int = 64, **fields: Any) -> Mamba1:
     return mixer
 
 
-def test_initialization_is_the_authors() -> None:
-    """A = -(1..N) in every channel, dt log-uniform at a zero input, its weight within R^-1/2, out_proj over sqrt L."""
+def test_the_authors_initialization() -> None:
+    """A = -(1..N) in every channel, log-uniform dt for zero inputs, its weight within R^-1/2, out_proj over sqrt L."""
     mixer = layer(512)
     assert torch.allclose(mixer.continuous_decay(), -torch.arange(1.0, 17).expand(1024, 16))
     dt = nn.functional.softplus(mixer.dt_proj.bias)
@@ -112,7 +66,7 @@ def test_initialization_is_the_authors() -> None:
         assert abs(float(convolution.mean())) < 0.03
 
 
-def test_a_slow_decay_can_be_asked_for() -> None:
+def test_a_slow_decay() -> None:
     mixer = layer(a_range=[1.0, 1.0], dt_range=[1e-4, 1e-4])
     assert mixer.continuous_decay().unique().tolist() == [-1.0]
     assert nn.functional.softplus(mixer.dt_proj.bias).tolist() == pytest.approx([1e-4] * 128, rel=1e-4)
@@ -131,9 +85,7 @@ POLARIZED: list[tuple[dict[str, str], int, list[float]]] = [
 
 
 @pytest.mark.parametrize(("fields", "states", "expected"), POLARIZED)
-def test_polarized_states_stand_beside_the_learned_ones(
-    fields: dict[str, str], states: int, expected: list[float]
-) -> None:
+def test_polarized_states_next_to_learned_states(fields: dict[str, str], states: int, expected: list[float]) -> None:
     mixer = layer(d_state=4, **fields)
     assert mixer.spec.state_shape(64) == (128, states)
     assert mixer.continuous_decay().shape == (128, states)
@@ -142,14 +94,9 @@ def test_polarized_states_stand_beside_the_learned_ones(
     assert mixer(torch.randn(1, 3, 64))[1]["memory"].shape == (1, 128, states)
 
 
-def test_the_paper_keeps_16_states_or_adds_two() -> None:
-    assert layer(polarize="both").spec.states == 18
-    assert layer(polarize="both", polarized_size="matched").spec.states == 16
-
-
 @pytest.mark.parametrize("shift", [-1000.0, -6.0, 0.0, 300.0])
 def test_a_polarized_decay_is_exactly_one_or_zero(shift: float) -> None:
-    """Whatever dt: the first state keeps all that it had, to the last bit, and the last one nothing."""
+    """For every dt, the first state keeps everything, to the last bit, and the last state nothing."""
     mixer = move(layer(8, d_state=3, polarize="both")).double()
     mixer.dt_proj.bias += shift
     u = inputs(0, 2, 9)
@@ -162,39 +109,18 @@ def test_a_polarized_decay_is_exactly_one_or_zero(shift: float) -> None:
         assert (difference[..., 0] - 1).abs().max() < 1e-12 * run(u, one)[1]["memory"][..., 0].abs().max().clamp_min(1)
         assert difference[..., -1].abs().max() == 0
     if shift == 300:
-        assert difference[..., 1:-1].abs().max() < 1e-80  # the learned states do forget under such steps
+        assert difference[..., 1:-1].abs().max() < 1e-80  # learned states forget with these step sizes
 
 
-def test_polarization_leaves_the_learned_part_as_it_is() -> None:
-    """With B and C of the polarized states at zero, the model is the one without them, gradients included."""
-    plain, both = (
-        move(layer(8, d_state=3, **fields).requires_grad_(), 3).double() for fields in ({}, {"polarize": "both"})
-    )
-    with torch.no_grad():
-        rank = plain.widths[0]
-        kept = [*range(rank), *range(rank + 1, rank + 4), *range(rank + 6, rank + 9)]
-        both.x_proj.weight.zero_()[kept] = plain.x_proj.weight
-        for name, parameter in both.named_parameters():
-            if name != "x_proj.weight":
-                parameter.copy_(plain.get_parameter(name))
-    u = inputs(1, 2, 12)
-    outputs = [mixer(u)[0] for mixer in (plain, both)]
-    gradients = [
-        torch.autograd.grad(y.square().sum(), [mixer.A_log, mixer.in_proj.weight])
-        for y, mixer in zip(outputs, (plain, both), strict=True)
-    ]
-    assert worst([outputs[1], *gradients[1]], [outputs[0], *gradients[0]]) < 1e-12
-
-
-def test_the_constant_decays_are_no_weights() -> None:
+def test_polarized_decays_are_not_parameters() -> None:
     names = {name for name, _ in layer(polarize="both").named_parameters()}
     assert names == {name for name, _ in layer().named_parameters()}
     assert all(tensor.isfinite().all() for tensor in layer(polarize="both").state_dict().values())
 
 
 @pytest.mark.parametrize("fields", [fields for fields, *_ in POLARIZED], ids=lambda fields: "-".join(fields.values()))
-def test_a_polarized_layer_is_its_recurrence_written_out(fields: dict[str, str]) -> None:
-    """In numpy, from the weights alone: state by state, with decays of 1 and 0 that are no exponentials."""
+def test_a_polarized_layer_against_numpy(fields: dict[str, str]) -> None:
+    """In numpy, from the weights: state by state, with decays of exactly 1 and 0."""
     mixer = move(layer(8, d_state=4, **fields), 5).double()
     u = inputs(2, 2, 11)
     w = {name: parameter.numpy() for name, parameter in mixer.named_parameters()}

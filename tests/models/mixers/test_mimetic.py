@@ -1,4 +1,4 @@
-"""Each part of mimetic initialization does what it is for, and nothing else."""
+"""Each part of mimetic initialization has its effect, and no other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def dt(mixer: Mixer, u: Tensor) -> Tensor:
 
 
 def continuous_decay(mixer: Mixer) -> Tensor:
-    """-A as the mixer computes it: from what a state loses in a step with dt 1 and no input."""
+    """-A, measured from the decay of a state in one step with dt 1 and no input."""
     if isinstance(mixer, Mamba1):
         return -mixer.continuous_decay()
     mixer.in_proj.weight[256:576] = 0  # x, B and C: nothing comes in
@@ -62,10 +62,10 @@ def continuous_decay(mixer: Mixer) -> Tensor:
 
 @every_kind
 @pytest.mark.parametrize("c", [2, 4, 8])
-def test_a_turns_the_decay_around(kind: str, c: int) -> None:
-    """-A = exp(-c A_log): what is large by default, 16, becomes 16^-c, and the states keep nearly everything.
+def test_a_makes_decays_slow(kind: str, c: int) -> None:
+    """-A = exp(-c A_log): a large default of 16 becomes 16^-c, and states keep nearly everything.
 
-    But where A_log is 0, as in the first of Mamba-1's states: -A is 1 there whatever c is, and exp(-1) = .37 is kept.
+    If A_log is 0, as in Mamba-1's first state, -A is 1 for every c, and the state keeps exp(-1) = 0.37.
     """
     mixer = layer(kind, a=c)
     default = mixer.A_log.exp()
@@ -79,36 +79,12 @@ def test_a_turns_the_decay_around(kind: str, c: int) -> None:
 
 
 @every_kind
-def test_a_is_trained_through_its_new_meaning(kind: str) -> None:
-    mixer = layer(kind, a=4).requires_grad_()
-    mixer(torch.randn(1, 5, D))[0].square().sum().backward()
-    assert mixer.A_log.grad is not None
-    assert mixer.A_log.grad.abs().max() > 0
-
-
-@every_kind
-def test_dt_is_one_whatever_the_input(kind: str) -> None:
+def test_dt_is_one_for_every_input(kind: str) -> None:
     u = torch.randn(50, D, generator=torch.Generator().manual_seed(1))
     assert (dt(layer(kind, dt=True), u) - 1).abs().max() < 1e-6
     default = dt(layer(kind), u)
     assert default.max() < 0.5
     assert default.std(0).min() > 1e-5
-
-
-@every_kind
-def test_queries_and_keys_are_correlated(kind: str) -> None:
-    """W_C^T W_B has the identity's diagonal over small noise; by default it is noise alone."""
-    ratios, cosines = {}, {}
-    for on in (False, True):
-        B, C = b_and_c(layer(kind, bc=on))
-        product = C.T @ B  # (width, width)
-        diagonal, rest = product.diagonal(), product[~torch.eye(len(product), dtype=torch.bool)]
-        ratios[on] = float(diagonal.mean() / rest.std())
-        cosines[on] = float(F.cosine_similarity(B, C, dim=1).mean())
-    assert abs(ratios[False]) < 0.5
-    assert ratios[True] > 3
-    assert abs(cosines[False]) < 0.1
-    assert cosines[True] == pytest.approx(0.5**0.5, abs=0.05)  # (C' + B) / 2 against B, of independent C' and B
 
 
 @every_kind
@@ -120,7 +96,7 @@ def test_the_halved_sum_is_the_papers(kind: str) -> None:
 
 
 @every_kind
-def test_the_convolution_passes_the_present_on(kind: str) -> None:
+def test_the_convolution_is_the_identity(kind: str) -> None:
     mixer = layer(kind, conv=True)
     assert torch.equal(mixer.conv_weight, F.one_hot(torch.tensor(3), 4).float().expand_as(mixer.conv_weight))
     assert mixer.conv_bias.abs().max() == 0
@@ -133,8 +109,8 @@ OWN: dict[str, dict[str, set[str]]] = {
 
 
 @every_kind
-def test_a_part_touches_its_own_weights_alone(kind: str) -> None:
-    """In all 16 combinations; what is drawn at random does not depend on the switches."""
+def test_a_part_changes_only_its_own_weights(kind: str) -> None:
+    """In all 16 combinations. Random numbers do not depend on the selected parts."""
     plain = layer(kind).state_dict()
     for a, *switches in itertools.product((None, 8), (False, True), (False, True), (False, True)):
         parts = dict(zip(OWN[kind], switches, strict=True))
@@ -146,7 +122,7 @@ def test_a_part_touches_its_own_weights_alone(kind: str) -> None:
         assert changed == set().union(*(OWN[kind][part] for part, on in parts.items() if on))
 
 
-def test_a_model_takes_it_in_chosen_layers() -> None:
+def test_mimetic_initialization_of_chosen_layers() -> None:
     mixer = {"kind": "mamba1", "d_state": 4}
     spec = {"name": "tiny", "d_model": 8, "n_layers": 3, "mixer": mixer, "peak_lr": 1e-3}
     spec["mixer_at"] = {1: mixer | {"mimetic": {"a": 8, "conv": True}}}
@@ -156,7 +132,7 @@ def test_a_model_takes_it_in_chosen_layers() -> None:
 
 
 @pytest.mark.parametrize("mimetic", [{"a": 3}, {"a": 0}, {"b": True}])
-def test_what_the_paper_does_not_have_is_refused(mimetic: dict[str, Any]) -> None:
+def test_values_that_the_paper_does_not_have_are_refused(mimetic: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         parsed({"kind": "mamba1", "mimetic": mimetic})
 
@@ -164,9 +140,9 @@ def test_what_the_paper_does_not_have_is_refused(mimetic: dict[str, Any]) -> Non
 @every_kind
 @pytest.mark.parametrize("on", [True, False])
 def test_a_fresh_layer_is_plain_linear_attention(kind: str, on: bool) -> None:
-    """mi eq. 12: its map is CausalMask(X^T W_C^T W_B X) in every head, its output that of linear attention.
+    """mi eq. 12: its map is CausalMask(X^T W_C^T W_B X) in every head, and its output is that of linear attention.
 
-    Where -A is 4 or more by default; X is what the convolution passes on. Without the initialization it is not.
+    X is the output of the convolution, and the default -A is at least 4. Without the initialization this is false.
     """
     torch.manual_seed(1)
     fields = KINDS[kind] | {"a_range": [4.0, 16.0], "mimetic": on}

@@ -1,9 +1,8 @@
-"""What holds for every system: its state is all that the future needs of the past, in outputs, states and gradients."""
+"""Properties of every mixer: splits, recurrent form, resets, autocast and files, with outputs, states and gradients."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.numerics import worst
 from models.mixers import systems
-from ssm_kernels import use_backend
 from torch import Tensor
 
 from ssm.models.checkpoint import load_tensors, save_tensors
@@ -27,11 +25,7 @@ every_system = pytest.mark.parametrize("name", systems.SYSTEMS)
 build = cache(systems.system)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _plain_backend() -> Iterator[None]:
-    """The kernels have tests of their own; what is tested here is what stands around them."""
-    with use_backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("plain_backend")
 
 
 def some_resets(seed: int) -> Tensor:
@@ -45,7 +39,7 @@ def test_every_kind_is_registered_and_tested() -> None:
 @every_system
 @settings(deadline=None, max_examples=3)
 @given(cuts=st.lists(st.integers(1, T - 1), min_size=1, max_size=3, unique=True), with_resets=st.booleans())
-def test_cutting_it_anywhere_changes_nothing(name: str, cuts: list[int], with_resets: bool) -> None:
+def test_a_split_changes_nothing(name: str, cuts: list[int], with_resets: bool) -> None:
     mixer = build(name)
     u, start, resets = systems.inputs(1, B, T), systems.started(mixer, B), some_resets(2) if with_resets else None
     expected = systems.everything(mixer, u, start, systems.in_pieces(mixer, [0, T], resets))
@@ -55,7 +49,7 @@ def test_cutting_it_anywhere_changes_nothing(name: str, cuts: list[int], with_re
 
 @every_system
 def test_the_parallel_form_is_the_recurrence(name: str) -> None:
-    """`step` is the paper's recurrence written down; it shares the projections with `forward`, and no scan."""
+    """`step` is the paper's recurrence. It shares only the projections with `forward`."""
     mixer = build(name)
     u, start = systems.inputs(3, B, T), systems.started(mixer, B)
     expected = systems.everything(mixer, u, start, systems.stepwise(mixer))
@@ -77,8 +71,8 @@ def test_every_weight_and_the_initial_state_matter(name: str) -> None:
 @every_system
 @settings(deadline=None, max_examples=4)
 @given(places=st.tuples(*[st.sets(st.integers(0, T - 1), max_size=3)] * B), carry=st.booleans())
-def test_a_reset_separates_the_pieces_of_its_row(name: str, places: tuple[set[int], ...], carry: bool) -> None:
-    """Resets inside a sequence give what separate runs from the zero state give, up to the final state."""
+def test_a_reset_separates_documents(name: str, places: tuple[set[int], ...], carry: bool) -> None:
+    """A sequence with resets equals separate sequences from the zero state, also in the final state."""
     mixer = build(name)
     u, start = systems.inputs(5, B, T), systems.started(mixer, B)
     resets = torch.zeros(B, T, dtype=torch.bool)
@@ -96,17 +90,17 @@ def test_a_reset_separates_the_pieces_of_its_row(name: str, places: tuple[set[in
 
 
 @every_system
-def test_a_row_of_the_state_set_to_zero_starts_anew(name: str) -> None:
-    """As without a state, in both forms."""
+def test_a_zero_row_is_the_zero_state(name: str) -> None:
+    """It equals no state, in both forms."""
     mixer, u = build(name), systems.inputs(8, B, T)
     zeroed = systems.whole([systems.started(mixer, B)]).reset(torch.tensor([False, True])).layers[0]
     zeros = {n: x[1:] for n, x in zeroed.items()}
     with torch.no_grad():
-        (y, _), (anew, expected_end) = mixer(u, zeroed), mixer(u[1:])
+        (y, _), (restarted, expected_end) = mixer(u, zeroed), mixer(u[1:])
         _, ended = mixer(u[1:], zeros)
         (step, _), (expected_step, _) = mixer.step(u[1:, 0], zeros), mixer.step(u[1:, 0])
     got, expected = systems.pairs(ended, expected_end)
-    assert worst([y[1:], *got, step], [anew, *expected, expected_step]) < 1e-12
+    assert worst([y[1:], *got, step], [restarted, *expected, expected_step]) < 1e-12
 
 
 @every_system
@@ -126,8 +120,8 @@ def test_the_spec_knows_the_shape_of_the_memory(name: str) -> None:
 
 
 @every_system
-def test_half_precision_around_a_wide_memory(name: str) -> None:
-    """Under autocast the outputs come in bfloat16 and close, and a recurrence's memory stays in float32."""
+def test_autocast(name: str) -> None:
+    """Under autocast, outputs are close, and the memory of a recurrence stays in float32."""
     mixer, u = systems.system(name).float(), systems.inputs(9, B, T).float()
     exact = mixer(u)[0]
     with torch.autocast("cpu", torch.bfloat16):
@@ -143,7 +137,7 @@ def test_half_precision_around_a_wide_memory(name: str) -> None:
 
 
 @every_system
-def test_a_state_survives_its_file(name: str, tmp_path: Path) -> None:
+def test_a_state_in_a_file(name: str, tmp_path: Path) -> None:
     state = systems.whole([systems.started(build(name), B, length) for length in (4, 3)])
     save_tensors(tmp_path / "state.safetensors", state.tensors("start."), {})
     back = State.from_tensors(load_tensors(tmp_path / "state.safetensors")[0], "start.")
@@ -168,10 +162,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "attention", "n_heads": 2, "rotary_pct": 0.25}, "rotary_pct 0.25 rotates 1 dimensions, not pairs"),
     ({"kind": "attention", "value_dim": 3}, "shared_dim and value_dim go with a latent_dim"),
     ({"kind": "attention", "latent_dim": 3}, "latent_dim: goes with rotary_pct 0, without n_kv_heads, bias, qk_norm,"),
-    (
-        {"kind": "attention", "latent_dim": 3, "rotary_pct": 0, "shared_dim": 2},
-        "shared_dim 2 must be less than K = 2",
-    ),
+    ({"kind": "attention", "latent_dim": 3, "rotary_pct": 0, "shared_dim": 2}, "shared_dim 2 must be less than K = 2"),
     ({"kind": "s4d", "d_state": 5}, "d_state must be even"),
     ({"kind": "s4d", "dt_range": [0.0, 0.1]}, "dt_range must be 0 < low <= high"),
     ({"kind": "dss", "dt_range": [0.2, 0.1]}, "dt_range must be 0 < low <= high"),

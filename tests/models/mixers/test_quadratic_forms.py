@@ -1,4 +1,4 @@
-"""Linear attentions against their papers' other form: all pairs of tokens at once, written anew from the weights."""
+"""Linear attentions against the quadratic form of their papers, computed from the weights."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_retention_in_parallel_form() -> None:
     assert error(output(mixer, u), expected) < 1e-10
 
 
-def test_linear_attention_is_attention_with_another_similarity() -> None:
+def test_linear_attention_in_quadratic_form() -> None:
     """Katharopoulos et al. 2020, eq. 3 and 7: weights phi(q) . phi(k) over their sum."""
     mixer, u = systems.system("linear_attention"), systems.inputs(1, 2, T)
     q, k, v = (by_head(x.detach(), 2) for x in mixer.in_proj(u).chunk(3, -1))
@@ -54,7 +54,7 @@ def test_linear_attention_is_attention_with_another_similarity() -> None:
     weights = (q @ k.mT).tril()
     y = (weights / weights.sum(-1, keepdim=True)) @ v
     expected = y.transpose(1, 2).flatten(2) @ mixer.out_proj.weight.T
-    assert error(output(mixer, u), expected) < 1e-5  # the denominator has no epsilon here
+    assert error(output(mixer, u), expected) < 1e-5  # without the epsilon of the denominator
 
 
 def test_performers_features_estimate_softmax_attention() -> None:
@@ -71,7 +71,7 @@ def test_performers_features_estimate_softmax_attention() -> None:
 
 @pytest.mark.parametrize(("spread", "tolerance"), [(1.0, 1e-5), (3.5, 1e-3)])
 def test_performers_features_neither_overflow_nor_vanish(spread: float, tolerance: float) -> None:
-    """Queries and keys as large as trained ones, in float32, against the same weights by their logarithms."""
+    """Queries and keys as large as in trained models, in float32, against weights computed from logarithms."""
     torch.manual_seed(0)
     fields = {"kind": "linear_attention", "feature_map": "favor"}
     mixer = systems.build_mixer(systems.parsed(fields), 64, 1)
@@ -93,8 +93,8 @@ def test_performers_features_neither_overflow_nor_vanish(spread: float, toleranc
     assert all(x.grad is not None and x.grad.isfinite().all() for x in mixer.parameters())
 
 
-def test_gla_with_the_loop_of_its_authors() -> None:
-    """The recurrence of fla; what stands around it from Yang et al. 2023, Section 4.4."""
+def test_gla_against_fla() -> None:
+    """fla's recurrence; projections, norm and gate as in Yang et al. 2023, Section 4.4."""
     mixer, u = systems.system("gla"), systems.inputs(3, 2, T)
     q, k, v, gate, low = (x.detach() for x in mixer.in_proj(u).split([8 // 2, 8 // 2, 8, 8, 3], -1))
     alpha = torch.sigmoid(low @ mixer.decay_proj.weight.T + mixer.decay_proj.bias) ** (1 / 16)
@@ -105,8 +105,8 @@ def test_gla_with_the_loop_of_its_authors() -> None:
     assert error(output(mixer, u), expected) < 1e-5  # fla's loop is in float32
 
 
-def test_rwkv_6_with_the_loop_of_its_authors() -> None:
-    """The recurrence of fla; what stands around it from Peng et al. 2024, eq. 14-20, one name at a time."""
+def test_rwkv_6_against_fla() -> None:
+    """fla's recurrence; everything else as in Peng et al. 2024, eq. 14-20."""
     mixer, u = systems.system("rwkv6"), systems.inputs(4, 2, T)
     before = F.pad(u, (0, 0, 1, -1))
     R = mixer.spec.shift_rank

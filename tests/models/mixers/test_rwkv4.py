@@ -1,16 +1,14 @@
-"""RWKV-4's time mixing is that of transformers, an independent implementation; and its memory is a proper state."""
+"""RWKV-4's time mixing against transformers; precision, and properties of its memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
 from kernels.numerics import normal, worst
 from models.mixers import systems
 from models.mixers.systems import inputs, move, parsed
-from ssm_kernels import use_backend
 from torch import Tensor, nn
 
 from ssm.models.mixers import build_mixer
@@ -21,14 +19,11 @@ from ssm.training.initial_states import build_policy
 D = 8
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _plain_backend() -> Iterator[None]:
-    with use_backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("plain_backend")
 
 
 def layer(number: int = 1, keys: float = 1.0) -> Rwkv4:
-    """The `number`th of three layers, every weight moved; `keys` scales the keys."""
+    """Layer `number` of three, with noise on every weight; `keys` scales the keys."""
     torch.manual_seed(0)
     mixer = build_mixer(parsed({"kind": "rwkv4"}), D, 3)
     assert isinstance(mixer, Rwkv4)
@@ -39,7 +34,7 @@ def layer(number: int = 1, keys: float = 1.0) -> Rwkv4:
 
 
 def halves(memory: Tensor) -> tuple[Tensor, Tensor]:
-    """The averages and the logarithms of their weights, (B, D) each."""
+    """Averages and logarithms of their weights, (B, D) each."""
     average, weight = memory.squeeze(-1).chunk(2, 1)
     return average, weight
 
@@ -61,7 +56,7 @@ def peer_of(mixer: Rwkv4, number: int = 1) -> nn.Module:
 
 
 def their_state(mixer: Rwkv4, state: dict[str, Tensor], number: int = 1) -> list[Tensor]:
-    """[ffn's shift, shift, num, den, max], each (B, D, layers), of one of our states; with a maximum of our choice."""
+    """[ffn's shift, shift, num, den, max], each (B, D, layers), from our state. The maximum is arbitrary."""
     average, weight = halves(state["memory"])
     m = torch.full_like(average, 0.7)
     den = torch.expm1(weight) * torch.exp(-m)
@@ -85,7 +80,7 @@ def test_outputs_state_and_gradients() -> None:
     theirs = [peer.get_parameter(n.replace("mix_", "time_mix_").replace("out_proj", "output")) for n in names]
     got = torch.autograd.grad((y * weight).sum(), parameters)
     wanted = torch.autograd.grad((expected * weight).sum(), theirs)
-    # transformers works in float32 inside
+    # transformers computes in float32
     assert worst([y, *got], [expected, *(w.view_as(g) for w, g in zip(wanted, got, strict=True))]) < 1e-5
 
 
@@ -107,7 +102,7 @@ def test_from_a_state_to_a_state() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("keys", [1.0, 100.0])
 def test_large_keys_neither_overflow_nor_lose_precision(keys: float, dtype: torch.dtype) -> None:
-    """Weights e^k beyond the number format, against the average written out in float64 with one maximum over all."""
+    """Weights e^k that overflow, against averages in float64 with one maximum for all tokens."""
     mixer = layer(keys=keys)
     u = inputs(2, 2, 40)
     with torch.no_grad():
@@ -136,7 +131,7 @@ def test_a_long_sequence_keeps_its_precision() -> None:
 
 
 def test_gradients_do_not_depend_on_the_maximum() -> None:
-    """It is detached; numerical differentiation, through outputs and final state, knows nothing of that."""
+    """The maximum is detached. Gradients of outputs and final state equal finite differences."""
     mixer = layer().requires_grad_(False)
     u, start = inputs(4, 1, 5), mixer(inputs(5, 1, 3))[1]
     resets = torch.tensor([[False, False, False, True, False]])
@@ -152,8 +147,8 @@ def test_gradients_do_not_depend_on_the_maximum() -> None:
     assert torch.autograd.gradcheck(mixer_step, leaves[:2])
 
 
-def test_any_numbers_are_a_memory() -> None:
-    """Noise gives finite outputs; a weight of zero or less is the empty state, whatever the average beside it."""
+def test_any_numbers_are_a_valid_memory() -> None:
+    """Noise gives finite outputs. A weight of zero or less is the empty state, for every average."""
     mixer, u = layer().float(), inputs(6, 4, 7).float()
     noise = 30 * torch.randn(4, 2 * D, 1, generator=torch.Generator().manual_seed(0))
     state = {"memory": noise.requires_grad_(), "shift": torch.zeros(4, D)}
@@ -168,8 +163,8 @@ def test_any_numbers_are_a_memory() -> None:
     assert torch.equal(mixer(u, {**state, "memory": empty})[0], mixer(u)[0])
 
 
-def test_noise_is_fitted_to_averages_and_weights_by_themselves() -> None:
-    """Fitted noise has one mean and variance a head: the two numbers of a channel are two heads, of different sizes."""
+def test_noise_is_fitted_separately_to_averages_and_weights() -> None:
+    """Fitted noise has a mean and a variance for each head. The two numbers of a channel are two heads."""
     mixer, u = layer(), inputs(8, 6, 20)
     ended = systems.whole([mixer(u)[1]]).detach()
     policy = build_policy(FittedNoise(p_zero=0.0), 0)
@@ -182,21 +177,21 @@ def test_noise_is_fitted_to_averages_and_weights_by_themselves() -> None:
         assert ((drawn.mean(0) - true.mean(0)).abs() < 0.1 * spread).all()
         assert ((drawn.std(0) / spread - 1).abs() < 0.1).all()
     average, weight = halves(ended.recurrent_states()[0])
-    assert weight.mean() > 4 * average.abs().mean()  # as one quantity they would have one mean
+    assert weight.mean() > 4 * average.abs().mean()  # one common mean would not fit
 
 
-def test_the_memory_stays_of_the_order_of_values_and_keys() -> None:
+def test_the_memory_has_the_scale_of_values_and_keys() -> None:
     mixer, u = layer(keys=20.0), inputs(7, 1, 400)
     with torch.no_grad():
         average, weight = halves(mixer(u)[1]["memory"])
         _, k, v = mixer._project(u, torch.cat([torch.zeros_like(u[:, :1]), u[:, :-1]], 1))
-    assert k.max() > 15  # whose exponential is over a million
+    assert k.max() > 15  # the exponential is over a million
     assert average.abs().max() <= v.abs().max()
     assert weight.max() < k.max() + math.log(400)
 
 
-def test_initialization_is_the_papers() -> None:
-    """log w from -5 to 3, more unevenly in later layers; u a zigzag about log 0.3; keys, gates, outputs 0 at first."""
+def test_the_papers_initialization() -> None:
+    """log w from -5 to 3, more unevenly in later layers; u a zigzag around log 0.3; zero keys, gates and outputs."""
     mixers = [build_mixer(parsed({"kind": "rwkv4"}), 10, 3).requires_grad_(False) for _ in range(3)]
     for number, mixer in enumerate(mixers):
         mixer.initialize_at(number)

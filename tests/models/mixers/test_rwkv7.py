@@ -1,11 +1,10 @@
-"""What RWKV-7's layers read of the first one's values: a path between layers beside the residual stream.
+"""RWKV-7's later layers read the values of the first layer, on a path next to the residual stream.
 
-Its layers are fla's (formats/test_fla_rwkv7.py); what holds for every mixer is in test_properties.py.
+formats/test_round_trips.py compares the layers with fla's, and test_properties.py tests them like all mixers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,12 @@ import torch
 from kernels.numerics import worst
 from models import tiny
 from models.mixers import systems
-from ssm_kernels import observe, use_backend
+from ssm_kernels import observe
 from torch import Tensor, nn
 
 from ssm.base.errors import ConfigError
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.inspect import layer_signals
-from ssm.models.mixers.base import MixerState
-from ssm.models.state import State
+from ssm.models.state import LayerState, State
 from ssm.specs.model import ModelSpec
 
 T, B = 9, 2
@@ -28,10 +25,7 @@ MIXER = systems.SYSTEMS["rwkv7"] | {"value_rank": 3}
 FFN = {"kind": "rwkv_channel_mix", "d_hidden": 12, "receptance": False}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _plain_backend() -> Iterator[None]:
-    with use_backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("plain_backend")
 
 
 def spec(**fields: Any) -> ModelSpec:
@@ -46,7 +40,7 @@ def model(**fields: Any) -> LanguageModel:
 
 
 class Stack(nn.Module):
-    """A model as the tests take a mixer: vectors in, and the states of all layers under their flat names."""
+    """A model with the interface of a mixer: vectors as inputs, and the states of all layers under flat names."""
 
     def __init__(self, **fields: Any):
         super().__init__()
@@ -54,30 +48,30 @@ class Stack(nn.Module):
         self.model.embedding = nn.Identity()
 
     def forward(
-        self, u: Tensor, state: MixerState | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, MixerState]:
+        self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
         y, ended = self.model(u, None if state is None else State.from_tensors(state), resets)
         return y, ended.tensors()
 
-    def step(self, u: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+    def step(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
         y, ended = self.model.step(u, None if state is None else State.from_tensors(state))
         return y, ended.tensors()
 
 
-def test_the_first_layer_has_no_map_for_values() -> None:
+def test_the_first_layer_has_no_value_map() -> None:
     names = {name for name, _ in model().named_parameters() if "value_" in name}
     assert names == {f"layers.{i}.mixer.value_{part}" for i in (1, 2) for part in ("base", "down", "up")}
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 4])
-def test_layers_that_were_given_one_mixer_are_of_one_mixer(n_layers: int) -> None:
-    """Though the first has no map for values: half of the layers are RWKV-7's, and they come first."""
+def test_the_main_mixer(n_layers: int) -> None:
+    """The missing value map of the first layer does not make it another mixer. Half of the layers are RWKV-7."""
     half = dict.fromkeys(range(n_layers, 2 * n_layers), systems.SYSTEMS["attention"])
     found = spec(n_layers=2 * n_layers, mixer_at=half).main_mixer()
     assert found.model_dump(exclude_defaults=True) == systems.parsed(MIXER).model_dump(exclude_defaults=True)
 
 
-def test_a_copy_with_other_layers_has_these() -> None:
+def test_a_copy_with_another_number_of_layers() -> None:
     found = spec(n_layers=2)
     assert len(found.model_copy(update={"n_layers": 5}).mixers()) == 5
     assert len(found.mixers()) == 2
@@ -85,12 +79,12 @@ def test_a_copy_with_other_layers_has_these() -> None:
 
 @pytest.fixture(scope="module", params=[{}, {1: systems.SYSTEMS["attention"]}], ids=["alone", "attention between"])
 def stack(request: pytest.FixtureRequest) -> Stack:
-    """A layer of another kind hands on what it was handed."""
+    """A layer of another kind passes the values on."""
     return Stack(mixer_at=request.param)
 
 
 @pytest.mark.parametrize("with_resets", [False, True])
-def test_cutting_changes_nothing(stack: Stack, with_resets: bool) -> None:
+def test_a_split_changes_nothing(stack: Stack, with_resets: bool) -> None:
     u, start = systems.inputs(0, B, T), systems.started(stack, B)
     resets = torch.zeros(B, T, dtype=torch.bool)
     resets[0, 2] = resets[1, [4, 5]] = with_resets
@@ -114,15 +108,15 @@ def test_every_weight_and_the_initial_state_matter(stack: Stack) -> None:
 
 
 @torch.no_grad()
-def test_a_row_is_reset_on_its_own(stack: Stack) -> None:
-    """Before a reset the row is what it was, behind it what it is from the zero state; no state is a state of zeros."""
+def test_resets_of_single_rows(stack: Stack) -> None:
+    """Before a reset nothing changes; after it, the row equals a sequence from the zero state."""
     u, start = systems.inputs(3, B, T), systems.started(stack, B)
     resets = torch.zeros(B, T, dtype=torch.bool)
     resets[1, 4] = True
     y, ended = stack(u, start, resets)
-    whole, anew = stack(u, start), stack(u[1:, 4:])
-    assert worst([y[0], y[1, :4], y[1:, 4:]], [whole[0][0], whole[0][1, :4], anew[0]]) < 1e-10
-    for row, expected in ((0, whole[1]), (1, anew[1])):
+    whole, restarted = stack(u, start), stack(u[1:, 4:])
+    assert worst([y[0], y[1, :4], y[1:, 4:]], [whole[0][0], whole[0][1, :4], restarted[0]]) < 1e-10
+    for row, expected in ((0, whole[1]), (1, restarted[1])):
         for layer in (0, 2):
             for part in ("memory", "shift"):
                 name = f"{layer}.{part}"
@@ -132,7 +126,7 @@ def test_a_row_is_reset_on_its_own(stack: Stack) -> None:
 
 
 def test_gradients_pass_from_layer_to_layer() -> None:
-    """Against a difference of losses along a random direction of the first layer's map of values."""
+    """The gradient along a random direction of the first layer's value projection equals a finite difference."""
     built, tokens = model(), tiny.tokens(4, B, T)
     weight = built.layers[0].mixer.value.weight
     direction = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -148,7 +142,7 @@ def test_gradients_pass_from_layer_to_layer() -> None:
 
 
 def test_later_layers_mix_in_the_first_layers_values() -> None:
-    """With the map's base far down a layer keeps its own values, far up it takes the first layer's for them."""
+    """With a very negative bias of the value map a layer uses its own values, with a large bias the first layer's."""
     built, tokens = model(), tiny.tokens(1, 2, 9)
     logits, values = {}, []
     for base in (-50.0, 50.0):
@@ -164,7 +158,7 @@ def test_later_layers_mix_in_the_first_layers_values() -> None:
     assert worst([logits[50.0]], [logits[-50.0]]) > 1e-2
 
 
-def test_gradients_are_the_same_where_activations_are_computed_again() -> None:
+def test_gradients_with_recomputation() -> None:
     built, tokens = model(), tiny.tokens(2, 2, 9)
     found = []
     for recompute in (False, True):
@@ -174,13 +168,6 @@ def test_gradients_are_the_same_where_activations_are_computed_again() -> None:
         found.append([parameter.grad.clone() for parameter in built.parameters() if parameter.grad is not None])
     assert len(found[0]) == len(list(built.parameters()))
     assert worst(found[1], found[0]) < 1e-12
-
-
-@torch.no_grad()
-def test_layers_that_are_looked_at_are_those_of_the_model() -> None:
-    built, tokens = model(), tiny.tokens(3, 2, 9)
-    *_, last = layer_signals(built, tokens)
-    assert worst([built.logits(built.norm(last.block))], [built(tokens)[0]]) < 1e-12
 
 
 def test_the_first_layer_has_to_be_of_the_kind() -> None:
