@@ -6,30 +6,41 @@ import argparse
 import sys
 from pathlib import Path
 
-from ssm.cli import path
+from ssm.cli import add_results, path
 
-HELP = "take finished figures as the committed reference results, or check the tables of these in README files"
+HELP = "take finished figures as the committed reference results"
 EPILOG = """\
-Reads a results folder. For every finished figure, writes its picture and a file with one line for each claim into the
-folder of reference results. Then, or at once without RESULTS, writes two tables of all reference results: how many
-statements held into README.md, and every verdict into the README.md next to that folder. What is not finished keeps its
-reference.
+For every finished figure of RESULTS, the command writes its picture, and a
+file with one line for each claim, into the folder --out. The reference of an
+unfinished figure stays as it was.
+
+Then, and also without RESULTS, it writes two tables of all reference results.
+The table in README.md counts the statements that held. The table in the
+README.md next to --out lists every verdict.
 
 examples:
-  ssm reference results/smoke    the finished figures of results/smoke into reports/smoke, and both tables
-  ssm reference --check          writes nothing: do the tables say what the reference results say?
+  ssm reference results/smoke  take the finished figures, and write both tables
+  ssm reference --check        write nothing; are both tables up to date?
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", nargs="?", type=path, metavar="RESULTS", help="a scale's results (default: none)")
+    add_results(parser, nargs="?")
     parser.add_argument(
-        "--out", type=path, default=Path("reports/smoke"), metavar="DIR", help="the folder (default: reports/smoke)"
+        "--out",
+        type=path,
+        default=Path("reports/smoke"),
+        metavar="DIR",
+        help="the folder of reference results (default: reports/smoke)",
     )
     parser.add_argument(
-        "--readme", type=path, default=Path("README.md"), metavar="FILE", help="the project's (default: README.md)"
+        "--readme",
+        type=path,
+        default=Path("README.md"),
+        metavar="FILE",
+        help="the project's README (default: README.md)",
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 2 where a table is another")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 2 if a table is out of date")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,14 +54,14 @@ def run(args: argparse.Namespace) -> int:
     if args.results:
         targets = write_reference(args.results, args.out)
         print(f"wrote {args.out}: {', '.join(targets)}")
-    stale = {file: text for file, (before, text) in readmes(args.out, args.readme).items() if text != before}
-    for file, text in stale.items():
+    outdated = {file: text for file, (before, text) in readmes(args.out, args.readme).items() if text != before}
+    for file, text in outdated.items():
         if args.check:
-            problem = f"{file}: its table is not that of {args.out}; `ssm reference` writes it"
+            problem = f"{file}: its table does not show {args.out}; `ssm reference` writes it"
             print(f"ssm reference: {problem}", file=sys.stderr)
         else:
             write_text(file, text)
             print(f"wrote the table in {file}")
-    if args.check and not stale:
-        print("the tables say what the reference results say")
-    return 2 if args.check and stale else 0
+    if args.check and not outdated:
+        print("the tables show the reference results")
+    return 2 if args.check and outdated else 0
