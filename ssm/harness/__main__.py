@@ -1,4 +1,4 @@
-"""`python -m ssm.harness`: lm_eval, which also knows the model `ssm`."""
+"""`python -m ssm.harness`: lm_eval with the additional model `ssm`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ssm.harness.names import unknown_name
 
 
 def main() -> int:
-    """Run lm_eval's own command line on our arguments.
+    """Run lm_eval's own command line with our arguments.
 
     Returns:
-        The exit code: 2 for something that the user can put right, told in one line on stderr.
+        The exit code. 2: an error that the user can correct, described by one line on stderr.
     """
     try:
         try:
@@ -25,10 +25,10 @@ def main() -> int:
         try:
             harness.cli_evaluate()
         except ValueError as error:
-            told = unknown_name(error)
-            if told is None:
+            unknown = unknown_name(error)
+            if unknown is None:
                 raise
-            raise told from error
+            raise unknown from error
     except UserError as error:
         print(f"ssm.harness: {error}", file=sys.stderr)
         return 2

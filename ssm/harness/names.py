@@ -1,4 +1,4 @@
-"""Names that lm_eval does not know: what it says of them, in the words of our own command line."""
+"""One line for names of tasks and models that lm_eval does not know, with the nearest valid name."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from traceback import walk_tb
 
 from ssm.base.errors import ConfigError, nearest
 
-TASKS = re.compile(r"Tasks not found: (?P<name>[^,]*)")  # the first of several
+TASKS = re.compile(r"Tasks not found: (?P<name>[^,]*)")  # the first name of a list
 MODEL = re.compile(r"Attempted to load model '(?P<name>.*)', but no model for this name found!")
 LISTED = "`python -m ssm.harness ls tasks` lists the valid names"  # thousands
 
 
 def unknown_name(error: ValueError) -> ConfigError | None:
-    """What `--tasks` or `--model` should have been; None: the error is another one."""
+    """The error of an unknown name in `--tasks` or `--model`; None for any other error."""
     text = str(error)
     if found := TASKS.match(text):
         if found["name"].endswith(".yaml"):
@@ -27,8 +27,8 @@ def unknown_name(error: ValueError) -> ConfigError | None:
 
 
 def _known(error: ValueError) -> list[str]:
-    """The tasks of the manager that did not find one: another would look through all their files again, for seconds."""
+    """The names of all tasks, from the TaskManager in the error's traceback. A new one would take seconds to build."""
     from lm_eval.tasks import TaskManager
 
-    held = (value for frame, _ in walk_tb(error.__traceback__) for value in frame.f_locals.values())
-    return next((value.all_tasks for value in held if isinstance(value, TaskManager)), [])
+    values = (value for frame, _ in walk_tb(error.__traceback__) for value in frame.f_locals.values())
+    return next((value.all_tasks for value in values if isinstance(value, TaskManager)), [])

@@ -166,7 +166,7 @@ def test_a_model_whose_positions_end_reads_windows_and_says_what_it_cuts(
         [world.scored(peer, tokens[35:97], tokens[97:])[0], world.scored(peer, tokens[:9], tokens[9:11])[0]],
         rel=TOLERANCE,
     )
-    assert "a text of 100 tokens is read from its last 65 on (max_length)" in caplog.text
+    assert "a text of 100 tokens is cut to its last 65 (max_length)" in caplog.text
     prompts = ("abc", "defg", "hij", text)
     asked = requests(*((prompt, {"until": [world.STOP], "max_gen_toks": world.MOST}) for prompt in prompts))
     assert model.generate_until(asked, True) == [
@@ -207,7 +207,7 @@ def test_the_device_that_the_harness_names_by_itself_is_one_where_it_is_there(fo
 def test_samples_are_refused(folder: Path) -> None:
     model = HarnessModel(str(folder / "mamba2"), batch_size="auto")
     assert model.batch_size > 1
-    with pytest.raises(ConfigError, match="do_sample: ssm writes the likeliest token alone"):
+    with pytest.raises(ConfigError, match="do_sample: ssm generates only greedily"):
         model.generate_until(requests(("a", {"until": [], "do_sample": True, "temperature": 0.7})), True)
 
 

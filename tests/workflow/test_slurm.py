@@ -144,7 +144,7 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
     assert "Directory cannot be locked" in second.stdout + second.stderr
     unlock = workflow.run(sys.executable, "workflow/scripts/unlock.py")
     assert unlock.returncode == 1
-    assert "Another snakemake works in this folder" in unlock.stderr
+    assert "Another snakemake is running in this folder" in unlock.stderr
 
     # The first training job's process is killed outright. The child's is told to end; when it has been started again
     # its job is cancelled. The job that measures it is told to end too, as before a preemption, by a SLURM that sends

@@ -117,7 +117,7 @@ def test_dry_runs_of_this_projects_own_config() -> None:
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
         assert "Train mamba2-" in result.stdout
-        assert "Write the report, with" in result.stdout
+        assert "Write the report on" in result.stdout
 
 
 def test_a_config_mistake_is_told_in_one_line(place: Path) -> None:

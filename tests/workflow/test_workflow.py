@@ -149,7 +149,7 @@ def test_make_goes_on_after_a_killed_snakemake_and_keeps_away_from_a_living_one(
     with (place / "gate").open("w"):  # opens when the first job is at work
         result = run(place, *figures)
         assert result.returncode != 0
-        told = r"Another snakemake works in this folder.* stop them \(scancel\)\.\n"
+        told = r"Another snakemake is running in this folder.* stop them \(scancel\)\.\n"
         assert re.match(f"{told}make:", result.stderr)
         locks = {path.read_text() for path in (place / ".snakemake/locks").iterdir()}
         (server,) = (
@@ -186,10 +186,10 @@ def test_results_that_another_folders_snakemake_works_on_are_left_alone(place: P
     with (place / "gate").open("w"):
         result = run(other, *SNAKEMAKE, *shared)
         assert result.returncode != 0
-        told = f"A snakemake in {place} on {socket.gethostname()} works on {tmp_path / 'shared'}/smoke"
+        told = f"A snakemake in {place} on {socket.gethostname()} uses {tmp_path / 'shared'}/smoke"
         assert told in result.stdout + result.stderr
         assert not (other / "calls.txt").exists()
-        assert run(other, *SNAKEMAKE, "-n", *shared).returncode == 0, "a dry run works on nothing"
+        assert run(other, *SNAKEMAKE, "-n", *shared).returncode == 0, "a dry run uses no results"
         (place / "gate").unlink()
     assert living.wait(timeout=100) == 0
     assert run(other, *SNAKEMAKE, *shared).returncode == 0
@@ -213,7 +213,7 @@ def test_results_that_another_hosts_snakemake_works_on_are_left_alone(place: Pat
             again, cwd=place, env=around | {"OTHER_HOST": "second"}, capture_output=True, text=True, timeout=100
         )
         assert result.returncode != 0
-        assert f"A snakemake in {place} on first works on results/smoke" in result.stdout + result.stderr
+        assert f"A snakemake in {place} on first uses results/smoke" in result.stdout + result.stderr
         assert (place / "calls.txt").read_text() == before
         # A job of it on another host is a snakemake as well, without hooks, and goes on.
         spec = next((place / "results/smoke/specs/data").iterdir())

@@ -1,8 +1,8 @@
-# One measurement: a run (or another table, or nothing) to one table.
+# A measurement reads a run, another table, or nothing, and makes one table.
 
 
 rule evaluate:
-    """One measurement, as one table."""
+    """Make one measurement, as one table."""
     input:
         unpack(inputs_of_table),
     output:

@@ -1,8 +1,8 @@
-# Weights that were trained elsewhere: a run without training. Needs a network where they lie on the hub and not here.
+# Weights that were trained elsewhere become a run. Weights on the hub need a network.
 
 
 rule import_run:
-    """Weights from elsewhere, as a run that others go on from; anew when their files here change."""
+    """Make a run from weights that were trained elsewhere; again when their local files change."""
     input:
         lambda wildcards: IMPORTED[wildcards.run] or [],
     output:
