@@ -25,7 +25,7 @@
 #   PROFILE=slurm                      submits the jobs to a cluster
 #   RESULTS=results/gpu                for verdicts and compare
 #   KILLS=20 SEED=2                    for campaign
-#   MINUTES=10 SEED=2                  for fuzz
+#   MINUTES=10 SEED=2                  for fuzz; SEED also for test: chooses the tested families
 #   MUTANTS='training plan'            only these groups of modules
 #   LIBRARIES='fla mamba_ssm'          only these libraries
 #   FAMILIES="Mamba-2 'Kimi Linear'"   only these families
