@@ -57,11 +57,11 @@ def run(args: argparse.Namespace) -> int:
     outdated = {file: text for file, (before, text) in readmes(args.out, args.readme).items() if text != before}
     for file, text in outdated.items():
         if args.check:
-            problem = f"{file}: its table does not show {args.out}; `ssm reference` writes it"
+            problem = f"{file}: its table does not agree with {args.out}; `ssm reference` writes it"
             print(f"ssm reference: {problem}", file=sys.stderr)
         else:
             write_text(file, text)
             print(f"wrote the table in {file}")
     if args.check and not outdated:
-        print("the tables show the reference results")
+        print("the tables agree with the reference results")
     return 2 if args.check and outdated else 0

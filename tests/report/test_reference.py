@@ -97,10 +97,10 @@ def test_the_tables_say_what_the_reference_says(place: Path, capsys: pytest.Capt
     )
     missing = "| no number: the arm 'control' does not exist at the scale smoke | > 1 | not decided |"
     assert missing in every, "a missing number has its reason"
-    assert lines(capsys, "reference", "--check", code=0) == ["the tables show the reference results"]
+    assert lines(capsys, "reference", "--check", code=0) == ["the tables agree with the reference results"]
     Path("README.md").write_text(text.replace("1 / 1 / 0", "2 / 0 / 0"))
     assert lines(capsys, "reference", "--check", code=2) == [
-        "ssm reference: README.md: its table does not show reports/smoke; `ssm reference` writes it"
+        "ssm reference: README.md: its table does not agree with reports/smoke; `ssm reference` writes it"
     ]
 
 
