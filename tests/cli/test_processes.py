@@ -69,8 +69,7 @@ def test_a_killed_process_or_a_signal_stops_all_processes(store: TokenStore, tmp
     code, stderr = when_saved(job, tmp_path, 0, lambda: workers(job)[1].kill())
     assert code == LOST
     assert message(stderr).startswith("ssm train: process 1 of 2 (")
-    assert message(stderr).endswith("is gone; the others end too. What is on disk is whole: the same command goes on from the "
-                         "last checkpoint")  # fmt: skip
+    assert "is gone; the others end too" in message(stderr)
     step = load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"]
 
     job = started(*training(run, store, tmp_path))
