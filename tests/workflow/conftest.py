@@ -9,13 +9,13 @@ from workflow.stand_in import make_place
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with a small config, a text, and an environment that holds the stand-in."""
+    """A folder with a small config, a text, and an environment with a stand-in for `ssm`."""
     return make_place(tmp_path)
 
 
 @pytest.fixture
 def own(place: Path) -> Path:
-    """The same, with a checkpoint and a text of the user's own."""
+    """The same, with a user's checkpoint and text."""
     edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     (place / "my model").mkdir()
     for name in ("config.json", "model.safetensors"):

@@ -1,9 +1,9 @@
-"""What a job costs beside its computing: the processor time of the dry run of a local `snakemake all`, a job.
+"""The fixed processor time of a job, measured with the dry-run config of a local `snakemake all`.
 
     python tests/workflow/fixed_cost.py
 
-The dry run's jobs compute next to nothing, so that the number is an upper bound. What snakemake takes to plan is that
-of a dry run, and stands apart.
+Jobs of the dry-run config compute almost nothing, so the number is an upper bound. The time that snakemake needs to
+plan is measured separately and subtracted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DRY_RUN = ["--configfile", "config/config.yaml", "config/dry_run.yaml"]
 
 
 def processor_seconds(results: str, *more: str) -> tuple[float, str]:
-    """Of a snakemake and all that it starts; and what it prints."""
+    """The processor time of snakemake and its children, and their output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [*SNAKEMAKE, *more, *DRY_RUN, "--config", f"results={results}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -34,8 +34,8 @@ def main() -> None:
         planning, _ = processor_seconds(results, "--dry-run")
         total, said = processor_seconds(results)
     jobs = int(re.findall(r"(\d+) of \1 steps \(100%\) done", said)[-1])
-    print(f"{jobs} jobs: {total:.1f} s of processor time, {planning:.1f} s of these to plan: ", end="")
-    print(f"{(total - planning) / jobs:.2f} s a job, with what it computes")
+    print(f"{jobs} jobs: {total:.1f} s of processor time, {planning:.1f} s of it to plan; ", end="")
+    print(f"{(total - planning) / jobs:.2f} s for each job, including its computation")
 
 
 if __name__ == "__main__":
