@@ -1,4 +1,4 @@
-"""A few kills of the campaign, and that it would see what went wrong."""
+"""A few kills of the campaign, and tests that it finds differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ssm.models.checkpoint import load_tensors, save_tensors
 
 
 @pytest.mark.exhaustive
-def test_killed_runs_end_as_if_nobody_had_killed_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_runs_end_like_undisturbed_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert campaign(tmp_path, kills=6, seed=1, ranks=1) == (6, 6)
     said = capsys.readouterr().out
     assert said.endswith("6 of 6 kills: equal weights and tables (seed 1)\n")
@@ -28,15 +28,15 @@ def test_killed_runs_end_as_if_nobody_had_killed_them(tmp_path: Path, capsys: py
 
 @pytest.mark.parametrize("ranks", [0, 1])
 @pytest.mark.parametrize("code", [LOST, REQUEUE])
-def test_a_run_that_cannot_be_gone_on_with_fails_the_campaign(
+def test_a_run_that_cannot_continue_fails_the_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int, code: int
 ) -> None:
-    """With its kill used up, a run that always ends as if it had been killed would be started again and again."""
+    """Without the check, a run that always ends as if killed would be started forever."""
     starts = []
 
     def broken(world: World, out: Path) -> Any:
         starts.append(out)
-        assert len(starts) < 5, "started again and again"
+        assert len(starts) < 5, "started forever"
         return Broken(code)
 
     def hit(world: World, process: Any, *given: Any) -> str:
@@ -51,7 +51,7 @@ def test_a_run_that_cannot_be_gone_on_with_fails_the_campaign(
     world = World(tmp_path, random.Random(1))
     done = world.kill_ranks(1) if ranks else world.kill_runs(1)
     assert done.kills == ["-9"]
-    assert done.differences == [f"exit code {code} of a run that nobody killed: see {tmp_path / 'train.log'}"]
+    assert done.differences == [f"exit code {code} of a run that was not killed: see {tmp_path / 'train.log'}"]
     assert len(starts) == 2
 
 
@@ -73,7 +73,7 @@ class Broken:
         pass
 
 
-def test_any_difference_is_seen(tmp_path: Path) -> None:
+def test_all_differences_are_found(tmp_path: Path) -> None:
     whole, other = tmp_path / "whole", tmp_path / "other"
     save_tensors(whole / "model.safetensors", {"a": torch.zeros(3)}, {})
     row = dict.fromkeys(METRICS.columns, 1)

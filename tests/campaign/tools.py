@@ -1,4 +1,4 @@
-"""What the campaign waits for, kills and compares."""
+"""Helpers of the campaign: waiting, finding processes, and comparing results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ssm.base.tables import read_table
 from ssm.cli.main import main as ssm
 from ssm.models.checkpoint import load_tensors
 
-POLL = 0.0005  # seconds between two looks at a folder
-PATIENCE = 120.0  # seconds: nothing here takes as long
+POLL = 0.0005  # seconds between two looks into a folder
+PATIENCE = 120.0  # seconds; longer than anything here takes
 
 
 def job(arguments: list[str], log: Path) -> None:
-    """`ssm` with these arguments; what it prints goes to a file."""
+    """Run `ssm` with these arguments, with its output in a file."""
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -27,7 +27,7 @@ def job(arguments: list[str], log: Path) -> None:
 
 
 def jobs(snakemake: psutil.Process, verb: str) -> list[psutil.Process]:
-    """The `ssm` processes below a snakemake that work on `verb`, on any if it is empty."""
+    """The `ssm` processes of a snakemake that run the command `verb`; all if it is empty."""
     found = []
     for process in snakemake.children(recursive=True) if snakemake.is_running() else []:
         try:
@@ -40,14 +40,14 @@ def jobs(snakemake: psutil.Process, verb: str) -> list[psutil.Process]:
 
 
 def wait_for_checkpoints(out: Path, count: int, alive: Callable[[], bool]) -> None:
-    """Until so many checkpoints have been written since now, or the process has ended."""
+    """Wait until `count` checkpoints have been written, or the process has ended."""
     for _ in range(count):
         before = written(out)
-        until(lambda: written(out) != before or not alive())  # noqa: B023 (called at once)
+        until(lambda: written(out) != before or not alive())  # noqa: B023 (called in the same iteration)
 
 
 def written(out: Path) -> int:
-    """When the checkpoint was written; 0 without one."""
+    """The modification time of the checkpoint; 0 without one."""
     try:
         return (out / "checkpoint.safetensors").stat().st_mtime_ns
     except FileNotFoundError:
@@ -55,25 +55,25 @@ def written(out: Path) -> int:
 
 
 def writes_checkpoint(out: Path) -> bool:
-    """Whether a checkpoint is being written, or was when its writer was killed."""
+    """Whether a checkpoint is being written, or its writer was killed while writing it."""
     return any(out.glob(".checkpoint.*.tmp"))
 
 
 def until(ready: Callable[[], bool], poll: float = POLL) -> None:
-    """Wait for something that comes, or give up."""
+    """Wait until `ready` is true, at most for PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while not ready() and time.monotonic() < deadline:
         time.sleep(poll)
 
 
 def until_time(seconds: float, alive: Callable[[], bool]) -> None:
-    """Wait so long, unless the process ends."""
+    """Wait for some seconds, or until the process has ended."""
     end = time.monotonic() + seconds
     until(lambda: time.monotonic() >= end or not alive())
 
 
 def differences(whole: Path, killed: Path) -> list[str]:
-    """What the results below `killed` differ in from those below `whole`: weights bit for bit, tables row for row."""
+    """The differences between two folders of results: weights bit for bit, tables row for row."""
     names = {kind: sorted(str(path.relative_to(whole)) for path in whole.rglob(f"*.{kind}"))
              for kind in ("safetensors", "parquet", "tmp")}  # fmt: skip
     found = [f"{path}: left over" for path in killed.rglob(".*.tmp")]
