@@ -40,6 +40,6 @@ def require_only_instance(file: TextIO) -> None:
     """Take the lock exclusively. Raises UserError, like `hold_instance_lock`."""
     if not lock(file, alone=True):
         raise UserError(
-            "Another snakemake is running in this folder, or jobs of a killed one are running on a cluster: "
+            "Another snakemake is running in this folder, or a killed one has jobs on a cluster: "
             "wait until they end, or stop them (scancel)."
         )
