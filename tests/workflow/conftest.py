@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from plan.mini import edit
 from workflow.stand_in import make_place
 
 
@@ -16,7 +15,6 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def own(place: Path) -> Path:
     """The same, with a user's checkpoint and text."""
-    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     (place / "my model").mkdir()
     for name in ("config.json", "model.safetensors"):
         (place / "my model" / name).write_text("{}")

@@ -63,8 +63,9 @@ else:
 
 
 def make_place(folder: Path) -> Path:
-    """Write a small config, a text, and an environment with the stand-in."""
+    """Write a small config, a text, and an environment with the stand-in. Results are in the folder `a b`."""
     write_config(folder / "config")
+    edit(folder / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     edit(folder / "config", "data.yaml", "{kind: stdlib}", '{kind: files, paths: ["my text"]}')
     (folder / "my text").mkdir()
     (folder / "my text" / "a.txt").write_text("Once upon a time.")

@@ -37,7 +37,6 @@ RESTING = ["evaluate", "evaluate", "judge", "plot", "report"]
 @pytest.fixture
 def weights(place: Path) -> Path:
     """The folder of a checkpoint that lg_fig5 starts from."""
-    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     figure(place / "config", "lg_fig5", arms=ARMS, claims=[CLAIM], headline=True)
     (place / "my models" / "mine").mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):

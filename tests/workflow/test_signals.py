@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 from plan.mini import edit, write_config
-from workflow.stand_in import shell_texts
+from workflow.stand_in import ROOT, SNAKEMAKE, executable, shell_texts
 
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
 
-ROOT = Path(__file__).parents[2]
-SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
 ON_A_NODE = [*SNAKEMAKE, "--mode", "remote", "--cores", "1", "--printshellcmds"]
 VERBS = ("tokenize", "train", "evaluate", "diagnose", "extend")
 SECONDS = 60.0
@@ -68,12 +66,6 @@ def place(tmp_path: Path) -> Path:
     executable(tmp_path / "bin/squeue", f"#!/bin/sh\ncat {shlex.quote(str(tmp_path / 'state'))}\n")
     executable(tmp_path / "bin/scontrol", SCONTROL.format(shlex.quote(str(tmp_path / "scontrol"))))
     return tmp_path
-
-
-def executable(path: Path, text: str) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
 
 
 def environment(place: Path) -> dict[str, str]:

@@ -54,7 +54,7 @@ def test_nothing_is_submitted_to_a_cluster_that_may_have_gpus_or_not(place: Path
     assert result.returncode != 0
     told = "config.yaml: device: 'auto' cannot tell whether a cluster has GPUs; give device=cuda or device=cpu, or name"
     assert told in result.stdout + result.stderr
-    assert not (place / "results").exists()
+    assert not (place / "a b").exists()
     for example in re.findall("--config (.*)$", (ROOT / "workflow/profiles/slurm/config.yaml").read_text(), re.M):
         assert "device=cuda" in example, "the examples of the profile"
 

@@ -32,7 +32,6 @@ def change_code(place: Path, *names: str) -> None:
 
 
 def test_the_headline_report_is_made_once(place: Path) -> None:
-    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     results = place / "a b" / "smoke"
     first = make(place)
     # Only lg_fig5 is a headline figure.
@@ -61,7 +60,6 @@ def test_the_headline_report_is_made_once(place: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_only_results_that_depend_on_a_change_are_made_again(place: Path) -> None:
-    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     assert verbs(make(place)) == HEADLINE
 
     # A new arm: its run, its table, and the figure. The shared base run is not trained again.
@@ -100,7 +98,6 @@ def test_only_results_that_depend_on_a_change_are_made_again(place: Path) -> Non
 
 @pytest.mark.exhaustive
 def test_pictures_verdicts_and_pages_are_made_again_when_their_code_changes(place: Path) -> None:
-    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     copy_code(place)
     reference = place / "reports/smoke/lg_fig4.json"
     reference.parent.mkdir(parents=True)
@@ -125,8 +122,8 @@ def test_after_a_failed_job_the_run_fails_and_can_continue(place: Path) -> None:
     result = snakemake(place, "--cores", "2", "lg_fig4")
     assert result.returncode != 0
     assert "train progress" in result.stdout + result.stderr, "progress must reach the terminal"
-    assert (place / "results/smoke/logs/figures/lg_fig4.judge.log").read_text() == "judge progress\n"
-    assert (place / "results/smoke/figures/lg_fig4.svg").is_file()
+    assert (place / "a b/smoke/logs/figures/lg_fig4.judge.log").read_text() == "judge progress\n"
+    assert (place / "a b/smoke/figures/lg_fig4.svg").is_file()
     (place / "fail").unlink()
     assert verbs(make(place, "lg_fig4", report=False)) == ["judge"]
 
@@ -164,7 +161,7 @@ def test_make_continues_after_a_killed_snakemake_and_refuses_to_disturb_a_runnin
         result = run(place, *figures)
     assert result.returncode == 0, result.stderr
     assert result.stderr.startswith("Unlocking the folder: the last snakemake here was killed.")
-    assert (place / "results/smoke/verdicts/lg_fig4.parquet").is_file()
+    assert (place / "a b/smoke/verdicts/lg_fig4.parquet").is_file()
 
 
 @pytest.mark.exhaustive
@@ -209,11 +206,11 @@ def test_two_hosts_cannot_work_on_the_same_results(place: Path) -> None:
             again, cwd=place, env=around | {"OTHER_HOST": "second"}, capture_output=True, text=True, timeout=100
         )
         assert result.returncode != 0
-        assert f"A snakemake in {place} on first uses results/smoke" in result.stdout + result.stderr
+        assert f"A snakemake in {place} on first uses a b/smoke" in result.stdout + result.stderr
         assert (place / "calls.txt").read_text() == before
         # A job on a compute node is a snakemake without hooks, and is not refused.
-        spec = next((place / "results/smoke/specs/data").iterdir())
-        made = f"results/smoke/tokens/{spec.stem}/manifest.json"
+        spec = next((place / "a b/smoke/specs/data").iterdir())
+        made = f"a b/smoke/tokens/{spec.stem}/manifest.json"
         remote = ["--nolock", "--no-hooks", "--mode", "remote", "--cores", "1", "--force", "--config", "device=cpu"]
         job = subprocess.Popen([*SNAKEMAKE, made, *remote], cwd=place, env=around | {"OTHER_HOST": "node"})
         (place / "gate").unlink()
