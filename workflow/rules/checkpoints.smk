@@ -16,13 +16,8 @@ rule answer:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        **RESOURCES,
         gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
         device=DEVICE,
         # A resource and not a parameter: a new version alone is no reason to run the job again.
         version=lambda wildcards: CHECKPOINTS[wildcards.job].version,

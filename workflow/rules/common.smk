@@ -226,6 +226,17 @@ def partition(wildcards):
     return (on_gpu and CLUSTER.gpu_partition) or CLUSTER.partition
 
 
+# The resources of every job that a cluster may run.
+RESOURCES = dict(
+    mem_mb=memory,
+    runtime=minutes,
+    disk_mb=disk,
+    slurm_account=CLUSTER.account,
+    slurm_partition=partition,
+    qos=CLUSTER.qos,
+)
+
+
 def tables_together(wildcards):
     """The job group of a table on a cluster. Tables of one run are short and need the same weights, so they share jobs."""
     packed = table_jobs().get(wildcards.table) if on_cluster() else None

@@ -15,14 +15,9 @@ rule evaluate:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        **RESOURCES,
         one_table=1,
         gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
         device=DEVICE,
     params:
         spec=f"{S}/specs/measurements/{{table}}.json",

@@ -16,13 +16,8 @@ rule import_run:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        **RESOURCES,
         gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
     params:
         spec=f"{S}/specs/runs/{{run}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),

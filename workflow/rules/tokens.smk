@@ -13,12 +13,7 @@ rule tokenize:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
+        **RESOURCES,
     params:
         spec=f"{S}/specs/data/{{data}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),

@@ -19,14 +19,9 @@ rule train:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        **RESOURCES,
         nodes=1,  # all GPUs of a job are on one node
         gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
         device=DEVICE,
     params:
         spec=f"{S}/specs/runs/{{run}}.json",
