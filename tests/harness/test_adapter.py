@@ -265,9 +265,7 @@ def test_without_lm_eval_the_error_says_how_to_install_it(
     assert said.endswith("pip install 'ssm-length[harness]'\n")
 
 
-def test_a_users_error_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_users_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: HarnessModel("nowhere"))
     assert main() == 2
     said = capsys.readouterr().err
