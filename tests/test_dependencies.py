@@ -7,11 +7,11 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from python_imports import imports
 
 from ssm.claims import snakemake_command
 from ssm.models.foreign.cache import FLOOR
@@ -44,18 +44,6 @@ def packages(requirements: list[str]) -> set[str]:
     return {re.match(r"[\w-]+", requirement).group().lower().replace("_", "-") for requirement in requirements}  # type: ignore[union-attr]
 
 
-def third_party(tree: ast.AST, late: bool) -> Iterator[str]:
-    """The packages that code imports at the top; `late`: also in functions and for type checks (ssm/base/lazy.py)."""
-    for node in ast.iter_child_nodes(tree):
-        for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        if (for_types or isinstance(node, ast.FunctionDef)) and not late:
-            continue
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-        yield from (name.split(".")[0] for name in names)
-        yield from third_party(node, late)
-
-
 @cache
 def trees() -> dict[Path, ast.AST]:
     paths = [*(ROOT / "ssm").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")]
@@ -64,10 +52,10 @@ def trees() -> dict[Path, ast.AST]:
 
 @cache
 def imported(late: bool) -> dict[str, set[str]]:
-    """Package -> the files that import it."""
+    """Package -> the files that import it at the top; `late`: also in functions and for type checks."""
     files: dict[str, set[str]] = {}
     for path, tree in trees().items():
-        for name in third_party(tree, late):
+        for name in {module.split(".")[0] for module in imports(tree, {}, types=late, late=late)}:
             if name not in OWN and name not in sys.stdlib_module_names:
                 files.setdefault(name, set()).add(str(path.relative_to(ROOT)))
     return files

@@ -86,19 +86,6 @@ def test_a_file_that_cannot_grow_is_one_line(
     assert files <= {".lock", "progress.json"}  # files of a run that are smaller than the limit
 
 
-def test_a_full_disk_is_one_line_and_more_room_is_enough_to_continue(world: Path, tmp_path: Path, disk: Path) -> None:
-    stuffing = disk / "stuffing"
-    stuffing.write_bytes(bytes(shutil.disk_usage(disk).free - 4096))
-    code, said = ended(arguments("evaluate", world, disk), tmp_path / "log")
-    assert code == 2
-    assert len(said) == 1, said
-    assert said[0].startswith(f"ssm evaluate: {disk}/")
-    assert "No space left on device" in said[0]
-    stuffing.unlink()
-    subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
-    assert ended(arguments("evaluate", world, disk), tmp_path / "again")[0] == 0
-
-
 def test_training_on_a_full_disk_can_continue_from_its_last_checkpoint(world: Path, tmp_path: Path, disk: Path) -> None:
     """Its weights are bitwise those of a run that always had room."""
     subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)

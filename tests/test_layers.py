@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 from layer_picture import GUIDE, drawn, flowchart
+from python_imports import imports
 
 from ssm.base.code import DISCOVERS, needed_by
 
@@ -41,29 +42,6 @@ def modules(package: str, folder: Path) -> dict[str, Path]:
 
 
 SSM = modules("ssm", ROOT) | modules(BENCHMARKS, ROOT / "kernels")
-
-
-def imports(tree: ast.AST, known: Mapping[str, object], types: bool = True, late: bool = True) -> Iterator[str]:
-    """The modules that some code imports.
-
-    Args:
-        known: modules that `from package import module` may name.
-        types: include imports under TYPE_CHECKING.
-        late: include imports inside functions.
-    """
-    for node in ast.iter_child_nodes(tree):
-        if not types and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        if not late and isinstance(node, ast.FunctionDef):
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in known else str(node.module)
-        yield from imports(node, known, types, late)
 
 
 @cache
