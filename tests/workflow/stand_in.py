@@ -8,7 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from plan.mini import edit, write_config
 
@@ -109,6 +112,15 @@ def make(place: Path, *arguments: str, report: bool = True) -> list[list[str]]:
     named = re.findall("^Report: (.*)$", result.stderr, re.MULTILINE)
     assert named == ["a b/smoke/report/index.html"] * report
     return [shlex.split(call) for call in (place / "calls.txt").read_text().splitlines()]
+
+
+def until(condition: Callable[[], object], process: subprocess.Popen[Any] | None = None) -> None:
+    """Wait until the condition is true, at most a minute, while the process is running."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert process is None or process.poll() is None, "the process ended too early"
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def verbs(calls: list[list[str]]) -> list[str]:

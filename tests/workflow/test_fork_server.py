@@ -20,6 +20,7 @@ from typing import TextIO
 
 import psutil
 import pytest
+from workflow.stand_in import until
 
 from ssm.base import fork_client
 from ssm.base.exit_codes import LOST, REQUEUE
@@ -98,10 +99,7 @@ def workflow(shared: Workflow) -> Iterator[Workflow]:
     yield shared
     if shared.gate is not None:
         shared.gate.close()  # a worker that reads the FIFO waits for its end
-    end = time.monotonic() + SECONDS
-    while shared.server.children():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: not shared.server.children())
 
 
 @pytest.fixture
@@ -178,8 +176,7 @@ def test_a_client_forwards_signals_and_exits_with_the_answer(number: signal.Sign
         with client, client.makefile("rb") as sent:
             sent.readline()
             client.send(TAKEN)
-            while not catches(asker.pid, signal.SIGTERM):
-                time.sleep(0.001)
+            until(lambda: catches(asker.pid, signal.SIGTERM))
             asker.send_signal(number)
             assert client.recv(8) == bytes([number])
             client.send((79).to_bytes(4, "big"))

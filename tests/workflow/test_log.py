@@ -10,14 +10,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from workflow.stand_in import environment, executable, make_place, shell_texts
+from workflow.stand_in import environment, executable, make_place, shell_texts, until
 
 from ssm.base.exit_codes import REQUEUE
 
@@ -74,13 +72,6 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     out, err = process.communicate(timeout=SECONDS)
     assert out == ""
     return process.returncode, err
-
-
-def until(found: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def waits(log: Path) -> bool:

@@ -8,12 +8,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from plan.mini import edit, write_config
-from workflow.stand_in import ROOT, SNAKEMAKE, executable, shell_texts
+from workflow.stand_in import ROOT, SNAKEMAKE, executable, shell_texts, until
 
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
 
@@ -95,11 +94,7 @@ def told(place: Path, verb: str, number: int, everybody: bool) -> int:
             [*ON_A_NODE, *targets], cwd=place, env=environment(place), stdout=log, stderr=log, start_new_session=True
         )
     try:
-        end = time.monotonic() + SECONDS
-        while not (place / "waits").exists():
-            assert snakemake.poll() is None, (place / f"{verb}.log").read_text()
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until((place / "waits").exists, snakemake)
         (os.killpg if everybody else os.kill)(snakemake.pid, number)
         return snakemake.wait(SECONDS)
     finally:
@@ -160,11 +155,7 @@ def test_on_one_machine_a_command_replaces_its_shell(place: Path) -> None:
         (place / "waits").unlink(missing_ok=True)
         (place / "wait").write_text(verb)
         shell = subprocess.Popen(["bash", "-c", f"{before} {command} {behind}"], cwd=place, env=environment(place))
-        end = time.monotonic() + SECONDS
-        while not (place / "waits").exists():
-            assert shell.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until((place / "waits").exists, shell)
         shell.terminate()
         assert shell.wait(SECONDS) == REQUEUE, verb
         assert asked_of_slurm(place) == ""
