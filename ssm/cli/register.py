@@ -16,9 +16,10 @@ quantity, the models, recipes and data, and the measurements. Registered
 entries are never changed.
 
 
-A figure whose claims changed after registration needs seeds that it never had.
-Until it has them, the command writes nothing. One line for each figure then
-says which claims changed, how, and which seeds to replace. The exit code is 2.
+If the claims of a figure changed after registration, the figure needs seeds
+that it never had. Until it has them, the command writes nothing. One line for
+each figure then says which claims changed, how, and which seeds to replace.
+The exit code is 2.
 
 examples:
   ssm register                        every figure at every scale
