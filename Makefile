@@ -1,28 +1,34 @@
-# make figures    the headline report: makes what is missing, and nothing else; goes on after a kill
-# make verdicts   one line per claim of what is finished
-# make compare    whether what is finished agrees with the reference results in reports
-# make test       the tests, and which ten of them took longest
-# make test-exhaustive   the tests that are slow and rarely see what the others do not
-# make mutants    mutation score of the modules in tests/mutants/modules.toml, and the mutants that the tests do not see
-# make fuzz       damaged and hostile input of every kind for MINUTES
-# make test-slurm the workflow on a SLURM of two nodes on this machine, killed and gone on with (under four minutes)
-# make campaign   a hundred kills at random moments, of runs of one process and of two and of a workflow, and whether all
-#                 ends as it would have without them (minutes)
-# make journey    a checkpoint diagnosed, extended and taken home, and one that needs no repair (six minutes)
-# make libraries  what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these;
-#                 builds mamba_ssm without its CUDA part (five minutes)
-# make families   `ssm diagnose` and `ssm extend` with their defaults on a tiny model of every family that the docs name
-#                 (ten minutes)
-# make nightly    campaign, journey, families and ten minutes of fuzz, one after the other, whichever of them fails
-# make bench      the speed of scans and training steps beside other implementations, with tables in results/bench
-# make docs       writes the reference of all config keys, docs/reference, from the specs
-# make check      formatting, types, spelling and the workflow's lint
-# make clean      removes the environment and all caches; results stay
+# make figures     the headline report; makes only what is missing, and continues after a kill
+# make verdicts    one line for each claim of finished figures
+# make compare     compares finished figures with the reference results in reports
+# make test        the tests, and the ten slowest of them
+# make test-exhaustive  slow tests that rarely find what the others do not
+# make mutants     the mutation score of the modules in tests/mutants/modules.toml, and the mutants that no test detects
+# make fuzz        damaged and hostile input of every kind, for MINUTES
+# make test-slurm  the workflow on a SLURM cluster of two nodes on this machine, with kills (under four minutes)
+# make campaign    KILLS kills at random moments, of runs and of a workflow; compares the results bit for bit (minutes)
+# make journey     diagnoses and extends a checkpoint, and diagnoses one that needs no repair (six minutes)
+# make libraries   what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these
+#                  libraries; builds mamba_ssm without its CUDA part (five minutes)
+# make families    `ssm diagnose` and `ssm extend` on a tiny model of every family in the docs (ten minutes)
+# make nightly     campaign, journey, families and ten minutes of fuzz; a failure does not stop the others
+# make bench       the speed of scans and training next to other implementations; tables are in results/bench
+# make docs        writes docs/reference, the reference of all config keys, from the specs
+# make check       formatting, types, spelling and the workflow's lint
+# make clean       removes the environment and all caches; results stay
 #
-# Variables: PYTHON=python3.12 (makes the environment), CORES=2, TARGETS='lg_fig5 lg_fig12', ARGS='--config scale=gpu',
-# PROFILE=slurm (submits the jobs to a cluster), RESULTS=results/gpu (for verdicts and compare), KILLS=20 SEED=2 (for campaign),
-# MINUTES=10 SEED=2 (for fuzz), SEED=2 (for test: the families that it draws), MUTANTS='training plan' (some of them),
-# LIBRARIES='fla mamba_ssm' (some of them), FAMILIES="Mamba-2 'Kimi Linear'" (some of them).
+# Variables:
+#   PYTHON=python3.12                  makes the environment
+#   CORES=2                            cores of `make figures`
+#   TARGETS='lg_fig5 lg_fig12'         figures to make
+#   ARGS='--config scale=gpu'          more arguments of snakemake
+#   PROFILE=slurm                      submits the jobs to a cluster
+#   RESULTS=results/gpu                for verdicts and compare
+#   KILLS=20 SEED=2                    for campaign
+#   MINUTES=10 SEED=2                  for fuzz; SEED also for test: chooses the tested families
+#   MUTANTS='training plan'            only these groups of modules
+#   LIBRARIES='fla mamba_ssm'          only these libraries
+#   FAMILIES="Mamba-2 'Kimi Linear'"   only these families
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -106,11 +112,11 @@ clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The environment. A stamp is older than pyproject.toml or constraints.txt when these changed: then pip looks again.
+# The environment. After a change of pyproject.toml or constraints.txt, a stamp is out of date and pip runs again.
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "make: $(PYTHON) is not Python 3.11 or newer; name one that is: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	  echo "make: $(PYTHON) is not Python 3.11 or newer; give a newer one: make PYTHON=/path/to/python3.12" >&2; exit 1; }
 	@echo "Making the environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { \
 	  rm -rf $(VENV); echo "make: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
@@ -134,7 +140,7 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $(VENV)/.installed $(VENV)/.installed-slurm $@
 
 $(VENV)/.installed-mamba-ssm: pyproject.toml constraints.txt | $(VENV)/.installed-dev
-	@echo "Building mamba_ssm without its CUDA part into $(VENV)/mamba_ssm, where nothing else finds it"
+	@echo "Building mamba_ssm without its CUDA part into $(VENV)/mamba_ssm, outside the search path"
 	@rm -rf $(VENV)/mamba_ssm
 	@MAMBA_FORCE_BUILD=TRUE MAMBA_SKIP_CUDA_BUILD=TRUE $(PIP) install -c constraints.txt --no-deps \
 	  --no-build-isolation --target $(VENV)/mamba_ssm mamba-ssm

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:  # who only hands out the tests reads this too, and is not to wait for torch
+if TYPE_CHECKING:  # the controller process of pytest-xdist should not wait for torch
     from ssm.data.store import TokenStore
 
 
@@ -18,7 +18,7 @@ def _one_thread() -> None:
 
 @pytest.fixture(autouse=True)
 def _keep_denormals() -> Iterator[None]:
-    """Jobs flush denormal numbers in their process; the next test has them again."""
+    """Jobs in a test flush denormal numbers. Switch this off for the next test."""
     import torch
 
     yield
@@ -27,7 +27,7 @@ def _keep_denormals() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
-    """A small token store, shared by the tests of a session, which only read it."""
+    """A small token store, shared by all tests. Do not change it."""
     from small import make_store
 
     return make_store(tmp_path_factory.mktemp("store"))
@@ -35,5 +35,5 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 
 @pytest.fixture
 def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Diagnoses whose pages have no plots: these take two thirds of a small one's time."""
+    """Diagnoses without plots on their pages. Plots take two thirds of the time of a small diagnosis."""
     monkeypatch.setattr("ssm.diagnosis.page.plots", lambda *_: [])

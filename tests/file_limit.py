@@ -1,4 +1,4 @@
-"""A disk without room, for one test: no file of this process may grow beyond a size."""
+"""A limit for the size of files, to simulate a full disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def file_limit(size: int) -> Iterator[None]:
-    """Writing beyond `size` bytes of a file fails in this block ("File too large")."""
+    """In this block, writing more than `size` bytes into a file fails with "File too large"."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""A page as a browser would take it."""
+"""A parser of HTML pages for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ VOID = {"meta", "br", "link", "img", "hr", "input"}
 
 
 class Page(HTMLParser):
-    """Collects what a browser would: ids, links, loads, text; insists on balanced tags."""
+    """Collects the ids, links, loaded files and text of a page. Tags must be balanced."""
 
     def __init__(self, text: str):
         super().__init__()

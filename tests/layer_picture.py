@@ -1,6 +1,6 @@
-"""The layers as a Mermaid flowchart in CONTRIBUTING.md, drawn from what the files import.
+"""The layers as a Mermaid flowchart in CONTRIBUTING.md, drawn from the imports.
 
-`python tests/layer_picture.py` writes it.
+python tests/layer_picture.py
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ START, END = "<!-- layers -->", "<!-- end of layers -->"
 
 
 def flowchart(graph: Mapping[str, Set[str]]) -> str:
-    """A package above those that it imports. An arrow that other arrows imply is left out.
+    """Arrows from each package to its imports, without arrows that others imply.
 
     Args:
-        graph: the packages that each package imports; no circles.
+        graph: the packages that each package imports, without circles.
     """
-    below: dict[str, set[str]] = {}  # all that a package stands on
+    below: dict[str, set[str]] = {}  # direct and indirect imports
 
     def reached(package: str) -> set[str]:
         if package not in below:
@@ -37,7 +37,7 @@ def flowchart(graph: Mapping[str, Set[str]]) -> str:
 
 
 def drawn(text: str, graph: Mapping[str, Set[str]]) -> str:
-    """The guide with the picture of this graph."""
+    """The text of CONTRIBUTING.md with the picture of this graph."""
     return with_table(text, flowchart(graph), START, END, GUIDE.name)
 
 

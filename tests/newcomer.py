@@ -1,7 +1,4 @@
-"""What a newcomer does: a few files in a copy of the package, which is then used as it is.
-
-The files are those that CONTRIBUTING.md shows: `shown("measurement")` are the ones of its section "Add a measurement".
-"""
+"""Helpers to test an addition as in CONTRIBUTING.md: new files in a copy of the package, and no other change."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def shown(what: str) -> dict[str, str]:
-    """The files of a section of CONTRIBUTING.md, text by path inside the package; a file's first line names it."""
+    """The files in the section "Add a `what`" of CONTRIBUTING.md: text by path inside the package."""
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (section,) = re.findall(rf"^### Add an? {what}\n(.*?)(?=^##)", guide, re.M | re.S)
     found = re.findall(r"^```python\n# ssm/(\S+)\n(.*?)^```", section, re.M | re.S)
@@ -25,14 +22,14 @@ def shown(what: str) -> dict[str, str]:
 
 
 def add(root: Path, files: dict[str, str]) -> None:
-    """Write files, text by path inside the package, in a copy of the package below `root`."""
+    """Copy the package below `root`, and add files: text by path inside the package."""
     shutil.copytree(ROOT / "ssm", root / "ssm", ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in files.items():
         (root / "ssm" / name).write_text(text, encoding="utf-8")
 
 
 def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run Python on the copy."""
+    """Run Python with the copy of the package."""
     path = os.pathsep.join(map(str, (root, ROOT / "kernels", ROOT / "tests")))
     return subprocess.run(
         [sys.executable, *words],

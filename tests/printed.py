@@ -1,4 +1,4 @@
-"""What a terminal shows, read as its user reads it."""
+"""Reads the commands in the output of `ssm diagnose` and `ssm extend`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 
 def commands(lines: Iterable[str]) -> dict[str, str]:
-    """What each command is for -> the command as a shell reads it.
+    """The commands by their headings. The heading "With LIBRARY:" is shortened to the library.
 
-    A line that ends with a colon says what the command below it is for; of "With LIBRARY:" that is the library.
-    A command continues on the next line where its line ends with a backslash.
+    A heading is a line that ends with a colon. A command continues after a line that ends with a backslash.
     """
     found: dict[str, list[str]] = {}
     name = ""

@@ -19,12 +19,12 @@ WORDS = SENTENCE.split(" ")
 
 
 def text(number: int, words: int = 400) -> str:
-    """A document: words in an order that depends on `number`."""
+    """A document with the words of SENTENCE in an order that depends on `number`."""
     return " ".join(WORDS[(i * i + number * 7 + i * number) % len(WORDS)] for i in range(words))
 
 
 def make_store(folder: Path, documents: int = 24, words: int = 400, **content: Any) -> TokenStore:
-    """A byte-level token store of `documents` small documents; `content` of its spec."""
+    """A token store of bytes with small documents. `content` changes its spec."""
     texts = folder / "texts"
     texts.mkdir(parents=True)
     for number in range(documents):

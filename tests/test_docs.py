@@ -1,4 +1,4 @@
-"""The pages that people read: links lead somewhere, commands exist, sentences are short, old phrases stay away."""
+"""The pages for users: links and commands exist, examples work, and sentences are short."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib
 import re
 import shlex
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ TOP = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 GENERATED = sorted((ROOT / FOLDER).glob("*.md"))
 WRITTEN = [*TOP, *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path not in GENERATED)]
 PAGES = [*WRITTEN, *GENERATED, ROOT / "kernels" / "README.md", ROOT / "reports" / "README.md"]
-# Where phrases of the first style are looked for, and the phrases: what they should have said stands behind them.
+# Old phrases that must not return, with better ones, and the files where they are searched.
 PROSE = {"ssm": "*.py", "kernels": "*.*", "workflow": "*.*", "config": "*.yaml"}
 PHRASES = {
     r"reckon(ed|s|ing)?": "estimated",
@@ -54,12 +55,12 @@ def named(paths: list[Path]) -> list[str]:
 
 
 def blocks(page: str, kind: str) -> list[str]:
-    """The code of a page in one language; "": what is typed in a shell, and what it prints."""
+    """The code blocks of a page in one language; "": shell commands and their output."""
     return [code for name, code in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")) if name == kind]
 
 
 def commands(page: str) -> list[str]:
-    """The commands of a page, without comments; a line that ends with a backslash goes on."""
+    """The commands of a page, without comments. A backslash at the end of a line joins it with the next one."""
     lines = [line for block in blocks(page, "") for line in block.replace("\\\n", " ").splitlines()]
     typed = [line.strip().removeprefix("$ ").split("  #")[0].strip() for line in lines]
     return [line for line in typed if line.startswith(PROGRAMS)]
@@ -75,7 +76,7 @@ def test_the_first_page_is_short() -> None:
 
 
 @pytest.mark.parametrize("page", named(PAGES))
-def test_links_lead_somewhere(page: str) -> None:
+def test_links_have_a_target(page: str) -> None:
     text = words.BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if not link.startswith(("http://", "https://")):
@@ -91,12 +92,12 @@ def test_sentences_are_short(page: str) -> None:
     assert [sentence for sentence in found if words.words(sentence) > words.LONGEST] == []
 
 
-def test_a_sentence_that_is_too_long_is_seen() -> None:
+def test_long_sentences_are_counted() -> None:
     long = " ".join(["word"] * 26)
     assert [words.words(one) for one in words.sentences(f"# Title\n\nShort. W{long}.\n\n- `a b` c\n")] == [1, 1, 26, 2]
 
 
-def test_sentences_of_code_and_of_figure_files_are_seen(tmp_path: Path) -> None:
+def test_sentences_of_code_and_figure_files_are_counted(tmp_path: Path) -> None:
     code, figure = tmp_path / "code.py", tmp_path / "figure.yaml"
     code.write_text(
         'def f(x):\n    """One two.\n\n    Args:\n        x: three.\n    """\n'
@@ -109,14 +110,14 @@ def test_sentences_of_code_and_of_figure_files_are_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in named(WRITTEN) if page.startswith("docs/") or page[0] == "C"])
-def test_a_page_of_a_task_begins_with_a_command(page: str) -> None:
+def test_a_page_about_a_task_begins_with_a_command(page: str) -> None:
     if Path(page).name not in ("README.md", "CHANGELOG.md"):
         assert re.match(r"# [^\n]+\n\n```", (ROOT / page).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", named([*WRITTEN, ROOT / "kernels" / "README.md"]))
 def test_commands_exist(page: str) -> None:
-    """Verbs with their options, targets of make, and figures that snakemake is asked for."""
+    """Commands of ssm with their options, targets of make, and figures for snakemake."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     figures = {path.stem for path in (ROOT / "config" / "figures").glob("*.yaml")}
     for line in commands(page):
@@ -135,7 +136,7 @@ def test_commands_exist(page: str) -> None:
             assert asked <= figures, line
 
 
-def test_the_small_figure_is_planned(tmp_path: Path) -> None:
+def test_the_small_example_figure_is_planned(tmp_path: Path) -> None:
     (text,) = [block for block in blocks("docs/change-a-figure.md", "yaml") if block.startswith("paper: ")]
     shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / "config" / "figures" / "x_mine.yaml").write_text(text)
@@ -143,7 +144,7 @@ def test_the_small_figure_is_planned(tmp_path: Path) -> None:
     assert (len(plan.runs), len(plan.measurements), len(plan.figures["x_mine"].claims)) == (6, 12, 1)
 
 
-def test_the_examples_of_data_are_data() -> None:
+def test_the_examples_of_data_sets_are_valid() -> None:
     entries = yaml.safe_load("".join(blocks("docs/your-data.md", "yaml")))
     assert set(entries) == {"mine", "keys"}
     for name, entry in entries.items():
@@ -158,13 +159,15 @@ def test_the_example_of_a_scan_runs() -> None:
     assert (names["y"].shape, names["state"].shape) == ((2, 64, 4, 32), (2, 4, 16, 32))
 
 
-@pytest.mark.parametrize("phrase", PHRASES)
-def test_phrases_stay_away(phrase: str) -> None:
+@cache
+def texts() -> dict[str, str]:
+    """The text of all files in which old phrases are searched."""
     files = [path for folder, kind in PROSE.items() for path in (ROOT / folder).rglob(kind) if path.suffix != ".pyc"]
+    return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [*files, *PAGES, ROOT / "Makefile"]}
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_old_phrases_do_not_return(phrase: str) -> None:
     pattern = re.compile(rf"\b({phrase})\b", re.I)
-    found = [
-        f"{path.relative_to(ROOT)}: {match.group()}"
-        for path in [*files, *PAGES, ROOT / "Makefile"]
-        for match in pattern.finditer(path.read_text(encoding="utf-8"))
-    ]
-    assert found == [], f"write: {PHRASES[phrase]}"
+    matches = [f"{name}: {match.group()}" for name, text in texts().items() for match in pattern.finditer(text)]
+    assert matches == [], f"write: {PHRASES[phrase]}"

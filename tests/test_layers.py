@@ -1,23 +1,24 @@
-"""The layers: a file imports only from layers below its own, and what must not need torch does not."""
+"""The layers: a file imports only from the layers below its own, and some packages never need torch."""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 from layer_picture import GUIDE, drawn, flowchart
+from python_imports import imports
 
 from ssm.base.code import DISCOVERS, needed_by
 
 ROOT = Path(__file__).parents[1]
-BENCHMARKS = "ssm_kernels.benchmarks"  # beside the kernels, and in the top layer: they measure models too
-# The packages of ssm from the ground up, a line for each layer of the README. Each imports only from those before it.
+BENCHMARKS = "ssm_kernels.benchmarks"  # in the folder of the kernels, but in the top layer: they also measure models
+# The packages of ssm, lowest first, with one line for each layer of the README. A package imports only earlier ones.
 LAYERS = (
     ("base", "specs"),
     ("models", "data"),
@@ -28,7 +29,7 @@ LAYERS = (
 )
 ORDER = [package for layer in LAYERS for package in layer]
 WITHOUT_TORCH = ("specs", "claims", "figures", "report", "watch", "plan")
-KERNELS = ("torch", "triton", "ssm_kernels")  # and Python's own: all that the kernels need
+KERNELS = ("torch", "triton", "ssm_kernels")  # besides the standard library, the only packages that the kernels need
 
 
 def modules(package: str, folder: Path) -> dict[str, Path]:
@@ -43,43 +44,20 @@ def modules(package: str, folder: Path) -> dict[str, Path]:
 SSM = modules("ssm", ROOT) | modules(BENCHMARKS, ROOT / "kernels")
 
 
-def imports(tree: ast.AST, known: Mapping[str, object], types: bool = True, late: bool = True) -> Iterator[str]:
-    """The modules that the code imports, wherever in it it does so.
-
-    Args:
-        known: modules that `from package import module` may mean.
-        types: also what only the type checker is shown.
-        late: also what a function imports when it is called.
-    """
-    for node in ast.iter_child_nodes(tree):
-        if not types and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        if not late and isinstance(node, ast.FunctionDef):
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in known else str(node.module)
-        yield from imports(node, known, types, late)
-
-
 @cache
 def imported(code: str) -> frozenset[str]:
-    """All that some code of ssm imports, wherever in it and when."""
+    """All imports of some code of ssm."""
     return frozenset(imports(ast.parse(code), SSM))
 
 
 def layer_of(module: str) -> str:
-    """The package below ssm or ssm_kernels that a module belongs to: those of ssm itself stand on top."""
+    """The package below ssm or ssm_kernels of a module. Modules directly in ssm belong to the top layer."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] != "__main__" else "cli"
 
 
-def climbing(module: str, code: str) -> list[str]:
-    """What a module imports that does not stand below it."""
+def from_above(module: str, code: str) -> list[str]:
+    """The imports of a module that are not from a lower layer."""
     own, wrong = layer_of(module), []
     for name in sorted(imported(code)):
         layer = layer_of(name)
@@ -89,20 +67,20 @@ def climbing(module: str, code: str) -> list[str]:
 
 
 def discovered(module: str, text: str) -> list[str]:
-    """The modules of a package that lists its folder."""
+    """The modules of a package that imports all files of its folder."""
     return [name for name in SSM if name.startswith(f"{module}.")] if DISCOVERS.search(text) else []
 
 
 @cache
 def imports_of(module: str, late: bool) -> tuple[str, ...]:
-    """What a module of ssm imports when it runs; `late`: or when its functions are called."""
+    """The modules that a module of ssm imports; `late`: also when its functions are called."""
     text = SSM[module].read_text()
     return (*imports(ast.parse(text), SSM, types=False, late=late), *discovered(module, text))
 
 
 @cache
 def needs(module: str, late: bool = True) -> frozenset[str]:
-    """All modules that are imported with this one, packages too; `late`: or when functions are called."""
+    """All modules that an import of this module imports; `late`: also when functions are called."""
     found: set[str] = set()
     waiting = [module]
     while waiting:
@@ -120,9 +98,9 @@ def with_packages(module: str) -> list[str]:
 
 
 def circle(texts: Mapping[str, str]) -> list[str]:
-    """Modules that import each other in a circle, wherever in their code; none where there is no circle.
+    """Modules that import each other in a circle; empty if there is no circle.
 
-    A module imports the packages of what it imports, but for those that it is in itself.
+    An import of a module also imports its packages. Packages that contain the importing module do not count.
 
     Args:
         texts: the code of all modules by name.
@@ -138,7 +116,7 @@ def circle(texts: Mapping[str, str]) -> list[str]:
     return []
 
 
-def test_no_file_imports_itself_through_others() -> None:
+def test_no_imports_form_a_circle() -> None:
     assert circle({name: path.read_text() for name, path in SSM.items()}) == []
 
 
@@ -152,17 +130,17 @@ def test_no_file_imports_itself_through_others() -> None:
         ("ssm.claims.quantity", "from ssm.claims.quantities.slope import Slope"),
     ],
 )
-def test_a_circle_is_seen(module: str, code: str) -> None:
+def test_a_circle_is_found(module: str, code: str) -> None:
     texts = {name: path.read_text() for name, path in SSM.items()}
     assert module in circle(texts | {module: f"{texts[module]}\n{code}\n"})
 
 
 def test_every_package_is_in_a_layer() -> None:
-    assert sorted(ORDER) == sorted({layer_of(name) for name in SSM} | {"cli"}), "name it here and in README.md"
+    assert sorted(ORDER) == sorted({layer_of(name) for name in SSM} | {"cli"}), "add it to LAYERS and to README.md"
 
 
-def test_nothing_climbs() -> None:
-    wrong = {name: climbing(name, path.read_text()) for name, path in SSM.items()}
+def test_no_module_imports_from_above() -> None:
+    wrong = {name: from_above(name, path.read_text()) for name, path in SSM.items()}
     assert not {name: found for name, found in wrong.items() if found}
 
 
@@ -176,38 +154,38 @@ def test_nothing_climbs() -> None:
         ("ssm.plan.plan", "import torch\nfrom ssm.plan import read\nfrom ssm.specs import data\nimport ssm", []),
     ],
 )
-def test_what_climbs_is_seen(module: str, code: str, found: list[str]) -> None:
-    assert climbing(module, code) == found
+def test_an_import_from_above_is_found(module: str, code: str, found: list[str]) -> None:
+    assert from_above(module, code) == found
 
 
 @pytest.mark.parametrize("package", WITHOUT_TORCH)
-def test_these_never_need_torch(package: str) -> None:
-    """Not by themselves, not through another module of ssm, not when a function is called that imports."""
+def test_these_packages_never_need_torch(package: str) -> None:
+    """Neither directly, nor through other modules of ssm, nor inside functions."""
     own = [name for name in SSM if layer_of(name) == package]
     assert own
     assert not [name for name in own if needs(name) & {"torch", "ssm_kernels"}]
 
 
-def test_the_ground_needs_torch_for_several_processes_alone() -> None:
+def test_base_needs_torch_only_to_launch_processes() -> None:
     assert not [name for name in SSM if layer_of(name) == "base" and "torch" in needs(name, late=False)]
     assert [name for name in SSM if layer_of(name) == "base" and "torch" in needs(name)] == ["ssm.base.launch"]
 
 
-def test_what_needs_torch_is_seen() -> None:
+def test_modules_that_need_torch_are_found() -> None:
     assert "torch" in needs("ssm.evaluation.measure")
-    assert "ssm.models.mixers" in needs("ssm.models.mixers.base"), "a package is imported with its modules"
+    assert "ssm.models.mixers" in needs("ssm.models.mixers.base"), "an import of a module also imports its package"
 
 
 @pytest.mark.parametrize("verb", ["plot", "judge", "report"])
-def test_the_code_that_pictures_and_pages_depend_on_is_found(verb: str) -> None:
-    """`needed_by` searches text, which is quick; a parser finds the same modules, and none that trains or measures."""
+def test_needed_by_finds_the_code_of_pictures_and_pages(verb: str) -> None:
+    """`needed_by` searches the text. It finds all modules that a parser finds, and none that trains or measures."""
     found = needed_by(f"ssm.cli.{verb}")
     assert found >= needs(f"ssm.cli.{verb}") & set(SSM)
     assert not {layer_of(name) for name in found} & {"models", "data", "training", "evaluation", "plan"}
 
 
-def test_the_kernels_depend_on_torch_alone() -> None:
-    """Adapters (to mamba_ssm and fla) look for these by name when they are asked for."""
+def test_the_kernels_import_only_torch_and_triton() -> None:
+    """Adapters to mamba_ssm and fla import these packages by name, when they are used."""
     kernels = modules("ssm_kernels", ROOT / "kernels")
     kernels = {name: path for name, path in kernels.items() if not name.startswith(BENCHMARKS)}
     imported = {name for path in kernels.values() for name in imports(ast.parse(path.read_text()), SSM | kernels)}
@@ -217,7 +195,7 @@ def test_the_kernels_depend_on_torch_alone() -> None:
 
 
 def packages() -> dict[str, set[str]]:
-    """The packages of ssm, the kernels and their benchmarks, and the packages that each imports."""
+    """The packages that each package imports, including the kernels and their benchmarks."""
     found: dict[str, set[str]] = {"kernels": set()}
     for module, path in SSM.items():
         own = found.setdefault(layer_of(module), set())
@@ -231,10 +209,10 @@ def packages() -> dict[str, set[str]]:
 
 def test_the_guide_shows_these_layers() -> None:
     text = GUIDE.read_text(encoding="utf-8")
-    assert text == drawn(text, packages()), "python tests/layer_picture.py draws it anew"
+    assert text == drawn(text, packages()), "run: python tests/layer_picture.py"
 
 
-def test_a_picture_of_layers_leaves_out_what_others_imply() -> None:
+def test_the_picture_of_layers_has_no_implied_arrows() -> None:
     graph = {"top": {"middle", "base"}, "middle": {"base"}, "beside": {"base"}, "base": set[str]()}
     arrows = flowchart(graph).splitlines()[2:-1]
     assert arrows == ["    beside --> base", "    middle --> base", "    top --> middle"]
@@ -244,5 +222,5 @@ def test_the_readme_shows_these_layers() -> None:
     text = (ROOT / "README.md").read_text()
     drawing = text[text.index("## How it is built") :].split("```")[1]
     for number, layer in enumerate(LAYERS):
-        (lines,) = re.findall(rf"^{number}  .*(?:\n   .*)*", drawing, re.M)  # the next layer's begin with its number
+        (lines,) = re.findall(rf"^{number}  .*(?:\n   .*)*", drawing, re.M)  # up to the next line with a number
         assert set(layer) <= set(re.findall(r"\w+", lines))

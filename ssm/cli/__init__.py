@@ -1,4 +1,4 @@
-"""The command line: one file per verb, each with HELP, add_arguments(parser) and run(args)."""
+"""The command line: one file for each command, with HELP, EPILOG, add_arguments(parser) and run(args)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from ssm.base.errors import shown
 
-LONGEST_NAME, LONGEST_PATH = 255, 3500  # bytes; of a path Linux takes 4,095
+LONGEST_NAME, LONGEST_PATH = 255, 3500  # bytes; Linux allows paths of 4,095 bytes
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """An argparse type: a number above zero, of type `int` or `float`."""
+    """An argparse type for numbers above zero; `kind` is `int` or `float`."""
 
     def parse(text: str) -> float:
         try:
@@ -31,56 +31,89 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
 
 
 def given(text: str) -> str:
-    """An argparse type: a name or a path, which the value of an unset variable is not."""
+    """An argparse type for names and paths. It refuses "", the value of an unset shell variable."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"expected a name or a path, got '{text}' (is a variable unset?)")
     return text
 
 
 def path(text: str) -> Path:
-    """An argparse type: a path that a file system can have, with room for the names of what is written there."""
+    """An argparse type for paths. It leaves room for the names of the files that are written below the path."""
     encoded = os.fsencode(given(text))
     if len(encoded) > LONGEST_PATH or any(len(name) > LONGEST_NAME for name in encoded.split(b"/")):
-        shape = f"names of at most {LONGEST_NAME} bytes, {LONGEST_PATH:,} in all"
-        raise argparse.ArgumentTypeError(f"expected a path ({shape}), got {shown(text)}")
+        limits = f"names of at most {LONGEST_NAME} bytes, {LONGEST_PATH:,} in all"
+        raise argparse.ArgumentTypeError(f"expected a path ({limits}), got {shown(text)}")
     return Path(text)
 
 
 def version(text: str) -> str:
-    """An argparse type: eight hex digits."""
+    """An argparse type for the version of an output folder."""
     if not re.fullmatch("[0-9a-f]{8}", text):
         raise argparse.ArgumentTypeError(f"expected eight hex digits, got '{text}'")
     return text
 
 
+def add_results(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """Add the argument RESULTS; `nargs="?"` makes it optional."""
+    parser.add_argument(
+        "results", nargs=nargs, type=path, metavar="RESULTS", help="the results of one scale, such as results/smoke"
+    )
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add the option --config."""
+    parser.add_argument(
+        "--config", type=path, metavar="DIR", default="config", help="the config folder (default: config)"
+    )
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the options --device and --threads."""
+    parser.add_argument(
+        "--device",
+        default="auto",
+        choices=("auto", "cpu", "cuda"),
+        help="auto takes the GPU if there is one (default: auto)",
+    )
+    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads of each process (default: all)")
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """Add the option --processes."""
+    parser.add_argument(
+        "--processes",
+        type=positive(int),
+        default=1,
+        metavar="N",
+        help="processes on this machine, each with a GPU or with CPU threads of its own (default: 1)",
+    )
+
+
 def add_replace(parser: argparse.ArgumentParser) -> None:
-    """The option of verbs whose folder may take the place of an older one."""
+    """Add the option --replace."""
     parser.add_argument(
         "--replace",
         type=version,
         metavar="VERSION",
-        help="make DIR.VERSION, or go on with it, and put it in the place of DIR when it is whole; eight hex digits",
+        help="for the workflow: write the folder DIR.VERSION, and let it replace DIR when it is complete; "
+        "eight hex digits",
     )
 
 
 def add_json(parser: argparse.ArgumentParser, name: str) -> None:
-    """The option of verbs whose result is a JSON file beside their page.
-
-    Args:
-        name: of the file.
-    """
-    parser.add_argument("--json", action="store_true", help=f"print the content of {name}, and nothing else, on stdout")
+    """Add the option --json, which prints the content of the file `name`."""
+    parser.add_argument("--json", action="store_true", help=f"print only the content of {name}")
 
 
 def options(
     args: argparse.Namespace, add_arguments: Callable[[argparse.ArgumentParser], None], without: Iterable[str]
 ) -> list[str]:
-    """The options of a verb whose values are not their defaults, as words of a command.
+    """The options of a command that differ from their defaults, as words of a command line.
 
     Args:
-        args: parsed by the verb's parser.
-        add_arguments: of the verb.
-        without: names of arguments that are left out.
+        args: the parsed arguments.
+        add_arguments: declares the arguments of the command.
+        without: names of arguments to leave out.
     """
     parser, words = argparse.ArgumentParser(), list[str]()
     add_arguments(parser)
@@ -95,18 +128,7 @@ def options(
 
 
 def say(lines: Iterable[str]) -> None:
-    """Print lines on stdout. What its encoding does not have, as in names of files, is escaped, as on stderr."""
+    """Print lines on stdout. Characters that its encoding does not have, such as in file names, are escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     for line in lines:
         print(line.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def add_processes(parser: argparse.ArgumentParser) -> None:
-    """The option of verbs that can work in several processes."""
-    parser.add_argument(
-        "--processes",
-        type=positive(int),
-        default=1,
-        metavar="N",
-        help="processes on this machine, one a GPU or each with its own CPU threads (default: 1)",
-    )

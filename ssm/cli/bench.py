@@ -1,4 +1,4 @@
-"""ssm bench: our speed on this machine, side by side with other implementations'."""
+"""`ssm bench`: our speed on this machine, next to other implementations."""
 
 from __future__ import annotations
 
@@ -9,51 +9,70 @@ from typing import Any
 
 from ssm.cli import path, positive
 
-HELP = "measure the speed of scans and training steps, side by side with what they compete with"
+HELP = "measure the speed of scans and training, next to other libraries"
 EPILOG = """\
-scans     every backend that runs here and every peer that is installed, at each size with and without a state; first
-          outputs and gradients are compared with the float64 oracle; wrong ones are not timed. limit/t is the least
-          time that the machine allows, divided by the time measured: 1 is the best possible. The limit is the larger
-          of two times: the fewest multiply-adds of any known form of the scan at the processor's full rate, and each
-          input and output once at the rate of the fastest stream. Both rates are measured in the same run. A row
-          above 1.05 is named in a warning: its limit was disturbed, or is wrong. On a GPU: copying alone
-training  training steps of small Mamba and Mamba-2 models with the same weights, batches and optimizer as transformers'
+ssm bench scans:
+  times every backend that runs here and every other implementation that is
+  installed, at each size, with and without a state. First, outputs and
+  gradients are compared with the same operation in float64. Implementations
+  with wrong results are not timed.
 
-Contestants take turns; times are medians. The peers: pip install 'ssm-length[bench]'
+  limit/t is the lower limit of the time, divided by the measured time: 1 is
+  the best possible. On a CPU, the limit is the larger of two times. The first
+  is that of the fewest multiply-adds of any known form of the scan, at the
+  processor's full rate. The second is that of one pass over each input and
+  output, at the rate of the fastest stream. On a GPU, it is the second. Both
+  rates are measured in the same run. A row above 1.05 gives a warning: its
+  limit was disturbed, or is wrong.
+
+ssm bench training:
+  times training steps of small Mamba and Mamba-2 models against those of
+  transformers, with the same weights, batches and optimizer.
+
+The implementations take turns, and times are medians. To install the others:
+pip install 'ssm-length[bench]'
 
 examples:
-  ssm bench scans --threads 1 --out one.parquet
+  ssm bench scans --threads 1 --out scans.parquet
   ssm bench scans --only gated_scan --repeats 5
   ssm bench scans --instructions avx2
   ssm bench training --model mamba1
-  make bench                                  both, with tables in results/bench
+  make bench                           both, with tables in results/bench
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("scans", "training"), help="what to measure")
     parser.add_argument(
-        "--only", metavar="TEXT", default="", help="scans: only those whose operation or system holds it"
+        "--only", metavar="TEXT", default="", help="scans: operations and systems with TEXT in their name"
     )
-    parser.add_argument("--model", choices=("mamba1", "mamba2"), help="training: only this one")
-    parser.add_argument("--context", type=positive(int), default=128, metavar="T", help="training (default: 128)")
-    parser.add_argument("--batch", type=positive(int), default=16, metavar="B", help="training (default: 16)")
+    parser.add_argument("--model", choices=("mamba1", "mamba2"), help="training: only this model")
     parser.add_argument(
-        "--repeats", type=positive(int), default=20, metavar="N", help="timed calls, at most (default: 20)"
+        "--context", type=positive(int), default=128, metavar="T", help="training: tokens of a sequence (default: 128)"
     )
     parser.add_argument(
-        "--seconds", type=positive(float), default=10.0, metavar="S", help="of one contestant's calls (default: 10)"
+        "--batch", type=positive(int), default=16, metavar="B", help="training: sequences of a batch (default: 16)"
+    )
+    parser.add_argument(
+        "--repeats", type=positive(int), default=20, metavar="N", help="at most N timed calls (default: 20)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=positive(float),
+        default=10.0,
+        metavar="S",
+        help="at most S seconds for one implementation (default: 10)",
     )
     parser.add_argument("--threads", type=positive(int), default=1, metavar="N", help="CPU threads (default: 1)")
     parser.add_argument(
-        "--device", default="auto", choices=("auto", "cpu", "cuda"), help="scans: where (default: auto)"
+        "--device", default="auto", choices=("auto", "cpu", "cuda"), help="scans: the device (default: auto)"
     )
     parser.add_argument(
         "--instructions",
         metavar="NAME",
-        help="scans: compile the C++ for avx512, avx2 or plain (default: the best here)",
+        help="scans: compile the C++ code for avx512, avx2 or plain (default: the best on this machine)",
     )
-    parser.add_argument("--out", type=path, metavar="FILE.parquet", help="write every timed call as a table")
+    parser.add_argument("--out", type=path, metavar="FILE.parquet", help="write a table of all timed calls")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,7 +98,7 @@ def _scans(args: argparse.Namespace) -> int:
 
     if args.instructions is not None:
         _compile_for(args.instructions)
-    device = prepare_device(args.device)  # denormals are flushed before there are threads, which inherit it
+    device = prepare_device(args.device)  # before there are threads: they inherit the flushing of denormals
     cases = [case for case in (gpu_cases() if device.type == "cuda" else cpu_cases()) if args.only in case.name]
     if not cases:
         raise UserError(f"--only {args.only}: no operation or system of that name is measured on {device.type}")
@@ -91,10 +110,10 @@ def _scans(args: argparse.Namespace) -> int:
         print(f"\n{block(frame)}", flush=True)
         _warn(warnings(frame))
         frames.append(frame)
-    made = _provenance(args, limits=limits.content())
-    print(f"\n{_machine(args, made)}")
+    source = _provenance(args, limits=limits.content())
+    print(f"\n{_machine(args, source)}")
     if args.out is not None:
-        write_table(pl.concat(frames), SCAN_SPEED, args.out, made)
+        write_table(pl.concat(frames), SCAN_SPEED, args.out, source)
     return 0
 
 
@@ -104,7 +123,7 @@ def _warn(lines: list[str]) -> None:
 
 
 def _compile_for(instructions: str) -> None:
-    """Let this process compile and run the C++ for one instruction set."""
+    """Compile and run the C++ code for one instruction set in this process."""
     from ssm_kernels.native import cpu
 
     from ssm.base.errors import UserError
@@ -124,17 +143,15 @@ def _training(args: argparse.Namespace) -> int:
     frames = []
     for model in [args.model] if args.model else MODELS:
         frame = training_speed(model, args.context, args.batch, args.repeats, args.seconds)
-        print(
-            f"{model}, T={args.context}, B={args.batch}: median of up to {args.repeats} training steps, taken in turn"
-        )
+        print(f"{model}, T={args.context}, B={args.batch}: median of up to {args.repeats} training steps")
         print(f"\n{table_text(frame)}\n", flush=True)
         frames.append(frame)
-    made = _provenance(
+    source = _provenance(
         args, models=[spec.content() for spec in MODELS.values()], context=args.context, batch=args.batch
     )
-    print(_machine(args, made))
+    print(_machine(args, source))
     if args.out is not None:
-        write_table(pl.concat(frames), TRAINING_SPEED, args.out, made)
+        write_table(pl.concat(frames), TRAINING_SPEED, args.out, source)
     return 0
 
 
@@ -152,7 +169,8 @@ def _provenance(args: argparse.Namespace, **more: Any) -> dict[str, Any]:
     return provenance(threads=args.threads, peers=peers, **more)
 
 
-def _machine(args: argparse.Namespace, made: dict[str, Any]) -> str:
-    peers = ", ".join(f"{name} {version}" for name, version in made["peers"].items())
-    cores = f"{args.threads} of {made['machine']['cores']} cores"
-    return f"{made['machine']['processor']}, {cores}, torch {made['packages']['torch']}, {peers}"
+def _machine(args: argparse.Namespace, source: dict[str, Any]) -> str:
+    peers = ", ".join(f"{name} {version}" for name, version in source["peers"].items())
+    machine = source["machine"]
+    cores = f"{args.threads} of {machine['cores']} cores"
+    return f"{machine['processor']}, {cores}, torch {source['packages']['torch']}, {peers}"

@@ -5,17 +5,25 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ssm.cli import path, positive
+from ssm.cli import add_results, path, positive
 
-HELP = "tell whether results come to the verdicts of the committed reference results, one line a claim"
+HELP = "compare your results with the committed reference results"
 EPILOG = """\
-Reads the verdicts of a results folder and reference results (`ssm reference`). A claim agrees where its verdict is
-the same and its estimate moved by no more than the tolerance: a share of the reference's estimate, or of half its
-interval where that is larger. The ends of the interval may move by as much, or by a quarter of its half. Numbers that
-are zero but for rounding agree. Machines that round otherwise train other weights; where not even the last bit
-differs, it says "bitwise". Figures that are not made here, or have no reference, are named and not compared. Exit
-code 1 where a claim disagrees. Another version of Python has another standard library, which is the text at the scale
-smoke: that and another torch are said before the last line.
+The command reads the verdicts of RESULTS and of the reference results, and
+prints one line for each claim. Run `make figures` before it.
+
+A claim agrees if its verdict is the same, and its estimate moved by at most
+the tolerance. The tolerance is a share of the estimate, or of half the 95%
+interval if that is larger. The ends of the interval may move by the same
+amount, or by a quarter of half the interval. Numbers that differ only by
+rounding agree.
+
+Results on another processor are rarely bitwise the same, because it rounds
+differently. Python's standard library is the text at the scale smoke. So
+another version of Python means another text; the last lines then say so.
+
+Figures that only one side has are named, and not compared.
+Exit code: 0 if all claims agree, 1 if a claim disagrees.
 
 examples:
   ssm compare results/smoke
@@ -24,11 +32,17 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=path, metavar="RESULTS", help="a scale's results, such as results/smoke")
+    add_results(parser)
     parser.add_argument(
-        "reference", nargs="?", type=path, metavar="REFERENCE", help="default: the folder of that name in reports"
+        "reference",
+        nargs="?",
+        type=path,
+        metavar="REFERENCE",
+        help="reference results (default: reports/NAME, with the name of the folder RESULTS)",
     )
-    parser.add_argument("--tolerance", type=positive(float), metavar="SHARE", help="default: 0.02")
+    parser.add_argument(
+        "--tolerance", type=positive(float), metavar="SHARE", help="how far an estimate may move (default: 0.02)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,23 +53,24 @@ def run(args: argparse.Namespace) -> int:
 
     folder = args.reference or Path("reports") / args.results.name
     references = read_references(folder)
-    made = sorted((path.stem for path in (args.results / "verdicts").glob("*.parquet")), key=natural)
-    if not references or not set(made) & set(references):
-        what = "no reference results" if not references else f"of its figures none is finished in {args.results}"
-        raise TableError(f"{folder}: {what}")
-    found = compare(args.results, references, args.tolerance or TOLERANCE)
-    widths = [max(len(getattr(one, name)) for one in found) for name in ("target", "claim")]
-    for one in found:
-        mark = "agrees " if one.agrees else "DIFFERS"
-        print(f"{one.target:<{widths[0]}}  {one.claim:<{widths[1]}}  {mark}  {one.words}")
+    finished = sorted((path.stem for path in (args.results / "verdicts").glob("*.parquet")), key=natural)
+    if not references:
+        raise TableError(f"{folder}: no reference results")
+    if not set(finished) & set(references):
+        raise TableError(f"{folder}: none of its figures is finished in {args.results}")
+    comparisons = compare(args.results, references, args.tolerance or TOLERANCE)
+    widths = [max(len(getattr(each, name)) for each in comparisons) for name in ("target", "claim")]
+    for each in comparisons:
+        mark = "agrees " if each.agrees else "DIFFERS"
+        print(f"{each.target:<{widths[0]}}  {each.claim:<{widths[1]}}  {mark}  {each.words}")
     for what, names in (
-        ("not made here", [target for target in references if target not in made]),
-        ("without a reference", [target for target in made if target not in references]),
+        ("not made here", [target for target in references if target not in finished]),
+        ("without a reference", [target for target in finished if target not in references]),
     ):
         if names:
             print(f"{what}, not compared: {', '.join(names)}")
     for line in unlike(args.results, references):
         print(line)
-    agree, bitwise = (sum(getattr(one, name) for one in found) for name in ("agrees", "bitwise"))
-    print(f"{agree} of {len(found)} claims agree with {folder}, {bitwise} of them bitwise")
-    return 0 if agree == len(found) else 1
+    agree, bitwise = (sum(getattr(each, name) for each in comparisons) for name in ("agrees", "bitwise"))
+    print(f"{agree} of {len(comparisons)} claims agree with {folder}, {bitwise} of them bitwise")
+    return 0 if agree == len(comparisons) else 1

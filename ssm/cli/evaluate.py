@@ -1,31 +1,36 @@
-"""ssm evaluate: make one measurement, as one table."""
+"""`ssm evaluate`: make one measurement, as one table."""
 
 from __future__ import annotations
 
 import argparse
 
-from ssm.cli import add_processes, path, positive
+from ssm.cli import add_device, add_processes, path
 
-HELP = "measure a trained run: loss by position, restart loss, remembrance, state statistics, length class"
+HELP = "measure a trained run, and write one table"
 EPILOG = """\
-Reads a measurement's spec (written by `ssm plan --write`); writes one Parquet table with its provenance inside.
-Several processes (--processes on this machine, or torchrun) share the sequences and make the same table.
+The command reads the spec of a measurement, the run and its tokens. It writes
+one Parquet table, which also records what it was made from. `ssm plan --write`
+writes the spec, `ssm train` the run, and `ssm tokenize` the tokens.
+
+Several processes share the sequences and write the same table: --processes
+starts them on this machine, torchrun on several machines.
 
 examples:
-  ssm evaluate results/smoke/specs/measurements/TASK.json --run results/smoke/runs/RUN \\
-      --tokens results/smoke/tokens/DATA --out results/smoke/tables/TASK.parquet
-  torchrun --nproc-per-node 8 -m -- ssm evaluate TASK.json --run RUN --tokens DATA --out TASK.parquet
+  ssm evaluate results/smoke/specs/measurements/TASK.json \\
+    --run results/smoke/runs/RUN --tokens results/smoke/tokens/DATA \\
+    --out results/smoke/tables/TASK.parquet
+  torchrun --nproc-per-node 8 -m -- ssm evaluate TASK.json \\
+    --run RUN --tokens DATA --out TASK.parquet
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the measurement task's spec")
-    parser.add_argument("--out", type=path, required=True, metavar="FILE.parquet", help="the table")
+    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the spec of the measurement")
+    parser.add_argument("--out", type=path, required=True, metavar="FILE.parquet", help="the table to write")
     parser.add_argument("--run", type=path, metavar="DIR", dest="run_folder", help="the folder of the run to measure")
     parser.add_argument("--tokens", type=path, metavar="DIR", help="the token store")
-    parser.add_argument("--table", type=path, metavar="FILE", help="the table that it is made from (length_class)")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
-    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads a process (default: all)")
+    parser.add_argument("--table", type=path, metavar="FILE", help="the table that a length_class is computed from")
+    add_device(parser)
     add_processes(parser)
 
 

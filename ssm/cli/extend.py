@@ -1,4 +1,4 @@
-"""ssm extend: a short post-training that lets a model read on beyond its context."""
+"""`ssm extend`: a short post-training after which a model reads beyond its context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ssm.cli import add_json, add_replace, given, options, path, positive, say
-from ssm.cli.diagnose import add_diagnosis, add_model_and_text
+from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text
 from ssm.models.families import what_is_extended
 from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
 from ssm.specs.initial_states import INTERVENTIONS
@@ -19,52 +19,76 @@ if TYPE_CHECKING:
     from ssm.diagnosis.result import Diagnosis
 
 NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
-HELP = "post-train your own checkpoint so that it reads on beyond its context, and get it back in its own format"
+HELP = "post-train your model so that it reads beyond its context"
 EPILOG = f"""\
-Diagnoses the model as `ssm diagnose` does. If it does not hold, trains it for some steps from states other than zero
-(lg: State Passing, TBTT, fitted or random noise), at a tenth of the peak learning rate of its size; chooses among the
-original, three snapshots and the end by held-out text that neither trains nor is shown; diagnoses again on the same
-windows. Writes into --out a page (index.html), result.json, the diagnoses, and, if something was gained, model/: the
-model in the format that it came in, with its tokenizer. The original is never changed. work/ may be deleted once
-something was gained. Prints the outcome, a table, and commands that load the new model: in its own library, and in
-lm-evaluation-harness. With --json, prints what is in result.json instead.
+what happens:
+  1. The model is diagnosed as by `ssm diagnose`. If it holds, that is all.
+  2. It is trained from initial states that are not zero (--policy; lg Section
+     4), at a tenth of the peak learning rate for its size.
+  3. The best of the original, three snapshots and the end is chosen, on text
+     that is used for nothing else.
+  4. The new model is diagnosed on the same windows as the original.
+The recipe is that of lg Appendix B.2, with two differences. A step reads 32
+times the context instead of half a million tokens (--batch-tokens). And the
+best of four checkpoints is chosen. The page lists all differences.
 
-Gained means proven by 95% intervals: a lower far perplexity, no more than --in-context-tolerance in context, and a
-model that holds where it broke (repaired; that takes 64 windows) or has a lower paired ratio (improved). The intervals
-allow for one window that was not drawn and is far worse. What is open is "undecided": more text may decide it.
+what is written into --out:
+  index.html   explains the result; result.json holds the numbers
+  model/       the new model in the format of the original, with its tokenizer;
+               only if the gain is certain
+  candidate/   the trained model if the gain is not certain, unless training
+               diverged
+  work/        what a continued command needs; you may delete it
+The original is never changed. The terminal shows the outcome, a table, and
+commands that load the new model in its own library and in
+lm-evaluation-harness.
 
-The defaults are the recipe of lg Appendix B.2 but for its batch: a step of theirs reads half a million tokens, here 32
-times the context (--batch-tokens). Nor do they choose among checkpoints. The page says what differs.
+when a gain is certain:
+  95% intervals show a lower perplexity far beyond the context, and in context
+  a rise of at most --in-context-tolerance. The model also holds and did not
+  hold before ("repaired"; needs 64 windows), or its paired ratio is lower
+  ("improved"). The intervals allow for one far worse window that was not read.
+  "undecided" means that more text may decide it. The last lines then show the
+  command that measures on more text (--held-out FILES). It does not train
+  again, and training never reads the text that was held out first. The same is
+  true for other values of --in-context-tolerance, --measure, --budget and
+  --sequences.
 
---policy scale_a and clip_dt train nothing, and take no option of training: A (of Mamba-1, Mamba-2, and of what
-transformers itself reads and has an A_log) is scaled by the factor, or the dt of Mamba-2 gets the upper limit, that
-does best of those that are tried, on the text that chooses. Ways of reading (reset_state, restarts) cannot be written
-into a checkpoint.
+which text is held out:
+  All of --held-out, or a part of --text. The part is a tenth, or up to half if
+  a verdict needs more windows of --length tokens. Documents stay whole. A
+  document longer than half of that part is cut: its last part is held out, and
+  the --length tokens before it are not used. A line on stderr gives the number
+  of windows.
 
-With any other outcome the trained model lies in candidate/, never in model/, unless its training diverged. The same
-command with other files in --held-out then chooses and measures anew on these, and trains nothing again: training goes
-on not to read the part of --text that was held out first. So does the same command with another
---in-context-tolerance, --measure, --budget or --sequences.
+repairs without training:
+  --policy scale_a multiplies A by a factor. It works for Mamba, Mamba-2, and
+  models with an A_log that transformers itself reads. --policy clip_dt limits
+  the dt of Mamba-2. Several values are tried on the text for choosing. Options
+  of training are refused. reset_state and restarts change only how a model is
+  read, and cannot be stored in a checkpoint.
 
-The same command after a kill goes on where it was. SIGTERM and SIGUSR1 end it with exit code 75: run it again.
+after a kill:
+  Type the same command again: it continues. SIGTERM and SIGUSR1 stop it with
+  exit code 75.
 
-What is measured is held out of training: all of --held-out, or a part of --text: a tenth, or more (up to half) where a
-tenth has fewer windows of --length than a verdict takes, or the share that --held-out names. Documents are held out
-whole. One that is longer than half of what is held out may be cut: its last part is held out, and nothing reads the
---length tokens before it. Before any work, a line on stderr says how many windows there are and what they can decide.
-
-MODEL as for `ssm diagnose`.
-{fill(what_is_extended(), 118)}
-In a hybrid the recurrences are given a state; attention starts from an empty cache, at position 0.
+MODEL: see `ssm diagnose --help`.
+{fill(what_is_extended(), 79)}
+In a hybrid, recurrent layers receive a state; attention starts from an empty
+cache.
 
 examples:
-  ssm extend state-spaces/mamba2-370m --text texts/*.jsonl --context 2048 --length 32768 -o extended
-  ssm extend my-model --text train.txt --held-out books/ --context 1024 --steps 200 --lr 6e-5 --control -o extended
+  ssm extend my-mamba --text texts/*.txt --context 2048 --length 32768 \\
+    -o extended
+  ssm extend my-mamba --text train.txt --held-out books/ --context 1024 \\
+    --steps 200 --lr 6e-5 --control -o extended
+  ssm extend my-mamba --text texts/*.txt --context 2048 --policy scale_a \\
+    -o repaired
 """
 
 
 class _HeldOut(argparse.Action):
-    """Files; or one number alone, the share of --text."""
+    """Reads names of files, or a single number: the share of --text."""
 
     def __call__(
         self,
@@ -73,8 +97,8 @@ class _HeldOut(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        alone = len(values) == 1 and re.fullmatch(NUMBER, values[0])
-        setattr(namespace, self.dest, float(values[0]) if alone else values)
+        is_share = len(values) == 1 and re.fullmatch(NUMBER, values[0])
+        setattr(namespace, self.dest, float(values[0]) if is_share else values)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,44 +111,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=_HeldOut,
         default=(),
         metavar="FILES",
-        help="measure on these, or on a share of --text: one number between 0 and 1 (default: see below)",
+        help="measure on these files, or on a share of --text: one number between 0 and 1 (default: see below)",
     )
     parser.add_argument(
         "--policy",
         default=USUAL_POLICY,
         choices=POLICIES,
-        metavar="POLICY",  # the others are ways of reading, refused with that reason
-        help=f"what sequences start from: {', '.join(INTERVENTIONS)} (default: {USUAL_POLICY}); or a repair that "
-        "trains nothing: scale_a, clip_dt",
+        metavar="POLICY",  # POLICIES also has ways of reading, which are refused with a reason
+        help=f"initial states for training: {', '.join(INTERVENTIONS)} (default: {USUAL_POLICY}); or a repair "
+        "without training: scale_a, clip_dt",
     )
-    parser.add_argument("--by", choices=("model", "layer"), help="one number of scale_a for all layers, or one a layer")
-    parser.add_argument("--p-zero", type=float, metavar="P", help="share that starts from zero all the same")
+    parser.add_argument("--by", choices=("model", "layer"), help="scale_a: one factor for the model, or for each layer")
+    parser.add_argument("--p-zero", type=float, metavar="P", help="share of sequences that start from zero")
+    parser.add_argument("--sigma", type=number, metavar="S", help="standard deviation of random_noise")
+    parser.add_argument("--steps", type=whole, metavar="N", help=f"training steps (default: {STEPS})")
     parser.add_argument(
-        "--sigma", type=number, metavar="S", help="standard deviation of the noise of a policy that asks for it"
+        "--lr", type=number, metavar="LR", help="peak learning rate (default: a tenth of the usual one for its size)"
     )
-    parser.add_argument("--steps", type=whole, metavar="N", help=f"default: {STEPS}")
-    parser.add_argument("--lr", type=number, metavar="LR", help="peak learning rate (default: a tenth of its size's)")
     parser.add_argument(
-        "--batch-tokens", type=whole, metavar="N", help="tokens a step (default: 32 x the context; the paper: 524288)"
+        "--batch-tokens", type=whole, metavar="N", help="tokens of a step (default: 32 x the context; lg: 524288)"
     )
-    parser.add_argument("--micro-batch-tokens", type=whole, metavar="N", help="tokens a forward pass (default: 8192)")
-    parser.add_argument("--activation-checkpointing", action="store_true", help="less memory, more time")
-    parser.add_argument("--control", action="store_true", help="train as many steps from zero states, to compare with")
+    parser.add_argument(
+        "--micro-batch-tokens", type=whole, metavar="N", help="tokens of one forward pass (default: 8192)"
+    )
+    parser.add_argument("--activation-checkpointing", action="store_true", help="use less memory and more time")
+    parser.add_argument(
+        "--control", action="store_true", help="also train from zero states for as many steps, as a comparison"
+    )
     parser.add_argument(
         "--measure",
         default="far_perplexity",
         choices=("far_perplexity", "paired_ratio"),
-        help="what the checkpoint that is kept has least of (default: far_perplexity)",
+        help="choose the checkpoint with the lowest value of this (default: far_perplexity)",
     )
     parser.add_argument(
         "--in-context-tolerance",
         type=float,
         default=0.02,
         metavar="R",
-        help="its perplexity in context may rise by this share (default: 0.02)",
+        help="how much the perplexity in context may rise, as a share (default: 0.02)",
     )
     add_diagnosis(parser)
-    parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="the extension's folder")
+    parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="the folder of the extension")
     add_json(parser, "result.json")
     add_replace(parser)
 
@@ -134,9 +162,9 @@ def run(args: argparse.Namespace) -> int:
     from ssm.extension import extend
     from ssm.extension.folder import RESULT
 
-    asked = {name: value for name, value in vars(args).items() if name not in ("out", "replace", "json")}
+    settings = {name: value for name, value in vars(args).items() if name not in OUTPUTS}
     with replacing(args.out, args.replace, RESULT) as out:
-        result = extend(out=out, **asked)
+        result = extend(out=out, **settings)
     if args.json:
         print((args.out / RESULT).read_text(encoding="utf-8"), end="")
     else:
@@ -167,17 +195,17 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
 
 
 def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, list[str]]:
-    """The same command with what the diagnoses lacked: time, windows that were not read, or else other files."""
+    """How to decide an undecided gain: with more time, more windows or other files, and the words of that command."""
     from ssm.diagnosis.verdict import decides_more
 
     held_out = args.held_out if isinstance(args.held_out, list) else [str(args.held_out)] if args.held_out else []
-    own = ["model", "text", "held_out", "out", "replace", "json"]
+    without = ["model", "text", "held_out", *OUTPUTS]
     kind, count = decides_more(after.facts) if after is not None else ("text", 0)
     if kind == "text":
         what, more = "on more text", ["--held-out", "MORE.txt"]
     else:
         what = {"budget": "for longer", "sequences": "on more windows"}[kind]
         more = [*(["--held-out", *held_out] if held_out else []), f"--{kind}", str(count)]
-        own.append(kind)
+        without.append(kind)
     words = ["ssm", "extend", args.model, "--text", *args.text, *more]
-    return what, [*words, *options(args, add_arguments, own), "-o", str(args.out)]
+    return what, [*words, *options(args, add_arguments, without), "-o", str(args.out)]

@@ -1,8 +1,10 @@
-"""The fork server of a workflow's jobs: `ssm.base.fork_client.start` starts it and says what it is for; not for use by
-hand.
+"""The fork server of a workflow's jobs: it imports heavy packages once, and forks a worker for each `ssm` command.
 
-It forks, so it must have one thread: others would be missing in a worker, together with whatever they hold. polars
-starts one when it is imported. So each worker imports polars, and the modules of ssm that need it, itself.
+`ssm.base.fork_client.start` starts it and explains why it exists. Do not call it by hand.
+
+A process that forks must have only one thread: a worker would lack the other threads and could wait forever for their
+locks. polars starts a thread when it is imported. So each worker itself imports polars, and the modules of ssm that
+need it.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ from ssm.base.launch import die_with_parent
 from ssm.cli.main import main
 
 FORK = multiprocessing.get_context("fork")
-PATIENCE = 10.0  # seconds until who asks has sent its request
+REQUEST_SECONDS = 10.0  # how long the server waits for a client's request
 SPECS = ("pyarrow.parquet", "ssm.base.provenance", "ssm.figures.figure", "ssm.specs.measurement")
 TRAINING = tuple(f"ssm.training.{name}" for name in ("checkpoint", "distributed", "lineage", "step"))
 TORCH = (*SPECS, "scipy.stats", "torch._dynamo", "ssm.models.device", "ssm.models.inspect", *TRAINING)
 STATISTICS = (*SPECS, "scipy.stats", "ssm.claims.words")
-# What jobs import, by verb, but for polars: imported when the first of them comes. Others work by themselves.
+# The modules that the jobs of a command need, without polars. They are imported before the first of these jobs. Jobs of
+# other commands run in their own process.
 MODULES = {
     "train": TORCH,
     "evaluate": TORCH,
@@ -49,16 +52,19 @@ MODULES = {
 
 
 def serve(listener: socket.socket, lifeline: int) -> None:
-    """Fork a worker for each request, pass signals on to it, and answer with its exit code; until the lifeline ends."""
+    """Serve requests until the lifeline is closed.
+
+    Each request gets a forked worker. The server forwards signals to it, and answers with its exit code.
+    """
     ours, since = identity(os.environ), time.time()
-    jobs: dict[socket.socket, ForkProcess] = {}  # who asks -> the worker
+    jobs: dict[socket.socket, ForkProcess] = {}  # client -> its worker
     while lifeline not in (ready := wait([listener, lifeline, *jobs, *(job.sentinel for job in jobs.values())])):
         for client, job in list(jobs.items()):
             if job.sentinel in ready:
                 job.join()
-                with suppress(OSError):  # who asks is gone
+                with suppress(OSError):  # the client is gone
                     client.sendall((job.exitcode or 0).to_bytes(4, "big", signed=True))
-            elif client not in ready or _tell(job, client):
+            elif client not in ready or _forward_signals(job, client):
                 continue
             client.close()
             del jobs[client]
@@ -71,8 +77,8 @@ def serve(listener: socket.socket, lifeline: int) -> None:
                 jobs[client] = new
 
 
-def _tell(job: ForkProcess, client: socket.socket) -> bool:
-    """Pass on what signals who asks has got; if it is gone, end the job. Returns whether that goes on."""
+def _forward_signals(job: ForkProcess, client: socket.socket) -> bool:
+    """Send the signals that the client received to the job. End the job if the client is gone, and return False."""
     try:
         numbers = client.recv(64)
     except OSError:
@@ -88,25 +94,25 @@ def _tell(job: ForkProcess, client: socket.socket) -> bool:
 def _fork(
     client: socket.socket, ours: dict[str, Any], since: float, others: Iterable[socket.socket]
 ) -> ForkProcess | None:
-    """Fork a worker for what a client asks; None if that is no job for us."""
-    client.settimeout(PATIENCE)
+    """Fork a worker for a client's request; None if the client has to do the job itself."""
+    client.settimeout(REQUEST_SECONDS)
     streams: list[int] = []
     try:
         _, streams, _, _ = socket.recv_fds(client, 1, 2)
         with client.makefile("rb") as lines:
-            asked = json.loads(lines.readline())
-        modules = MODULES.get(asked["arguments"][0])
-        if modules is None or any(asked[key] != value for key, value in ours.items()) or code_changed(since):
+            request = json.loads(lines.readline())
+        modules = MODULES.get(request["arguments"][0])
+        if modules is None or any(request[key] != value for key, value in ours.items()) or code_changed(since):
             return None
         warm_up(modules)
         if threads() > 1:
             return None
-        job = FORK.Process(target=_work, args=(asked, streams, [*others, client], os.getpid()))
+        job = FORK.Process(target=_work, args=(request, streams, [*others, client], os.getpid()))
         job.start()
-        with suppress(OSError):  # who asks is gone: `serve` sees it, and ends the job
+        with suppress(OSError):  # the client is gone: `serve` notices it and ends the job
             client.sendall(TAKEN)
         return job
-    except Exception:  # who asks is gone, or what it needs cannot be imported, which it says better itself
+    except Exception:  # the client is gone, or an import failed; the client then reports the failed import itself
         return None
     finally:
         for stream in streams:
@@ -114,17 +120,17 @@ def _fork(
 
 
 def warm_up(modules: Iterable[str]) -> None:
-    """Import what is not imported yet."""
+    """Import the modules that are not imported yet."""
     new = [name for name in modules if name not in sys.modules]
     for name in new:
         importlib.import_module(name)
     if new:
         gc.collect()
-        gc.freeze()  # a worker's collections would touch, and so copy, all that it shares with us
+        gc.freeze()  # otherwise a garbage collection in a worker would copy all shared memory
 
 
 def code_changed(since: float) -> bool:
-    """Whether a file of ssm that is imported here has changed since that time: a job runs the code that there is."""
+    """Whether an imported file of ssm changed after that time. Then a job must import the new code itself."""
     files = [
         module.__file__
         for name, module in list(sys.modules.items())
@@ -134,14 +140,14 @@ def code_changed(since: float) -> bool:
 
 
 def threads() -> int:
-    """How many threads this process has, whoever started them."""
+    """The number of threads of this process, including those of C libraries."""
     return len([*Path("/proc/self/task").iterdir()])
 
 
-def _work(asked: dict[str, Any], streams: list[int], others: Iterable[socket.socket], parent: int) -> None:
-    """What a worker does."""
+def _work(request: dict[str, Any], streams: list[int], others: Iterable[socket.socket], parent: int) -> None:
+    """Run one job in a worker: with the client's output streams, environment and folder."""
     die_with_parent()
-    if os.getppid() != parent:  # it was killed before that
+    if os.getppid() != parent:  # the server was killed before that call
         sys.exit(1)
     for other in others:
         other.close()
@@ -149,11 +155,11 @@ def _work(asked: dict[str, Any], streams: list[int], others: Iterable[socket.soc
         os.dup2(stream, number)
         os.close(stream)
     os.environ.clear()
-    os.environ.update(asked["variables"])
-    tempfile.tempdir = None  # packages have asked for it in the parent, whose TMPDIR may be another one
-    os.chdir(asked["folder"])
-    sys.argv = ["ssm", *asked["arguments"]]
-    sys.exit(main(asked["arguments"]))
+    os.environ.update(request["variables"])
+    tempfile.tempdir = None  # packages in the server have cached a folder, perhaps from another TMPDIR
+    os.chdir(request["folder"])
+    sys.argv = ["ssm", *request["arguments"]]
+    sys.exit(main(request["arguments"]))
 
 
 if __name__ == "__main__":
@@ -161,4 +167,4 @@ if __name__ == "__main__":
         serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
     except Exception:  # a defect
         traceback.print_exc()
-    os._exit(0)  # Python would wait for the workers that are left; the kernel sends them SIGTERM
+    os._exit(0)  # sys.exit would wait for the remaining workers; the kernel sends them SIGTERM instead

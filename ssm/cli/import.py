@@ -1,4 +1,4 @@
-"""ssm import: weights that were trained elsewhere, as a run."""
+"""`ssm import`: weights that were trained elsewhere, as a run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ import sys
 
 from ssm.cli import path
 
-HELP = "make a run of weights that were trained elsewhere"
+HELP = "make a run from weights that were trained elsewhere"
 EPILOG = """\
-Reads the spec of a run of zero steps (written by `ssm plan --write` for a figure's arm with the key `checkpoint`) and
-the checkpoint that it names: a folder, a file of weights, a name of the hub (owner/model@revision), or a run of ssm, in
-any format that `ssm diagnose` opens and that becomes a model of ssm's own. Writes into --out the weights
-(model.safetensors, in float32) and run.json, which holds their fingerprint and, of the hub's, their revision.
+A figure's arm with the key `checkpoint` starts from published weights. The
+workflow calls this command for it.
 
-The model must be the spec's, and its vocabulary that of the spec's data set: a difference is one line and exit code 2.
+The command reads the spec of the run, which `ssm plan --write` writes. It
+names a checkpoint: a folder, a file of weights, a name of the Hugging Face hub
+(owner/model@revision), or a run of ssm. The format must be one that ssm reads
+with its own code; `ssm diagnose --help` lists them.
 
-Without a network: put the hub's files (config.json and the weights) into a folder of the name that the spec has, such
-as state-spaces/mamba2-370m, where the workflow runs; or bring the hub's cache from another machine.
+The command writes into --out the weights in float32 (model.safetensors), and
+run.json with their fingerprint and their revision on the hub. The model and
+its vocabulary must be those of the spec. If they differ, one line says how,
+and the exit code is 2.
+
+Without a network, copy the hub's cache from another machine. Or copy
+config.json and the weights into a folder with the checkpoint's name, such as
+state-spaces/mamba2-370m, below the folder in which the workflow runs.
+
 
 example:
   ssm import results/paper/specs/runs/RUN.json --out results/paper/runs/RUN
@@ -25,8 +33,8 @@ example:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the run's spec")
-    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the run's folder")
+    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the spec of the run")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of the run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     spec = RunSpec.load(args.spec)
     record = import_run(spec, args.out)
-    found = record["published"]
-    revision = f", revision {found['revision']}" if found["revision"] else ""
-    print(f"{spec.id}: {record['message']} (fingerprint {found['fingerprint']}{revision})", file=sys.stderr)
+    published = record["published"]
+    revision = f", revision {published['revision']}" if published["revision"] else ""
+    print(f"{spec.id}: {record['message']} (fingerprint {published['fingerprint']}{revision})", file=sys.stderr)
     return 0

@@ -9,12 +9,14 @@ from ssm.cli import path
 
 HELP = "judge the claims of one figure from its tables"
 EPILOG = """\
-Reads a planned figure (written by `ssm plan --write`) and its tables; writes one row per claim: the estimate with its
-95% interval, the region that the claim expects, and the verdict (confirmed, refuted, not decided) with its reason.
+The command reads a planned figure and its tables. `ssm plan --write` writes
+the figure, and `ssm evaluate` the tables. It writes one row for each claim:
+the estimate with its 95% interval, the expected region, the verdict
+(confirmed, refuted or not decided), and the reason.
 
 example:
-  ssm judge results/smoke/specs/figures/lg_fig5.json --tables results/smoke/tables \\
-    --out results/smoke/verdicts/lg_fig5.parquet
+  ssm judge results/smoke/specs/figures/lg_fig5.json \\
+    --tables results/smoke/tables --out results/smoke/verdicts/lg_fig5.parquet
 """
 
 

@@ -1,4 +1,4 @@
-"""The command line: `ssm <verb>`. A verb's module is imported when it is chosen, so that help answers at once."""
+"""The command line: `ssm <command>`. A command's module is imported only when it is called, so that help is fast."""
 
 from __future__ import annotations
 
@@ -15,29 +15,40 @@ from ssm.base.errors import UserError, nearest
 from ssm.base.fork_client import ask
 from ssm.base.stopping import Preempted, on_signals, preempt
 
-VERBS = (
-    *("plan", "register", "tokenize", "import", "train", "evaluate", "judge", "plot", "report"),
-    *("verdicts", "watch", "bench", "reference", "compare", "diagnose", "extend"),
-)
-OVERVIEW = """usage: ssm <verb> [arguments]
+GROUPS = {
+    "your own checkpoint": ("diagnose", "extend"),
+    "results": ("verdicts", "compare", "watch", "reference", "register"),
+    "steps of the workflow, in this order": (
+        *("plan", "tokenize", "import", "train", "evaluate", "judge", "plot", "report"),
+    ),
+    "speed": ("bench",),
+}
+VERBS = tuple(verb for group in GROUPS.values() for verb in group)
+OVERVIEW = """usage: ssm <command> [arguments]
 
-Rebuild, check and use what is known about length generalization in recurrent language models.
-The workflow (`make figures`, or `snakemake <target>`) calls these verbs in this order; each can be called by hand.
-`ssm diagnose` and `ssm extend` need nothing of it; what it needs: pip install 'ssm-length[workflow]'.
+Diagnose and repair the length generalization of recurrent language models, and
+rebuild the figures of four papers about it.
 
-{verbs}
+{groups}
 
-`ssm <verb> --help` says what a verb reads and writes, with an example. `ssm --version` prints the version.
+`ssm <command> --help` shows what a command reads and writes, with an example.
+`make figures` or `snakemake TARGET` run the steps of the workflow for you; that
+needs pip install 'ssm-length[workflow]'. `ssm --version` prints the version.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb.
+    """Run one command.
 
     Returns:
-        The exit code: 0 fine, 1 no (`ssm compare`), 2 something that the user can put right (one line on stderr), 75,
-        76 and 79 stopped, to be called again (`ssm.base.exit_codes`), 130 interrupted, 141 the reader of our output
-        went away. Any other exception is a defect and keeps its traceback.
+        The exit code:
+        0: success.
+        1: `ssm compare` found a difference.
+        2: an error that the user can correct, described by one line on stderr.
+        75, 76, 79: stopped; the same command continues (`ssm.base.exit_codes`).
+        130: interrupted.
+        141: the reader of our output has closed it.
+        Any other exception is a defect and keeps its traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = arguments[0] if arguments else ""
@@ -59,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ssm {verb}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Python flushes stdout once more on its way out: let it write to nowhere.
+        # Python flushes stdout once more when it exits. Redirect it, so that this does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
@@ -72,7 +83,7 @@ def _dispatch(verb: str, arguments: list[str]) -> int:
         print(f"ssm {ssm.__version__}")
         return 0
     if verb not in VERBS:
-        print(f"ssm: unknown verb '{verb}'; {nearest(verb, VERBS)}", file=sys.stderr)
+        print(f"ssm: unknown command '{verb}'; {nearest(verb, VERBS)}", file=sys.stderr)
         return 2
     module = _module(verb)
     parsed = _parser(verb, module).parse_args(arguments)
@@ -84,7 +95,7 @@ def _dispatch(verb: str, arguments: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line, as everything else is said."""
+    """Reports wrong arguments in one line, like all other errors."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see `{self.prog} --help`)")
@@ -95,11 +106,10 @@ def _module(verb: str) -> ModuleType:
 
 
 def _parser(verb: str, module: ModuleType) -> argparse.ArgumentParser:
-    """The verb's parser; its help ends with what it reads and writes, and an example."""
     parser = _Parser(
         prog=f"ssm {verb}",
         description=module.HELP,
-        epilog=getattr(module, "EPILOG", module.__doc__),
+        epilog=module.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -108,8 +118,11 @@ def _parser(verb: str, module: ModuleType) -> argparse.ArgumentParser:
 
 
 def _overview() -> str:
-    lines = (f"  {verb:<9} {_module(verb).HELP}" for verb in VERBS)
-    return OVERVIEW.format(verbs="\n".join(lines)).rstrip()
+    groups = (
+        "\n".join([f"{title}:", *(f"  {verb:<9}  {_module(verb).HELP}" for verb in verbs)])
+        for title, verbs in GROUPS.items()
+    )
+    return OVERVIEW.format(groups="\n\n".join(groups)).rstrip()
 
 
 if __name__ == "__main__":

@@ -6,32 +6,43 @@ import argparse
 import sys
 from pathlib import Path
 
-from ssm.cli import path
+from ssm.cli import add_results, path
 
-HELP = "take finished figures as the committed reference results, or check the tables in README files"
+HELP = "take finished figures as the committed reference results"
 EPILOG = """\
-Reads a results folder. For every finished figure, it writes the picture and a JSON file into the folder of reference
-results. The JSON file has one line for each claim. Figures that are not finished keep their reference.
+For every finished figure of RESULTS, the command writes its picture, and a
+file with one line for each claim, into the folder --out. The reference of an
+unfinished figure stays as it was.
 
-Then it writes two tables of all reference results, also without RESULTS. README.md shows how many statements held. The
-README.md next to the folder of reference results lists every verdict.
+Then, and also without RESULTS, it writes two tables of all reference results.
+The table in README.md counts the statements that held. The table in the
+README.md next to --out lists every verdict.
 
-Use --wording after you reworded statements in figure files. It needs no results, and changes no number and no verdict.
+Use --wording after you reworded statements in figure files. It needs no
+results, and changes no number and no verdict.
 
 examples:
-  ssm reference results/smoke    the finished figures of results/smoke into reports/smoke, and both tables
-  ssm reference --wording        the statements of config/figures into reports/smoke, and both tables
-  ssm reference --check          writes nothing: do the tables agree with the reference results?
+  ssm reference results/smoke  take the finished figures, and write both tables
+  ssm reference --wording      take the statements of config/figures again
+  ssm reference --check        write nothing; are both tables up to date?
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", nargs="?", type=path, metavar="RESULTS", help="a scale's results (default: none)")
+    add_results(parser, nargs="?")
     parser.add_argument(
-        "--out", type=path, default=Path("reports/smoke"), metavar="DIR", help="the folder (default: reports/smoke)"
+        "--out",
+        type=path,
+        default=Path("reports/smoke"),
+        metavar="DIR",
+        help="the folder of reference results (default: reports/smoke)",
     )
     parser.add_argument(
-        "--readme", type=path, default=Path("README.md"), metavar="FILE", help="the project's (default: README.md)"
+        "--readme",
+        type=path,
+        default=Path("README.md"),
+        metavar="FILE",
+        help="the project's README (default: README.md)",
     )
     parser.add_argument(
         "--config", type=path, default=Path("config"), metavar="DIR", help="for --wording (default: config)"
@@ -54,17 +65,17 @@ def run(args: argparse.Namespace) -> int:
     if args.wording:
         targets = _reword(args.out, args.config)
         print(f"{args.out}: new wording in {', '.join(targets) or 'no file'}")
-    stale = {file: text for file, (before, text) in readmes(args.out, args.readme).items() if text != before}
-    for file, text in stale.items():
+    outdated = {file: text for file, (before, text) in readmes(args.out, args.readme).items() if text != before}
+    for file, text in outdated.items():
         if args.check:
             problem = f"{file}: its table does not agree with {args.out}; `ssm reference` writes it"
             print(f"ssm reference: {problem}", file=sys.stderr)
         else:
             write_text(file, text)
             print(f"wrote the table in {file}")
-    if args.check and not stale:
+    if args.check and not outdated:
         print("the tables agree with the reference results")
-    return 2 if args.check and stale else 0
+    return 2 if args.check and outdated else 0
 
 
 def _reword(folder: Path, config: Path) -> list[str]:

@@ -1,34 +1,40 @@
-"""`ssm register`: write down what figures claim, and on which seeds, before these seeds are read."""
+"""`ssm register`: write down the claims of figures before their random seeds are read."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from ssm.cli import path
+from ssm.cli import add_config
 from ssm.specs.base import SCALES
 
-HELP = "preregister what figures claim, and on which seeds, before these are read; or check it"
+HELP = "register the claims of figures before their seeds are read"
 EPILOG = """\
-Reads the config folder; adds to config/registered.json, for every figure and scale: each claim's region and hashes of
-its quantity, of the models, recipes and data behind it, and of its measurements, with the seeds and the date. What is
-registered stays. A figure that changed since takes seeds that it never had; without, nothing is written, and a line for
-each such figure says which claims changed, how, and which seeds to replace (exit code 2).
+The command adds to config/registered.json, for every figure and scale: the
+date, the seeds, the region of each claim, and hashes. The hashes cover the
+quantity, the models, recipes and data, and the measurements. Registered
+entries are never changed.
+
+
+If the claims of a figure changed after registration, the figure needs seeds
+that it never had. Until it has them, the command writes nothing. One line for
+each figure then says which claims changed, how, and which seeds to replace.
+The exit code is 2.
 
 examples:
-  ssm register                           every figure at every scale
-  ssm register lg_fig5 --scale smoke     one figure
-  ssm register --check                   writes nothing: is every figure what was registered?
+  ssm register                        every figure at every scale
+  ssm register lg_fig5 --scale smoke  one figure
+  ssm register --check                write nothing; compare with the register
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="figures (default: all)")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="figures, such as lg_fig5 (default: all)")
     parser.add_argument("--scale", choices=SCALES, help="one scale (default: all)")
+    add_config(parser)
     parser.add_argument(
-        "--config", type=path, metavar="DIR", default="config", help="the config folder (default: config)"
+        "--check", action="store_true", help="write nothing; exit code 2 if a figure is not as registered"
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 2 where something is amiss")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     )
     lines = findings.refused + (findings.missing if args.check else [])
     for line in lines:
-        print(f"ssm register: {UserError(line)}", file=sys.stderr)  # the register's names may hold anything
+        print(f"ssm register: {UserError(line)}", file=sys.stderr)  # UserError escapes control characters in names
     if lines:
         return 2
     if args.check:

@@ -1,4 +1,4 @@
-"""`ssm report`: self-contained HTML pages from a results folder."""
+"""`ssm report`: HTML pages of a results folder."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import argparse
 import sys
 from pathlib import Path
 
-from ssm.cli import path
+from ssm.cli import add_results, path
 
-HELP = "build the HTML report of a results folder: a front page, and one page for each paper"
+HELP = "write the HTML report of a results folder"
 EPILOG = """\
-Reads what `ssm plan --write`, `ssm plot` and `ssm judge` wrote into a results folder; writes index.html, which opens
-with an overview of all figures and claims, and a page for each paper. Each is one file that needs no network and no
-other file to be read; links lead from one to the other, and to the tables, images and specs beside them.
+The command reads what `ssm plan --write`, `ssm plot` and `ssm judge` wrote
+into RESULTS. It writes index.html, which begins with an overview of all
+figures and claims, and one page for each paper. Each page is one file and
+needs no network. Links lead to the other pages, and to the tables, pictures
+and specs in RESULTS.
 
-A figure that is not made shows its reference result, if there is one, and is labelled as such. Claims that are made are
-compared with the reference (`ssm compare`).
+A figure that is not finished shows its reference result, if there is one, with
+a label that says so. Finished claims are compared with the reference, as by
+`ssm compare`.
 
 example:
   ssm report results/smoke --out results/smoke/report
@@ -23,31 +26,27 @@ example:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=path, metavar="RESULTS", help="a scale's results, such as results/smoke")
+    add_results(parser)
     parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of the pages")
     parser.add_argument(
-        "--front", nargs="+", metavar="TARGET", help="on the front page in full (default: the headline figures)"
+        "--front", nargs="+", metavar="TARGET", help="figures that the front page shows in full (default: headlines)"
     )
     parser.add_argument(
-        "--figures",
-        nargs="+",
-        default=(),
-        metavar="TARGET",
-        help="these have to be finished (default: what is, is shown)",
+        "--figures", nargs="+", default=(), metavar="TARGET", help="fail if one of these figures is not finished"
     )
     parser.add_argument(
         "--reference",
         type=path,
         metavar="DIR",
-        help="reference results (default: the folder of the results' name in reports, if there is one)",
+        help="reference results (default: reports/NAME, with the name of the folder RESULTS)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     from ssm.report.build import build_report
 
-    given = args.reference or Path("reports") / args.results.name
-    reference = given if args.reference or any(given.glob("*.json")) else None
+    usual = Path("reports") / args.results.name
+    reference = args.reference or (usual if any(usual.glob("*.json")) else None)
     results = build_report(args.results, args.out, args.front, args.figures, reference)
     absent = ", ".join(f"{target} ({absent.state})" for target, absent in results.unfinished.items())
     if absent:

@@ -1,4 +1,4 @@
-"""`ssm tokenize`: a corpus becomes a token store."""
+"""`ssm tokenize`: write the token store of a data set."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import argparse
 
 from ssm.cli import path, positive
 
-HELP = "tokenize a corpus, or what a task needs, into a token store"
+HELP = "tokenize a corpus or a task into a token store"
 EPILOG = """\
-Reads a data set's spec (written by `ssm plan --write`) and the text that it names; writes into --out the shards, the
-document boundaries, the tokenizer and manifest.json with checksums. A finished store of the same spec is left as it is.
+The command reads the spec of a data set, which `ssm plan --write` writes, and
+the text that the spec names. It writes a token store: the tokens, the document
+boundaries, the tokenizer, and manifest.json with checksums. A finished store
+of the same spec is left unchanged.
 
 example:
-  ssm tokenize results/smoke/specs/data/DATA.json --out results/smoke/tokens/DATA
+  ssm tokenize results/smoke/specs/data/DATA.json \\
+    --out results/smoke/tokens/DATA
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=path, metavar="SPEC.json", help="a data spec, as `ssm plan --write` makes it")
+    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the spec of the data set")
+    parser.add_argument("--out", type=path, metavar="DIR", required=True, help="the folder of the store")
     parser.add_argument(
-        "--out", type=path, metavar="DIR", required=True, help="folder of the store; its parent is made if needed"
-    )
-    parser.add_argument(
-        "--workers", metavar="N", type=positive(int), help="tokenizing processes (default: one for each core)"
+        "--workers", metavar="N", type=positive(int), help="processes that tokenize (default: one for each core)"
     )
 
 

@@ -1,4 +1,4 @@
-"""ssm train: train one run, or go on with it."""
+"""`ssm train`: train one run, or continue it."""
 
 from __future__ import annotations
 
@@ -7,69 +7,83 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from ssm.cli import add_processes, path, positive
+from ssm.cli import add_device, add_processes, path, positive
 
 if TYPE_CHECKING:
     import torch
 
     from ssm.specs.training import RunSpec
 
-HELP = "train a run from its spec, or resume it where it was killed; or repair one without training"
+HELP = "train a run from its spec, or continue it"
 EPILOG = """\
-Reads a run's spec (written by `ssm plan --write`) and the tokens made by `ssm tokenize`; writes into --out the final
-weights (model.safetensors), per-step metrics (metrics.parquet), snapshots/, a resumable checkpoint and run.json.
-The same command after a kill resumes to bitwise the same result.
+The command reads the spec of a run and its tokens. `ssm plan --write` writes
+the spec, and `ssm tokenize` the tokens. It writes into --out the final weights
+(model.safetensors), the metrics of each step (metrics.parquet), snapshots/, a
+checkpoint and run.json. The spec of a repair trains nothing: its numbers are
+chosen on held-out text, and run.json lists all trials.
 
-SIGTERM and SIGUSR1 end it behind the step under way with a checkpoint and exit code 75: run the same command again.
-With --stop-after it does the same by itself, with code 79, ahead of a batch system's time limit.
-Code 76 says that one of several processes is gone (killed, out of memory); the others end too, and the same command
-goes on from the last checkpoint.
+after a kill:
+  Type the same command again: it continues to bitwise the same result.
 
-The spec of a repair trains nothing: its numbers are chosen on text that is set aside, with every trial in run.json.
+exit codes:
+  75  stopped by SIGTERM or SIGUSR1, after it saved a checkpoint
+  79  stopped by --stop-after, ahead of the time limit of a batch system
+  76  one of several processes was killed or ran out of memory, and the others
+      stopped
 
-Several processes share every batch, in the same order of tokens whatever their number: the loss is the same but for
-rounding, and a checkpoint of two goes on with four. --processes starts them on this machine, one a GPU; over several
-machines torchrun does, or srun with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set (torchrun itself ends
-with code 1 whatever its processes ended with).
+After each of them, the same command continues from the last checkpoint.
+
+several processes:
+  They share every batch. The order of tokens does not depend on their number,
+  and the loss differs only by rounding. A checkpoint of two processes can be
+  continued by four. --processes starts them on this machine. On several
+  machines, torchrun starts them. srun does too, if RANK, WORLD_SIZE,
+  LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set. With torchrun, all exit
+  codes above become 1.
+
 
 examples:
-  ssm train results/smoke/specs/runs/RUN.json --tokens results/smoke/tokens/DATA --out results/smoke/runs/RUN
-  ssm train RUN.json --tokens DATA --out RUN --processes 8 --shard --micro-batch-tokens 16384
-  torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 -m -- ssm train RUN.json ...
+  ssm train results/smoke/specs/runs/RUN.json \\
+    --tokens results/smoke/tokens/DATA --out results/smoke/runs/RUN
+  ssm train RUN.json --tokens DATA --out RUN --processes 8 --shard \\
+    --micro-batch-tokens 16384
+  torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d \\
+    --rdzv-endpoint HOST:29500 -m -- ssm train RUN.json --tokens DATA --out RUN
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the run's spec")
+    parser.add_argument("spec", type=path, metavar="SPEC.json", help="the spec of the run")
     parser.add_argument("--tokens", type=path, required=True, metavar="DIR", help="the token store")
-    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the run's folder")
-    parser.add_argument("--parent", type=path, metavar="DIR", help="the folder of the run whose weights it takes")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="default: auto")
-    parser.add_argument("--threads", type=positive(int), metavar="N", help="CPU threads a process (default: all)")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of the run")
+    parser.add_argument("--parent", type=path, metavar="DIR", help="the folder of the run that this run starts from")
+    add_device(parser)
     add_processes(parser)
     parser.add_argument(
-        "--shard", action="store_true", help="spread the model over the processes, for one that does not fit (FSDP2)"
+        "--shard",
+        action="store_true",
+        help="distribute the model over the processes, if it does not fit on one GPU (FSDP2)",
     )
     parser.add_argument(
         "--micro-batch-tokens",
         type=positive(int),
         metavar="N",
-        help="tokens a forward pass of one process; the batch stays the same (default: what the spec says)",
+        help="tokens of one forward pass of a process; the batch stays the same (default: from the spec)",
     )
     parser.add_argument(
         "--checkpoint-seconds",
         type=positive(float),
         default=60.0,
         metavar="S",
-        help="time between checkpoints, or more where writing one takes over 2%% of it (default: 60)",
+        help="time between checkpoints; longer if writing one takes over 2%% of it (default: 60)",
     )
+    parser.add_argument("--checkpoint-steps", type=positive(int), metavar="N", help="steps between checkpoints instead")
     parser.add_argument(
         "--stop-after",
         type=positive(float),
         metavar="S",
-        help="end after so many seconds with a checkpoint and exit code 79, one step further at least (default: never)",
+        help="save a checkpoint and stop after S seconds, and after at least one step (default: never)",
     )
-    parser.add_argument("--checkpoint-steps", type=positive(int), metavar="N", help="steps between checkpoints instead")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`ssm verdicts`: every verdict of a results folder, one line each."""
+"""`ssm verdicts`: every verdict of a results folder, in one line each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import argparse
 import shutil
 import sys
 
-from ssm.cli import path
+from ssm.cli import add_results
 
-HELP = "print the verdicts of a results folder, one line a claim"
+HELP = "print the verdicts of a results folder"
 EPILOG = """\
-One line a claim: what the paper says, our number with its 95% interval, the region that confirms, the verdict, and why
-where there is no number. At a terminal lines are cut to its width; into a pipe or a file they are written whole.
+The command prints one line for each claim. It shows the paper's statement, our
+number with its 95% interval, the region that confirms the claim, and the
+verdict. If there is no number, the line says why. In a terminal, lines are cut
+to its width. In a pipe or a file, they are complete.
 
 example:
   ssm verdicts results/smoke
@@ -19,7 +21,7 @@ example:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=path, metavar="RESULTS", help="a scale's results, such as results/smoke")
+    add_results(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,9 +30,10 @@ def run(args: argparse.Namespace) -> int:
     from ssm.base.tables import VERDICTS, read_table
     from ssm.claims.words import verdict_lines
 
-    files = sorted((args.results / "verdicts").glob("*.parquet"), key=lambda path: natural(path.stem))
+    folder = args.results / "verdicts"
+    files = sorted(folder.glob("*.parquet"), key=lambda path: natural(path.stem))
     if not files:
-        raise TableError(f"{args.results / 'verdicts'}: no verdicts here; `ssm judge` writes them")
+        raise TableError(f"{folder}: no verdicts here; `snakemake TARGET` or `ssm judge` writes them")
     rows = [row for path in files for row in read_table(path, VERDICTS).iter_rows(named=True)]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print("\n".join(verdict_lines(rows, width)))

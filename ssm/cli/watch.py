@@ -1,4 +1,4 @@
-"""ssm watch: the runs of a results folder."""
+"""`ssm watch`: the state of the runs of a results folder."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import shutil
 import sys
 import time
 
-from ssm.cli import path, positive
+from ssm.cli import add_results, positive
 
-HELP = "show the runs of a results folder: state, progress, rate, time left, loss"
+HELP = "show the progress of the runs of a results folder"
 EPILOG = """\
-Reads the files that training leaves in RESULTS/runs (progress.json, run.json and the metrics of the last checkpoint),
-and nothing else: it works for jobs on other machines too, over a shared disk, and writes nothing. At a terminal it
-looks again every few seconds, until Ctrl-C; into a pipe or a file it prints once.
+The command shows the state, progress, speed, remaining time and loss of every
+run. It only reads the files that training writes into RESULTS/runs. So it also
+works for jobs on other machines that share the disk. In a terminal, it repeats
+until you press Ctrl-C. In a pipe or a file, it prints once.
 
-running   its files change: training writes its progress every ten seconds
-stale     begun, not finished, and its files have not changed for --stale seconds: killed, or its machine is gone
-stopped   told to stop, or failed; the same command goes on from its last checkpoint
-waiting   planned, and not begun
+running     training writes its progress, every ten seconds
+stale       not finished, and no file changed for --stale seconds: it was
+            killed, or its machine is gone
+stopped     told to stop, or failed; the same command continues from the last
+            checkpoint
+waiting     planned, and not started
 unreadable  one of its files is damaged
 
-example:
+examples:
   ssm watch results/smoke
   ssm watch results/paper --every 60
   ssm watch results/paper | grep stale
@@ -30,17 +33,17 @@ CLEAR = "\x1b[H\x1b[J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=path, metavar="RESULTS", help="a scale's results, such as results/smoke")
+    add_results(parser)
     parser.add_argument(
-        "--every", type=positive(float), default=5.0, metavar="S", help="seconds between two looks (default: 5)"
+        "--every", type=positive(float), default=5.0, metavar="S", help="seconds between updates (default: 5)"
     )
-    parser.add_argument("--once", action="store_true", help="print once, at a terminal too")
+    parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
     parser.add_argument(
         "--stale",
         type=positive(float),
         default=180.0,
         metavar="S",
-        help="seconds without a change after which a run counts as stale (default: 180)",
+        help="seconds without a change after which a run is stale (default: 180)",
     )
 
 
@@ -50,19 +53,19 @@ def run(args: argparse.Namespace) -> int:
 
     watcher = Watcher(args.results, args.stale)
     if args.once or not sys.stdout.isatty():
-        print(_text(lines(watcher.look(), shutil.get_terminal_size().columns)))
+        print(_printable(lines(watcher.look(), shutil.get_terminal_size().columns)))
         return 0
     try:
         while True:
             size = shutil.get_terminal_size()
-            found = lines(watcher.look(), size.columns, size.lines - 2)
-            print(CLEAR + _text([time.strftime("%H:%M:%S"), *found]), flush=True)
+            table = lines(watcher.look(), size.columns, size.lines - 2)
+            print(CLEAR + _printable([time.strftime("%H:%M:%S"), *table]), flush=True)
             time.sleep(args.every)
     except KeyboardInterrupt:
         return 0
 
 
-def _text(found: list[str]) -> str:
+def _printable(text: list[str]) -> str:
     from ssm.watch.screen import for_terminal
 
-    return "\n".join(for_terminal(line, sys.stdout.encoding or "ascii") for line in found)
+    return "\n".join(for_terminal(line, sys.stdout.encoding or "ascii") for line in text)

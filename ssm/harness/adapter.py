@@ -1,4 +1,4 @@
-"""The model `ssm` of lm-evaluation-harness: whatever `ssm diagnose` opens, read from the first token to the last."""
+"""The model `ssm` of lm-evaluation-harness: it opens the same checkpoints as `ssm diagnose`, and cuts no text."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ ARGUMENTS = (
     *("pretrained", "tokenizer", "dtype", "max_length", "max_gen_toks", "prefix_token_id", "add_bos_token"),
     *("batch_size", "device"),
 )
-AUTO = 16  # texts side by side, where the harness leaves the number to us
+AUTO = 16  # the batch size "auto"
 PRECISIONS = ("float32", "bfloat16")
 logger = logging.getLogger(__name__)
 
 
 @register_model("ssm")
 class HarnessModel(TemplateLM):
-    """A model that reads texts of any length with the state carried on, and so in constant memory.
+    """A model that reads texts of any length in pieces and carries the state, so memory does not grow with the length.
 
-    Attention without a window keeps keys and values of all that it has read, here as everywhere.
+    Attention without a window is the exception: it keeps the keys and values of the whole text.
 
     Args:
         pretrained: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.load.load_any_model`).
-        tokenizer: as of `ssm.data.own_text.tokenizer_named`; None: the model's own.
-        dtype: float32 or bfloat16, in which scans stay in float32; "auto": bfloat16 on a GPU, float32 on a CPU.
-        max_length: tokens. What is longer is cut, as by the harness's own models: a whole text into windows, a context
-            to its last tokens, of which a line is logged. None: nothing is cut, unless the model's table of positions
-            ends.
-        max_gen_toks: tokens written where a task does not say how many.
-        prefix_token_id: what a text's first token is predicted from; None: as the model's files say, and a newline
-            for bytes.
-        add_bos_token: that token before every context too; None: as the tokenizer's files say.
-        batch_size: texts side by side.
-        device: auto, cpu, cuda or cuda:0; where there is no GPU, the CPU.
+        tokenizer: see `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        dtype: float32 or bfloat16 (scans stay in float32); "auto": bfloat16 on a GPU, float32 on a CPU.
+        max_length: tokens. Longer texts are cut, as by the harness's own models: a whole text into windows, a context
+            to its last tokens. The log says so. None: nothing is cut, unless the model has a fixed number of
+            positions.
+        max_gen_toks: the number of generated tokens, for tasks that do not set it.
+        prefix_token_id: the token from which the first token of a text is predicted. None: the token that the model's
+            files name, or a newline for bytes.
+        add_bos_token: whether this token also precedes every context; None: as in the tokenizer's files.
+        batch_size: texts of a batch.
+        device: auto, cpu, cuda or cuda:0; without a GPU, the CPU is used.
 
     Raises:
-        UserError: one line.
+        UserError: a wrong argument, or a model that cannot be read.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class HarnessModel(TemplateLM):
         **others: Any,
     ):
         super().__init__()
-        others.pop("max_batch_size", None)  # of a search for a size that fits: memory does not grow with the length
+        others.pop("max_batch_size", None)  # for a search for the largest batch, which is not needed here
         if others:
             name = min(others)
             raise ConfigError(f"--model_args {name}: unknown; {nearest(name, ARGUMENTS)}")
@@ -81,12 +81,12 @@ class HarnessModel(TemplateLM):
         name = (device or "auto").removesuffix(":0")
         if name not in ("auto", "cpu", "cuda"):
             raise ConfigError(f"--device {device}: expected auto, cpu or cuda (CUDA_VISIBLE_DEVICES names another GPU)")
-        # Its command line says cuda where nobody asked for anything, so that its own models take that for auto too.
+        # The harness passes cuda by default, also without a GPU. So cuda means auto, as for the harness's own models.
         self._device = prepare_device("cpu" if name == "cpu" else "auto")
         self.loaded = load_any_model(str(pretrained), self._device)
         self.precision = dtype if dtype != "auto" else PRECISIONS[self._device.type == "cuda"]
         spec = tokenizer_of(self.loaded, tokenizer)
-        self.text = make_tokenizer(spec, iter(()))  # `tokenizer` would be one of transformers, to the harness
+        self.text = make_tokenizer(spec, iter(()))  # the harness expects `tokenizer` to be of transformers
         self.special = special_tokens(self.loaded, spec, self.text)
         self.prefix = self.special.prefix if prefix_token_id is None else _whole("prefix_token_id", prefix_token_id, 0)
         vocabulary = self.loaded.model.vocab_size
@@ -102,12 +102,12 @@ class HarnessModel(TemplateLM):
 
     @property
     def eot_token_id(self) -> int | None:
-        """What ends a text; None: no token does."""
+        """The token that ends a text; None if there is no such token."""
         return self.special.end
 
     @property
     def prefix_token_id(self) -> int:
-        """What a text's first token is predicted from."""
+        """The token from which the first token of a text is predicted."""
         if self.prefix is None:
             raise ConfigError(
                 f"{self.loaded.name}: its files name no token that begins a text; give one with --model_args "
@@ -116,7 +116,7 @@ class HarnessModel(TemplateLM):
         return self.prefix
 
     def get_model_info(self) -> dict[str, Any]:
-        """For the harness's results."""
+        """Facts about the model that the harness stores with its results."""
         return {
             "model_num_parameters": self.loaded.model.parameters_count,
             "model_dtype": self.precision,
@@ -125,13 +125,13 @@ class HarnessModel(TemplateLM):
         }
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """The tokens of a text, behind the prefix where contexts have it."""
+        """The tokens of a text, after the prefix if contexts begin with it."""
         tokens: list[int] = self.text.encode([string.encode("utf-8", errors="replace")])[0].tolist()
-        wanted = self.leads if add_special_tokens is None else add_special_tokens
-        return [self.prefix_token_id, *tokens] if wanted else tokens
+        leads = self.leads if add_special_tokens is None else add_special_tokens
+        return [self.prefix_token_id, *tokens] if leads else tokens
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """ln p of whole texts, in nats: each in one piece up to `max_length`."""
+        """ln p of whole texts, in nats. Texts up to `max_length` are read in one piece."""
         asked, owners = [], []
         for number, (text,) in enumerate(request.args for request in requests):
             tokens = self.tok_encode(text, add_special_tokens=False)
@@ -139,58 +139,58 @@ class HarnessModel(TemplateLM):
                 context, wanted = make_disjoint_window(window)
                 asked.append(Asked([*context, *wanted], len(wanted)))
                 owners.append(number)
-        found = [0.0] * len(requests)
+        totals = [0.0] * len(requests)
         for owner, (value, _) in zip(owners, self._scored(asked, disable_tqdm), strict=True):
-            found[owner] += value
-        for request, value in zip(requests, found, strict=True):
+            totals[owner] += value
+        for request, value in zip(requests, totals, strict=True):
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, value)
-        return found
+        return totals
 
     def _loglikelihood_tokens(
         self, requests: list[tuple[tuple[str, str], list[int], list[int]]], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
-        """ln p of continuations, in nats, and whether each of their tokens is the likeliest."""
+        """ln p of continuations, in nats, and whether all of their tokens are the most likely ones."""
         asked = []
         for _texts, context, wanted in requests:
-            # The harness leaves nothing of a context that is blank, and the first token would be asked behind nothing.
+            # The harness strips a blank context. Then the first token is predicted from the prefix.
             tokens = self._last([*(context or [self.prefix_token_id]), *wanted], self.max_length + 1)
             asked.append(Asked(tokens, min(len(wanted), len(tokens) - 1)))
-        found = self._scored(asked, disable_tqdm)
-        for (texts, _context, _wanted), answer in zip(requests, found, strict=True):
+        answers = self._scored(asked, disable_tqdm)
+        for (texts, _context, _wanted), answer in zip(requests, answers, strict=True):
             self.cache_hook.add_partial("loglikelihood", texts, answer)
-        return found
+        return answers
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Texts that the model writes, the likeliest token each time, up to what should end them.
+        """Greedy continuations of prompts, up to the strings that end them.
 
         Raises:
-            ConfigError: the task asks for samples, or for more tokens than `max_length` leaves a prompt.
+            ConfigError: the task needs samples, or `max_length` leaves no room for a prompt.
         """
-        groups: dict[tuple[Any, ...], list[tuple[int, list[int]]]] = {}  # what is read together, longest first
-        for number, (context, given) in enumerate(request.args for request in requests):
-            asked = normalize_gen_kwargs(given, self.max_gen_toks)
-            if asked["do_sample"]:
-                raise ConfigError("do_sample: ssm writes the likeliest token alone; give --gen_kwargs do_sample=False")
-            most = asked["max_gen_toks"]
+        groups: dict[tuple[Any, ...], list[tuple[int, list[int]]]] = {}  # requests that can share a batch
+        for number, (context, settings) in enumerate(request.args for request in requests):
+            wanted = normalize_gen_kwargs(settings, self.max_gen_toks)
+            if wanted["do_sample"]:
+                raise ConfigError("do_sample: ssm generates only greedily; give --gen_kwargs do_sample=False")
+            most = wanted["max_gen_toks"]
             if most >= self.max_length:
                 raise ConfigError(
                     f"max_gen_toks {most}: expected less than max_length {self.max_length}; no prompt fits"
                 )
             tokens = self._last(self.tok_encode(context) or [self.prefix_token_id], self.max_length - most)
             length = 0 if reads_together(self.loaded.model) else len(tokens)
-            groups.setdefault((most, tuple(asked["until"]), length), []).append((number, tokens))
-        found = [""] * len(requests)
+            groups.setdefault((most, tuple(wanted["until"]), length), []).append((number, tokens))
+        texts = [""] * len(requests)
         with self._progress(len(requests), disable_tqdm) as progress:
             for (most, until, _), group in groups.items():
-                for batch in _batches(sorted(group, key=lambda one: -len(one[1])), self.batch_size):
+                for batch in _batches(sorted(group, key=lambda prompt: -len(prompt[1])), self.batch_size):
                     for number, text in self._written(batch, most, until):
-                        found[number] = text
+                        texts[number] = text
                         self.cache_hook.add_partial("generate_until", requests[number].args, text)
                     progress.update(len(batch))
-        return found
+        return texts
 
     def _written(self, batch: list[tuple[int, list[int]]], most: int, until: tuple[str, ...]) -> list[tuple[int, str]]:
-        """What stands behind each prompt, without what ended it."""
+        """The continuation of each prompt, without the string that ended it."""
         stops = [stop for stop in until if stop]
 
         def ended(_: int, tokens: list[int]) -> bool:
@@ -200,27 +200,27 @@ class HarnessModel(TemplateLM):
             return any(stop in text for stop in stops)
 
         with self._computing():
-            found = continuations(self.loaded.model, [tokens for _, tokens in batch], most, ended, self._device)
+            written = continuations(self.loaded.model, [tokens for _, tokens in batch], most, ended, self._device)
         return [
             (number, postprocess_generated_text(self._decoded(tokens), stops, None))
-            for (number, _), tokens in zip(batch, found, strict=True)
+            for (number, _), tokens in zip(batch, written, strict=True)
         ]
 
     def _scored(self, asked: list[Asked], disable_tqdm: bool) -> list[tuple[float, bool]]:
-        """Texts of like lengths side by side, the longest first; answers in the order of the questions."""
+        """Score texts in batches of similar lengths, the longest first. The answers have the order of `asked`."""
         order = sorted(range(len(asked)), key=lambda number: -len(asked[number].tokens))
-        found: list[tuple[float, bool]] = [(0.0, True)] * len(asked)
+        answers: list[tuple[float, bool]] = [(0.0, True)] * len(asked)
         with self._progress(len(asked), disable_tqdm) as progress, self._computing():
             for batch in _batches(order, self.batch_size):
                 values = log_likelihoods(self.loaded.model, [asked[number] for number in batch], self._device)
                 for number, value in zip(batch, values, strict=True):
-                    found[number] = value
+                    answers[number] = value
                 progress.update(len(batch))
-        return found
+        return answers
 
     def _last(self, tokens: list[int], most: int) -> list[int]:
         if len(tokens) > most:
-            logger.warning("a text of %d tokens is read from its last %d on (max_length)", len(tokens), most)
+            logger.warning("a text of %d tokens is cut to its last %d (max_length)", len(tokens), most)
         return tokens[-most:]
 
     def _decoded(self, tokens: list[int]) -> str:
@@ -239,10 +239,10 @@ def _batches(items: list[Any], size: int) -> list[list[Any]]:
 
 
 def _whole(name: str, value: Any, least: int) -> int:
-    """A whole number, as the harness's command line gives it.
+    """A whole number from the harness's command line.
 
     Raises:
-        ConfigError: it is none, or too small.
+        ConfigError: it is not a whole number, or too small.
     """
     if not str(value).isdecimal() or int(value) < least:
         raise ConfigError(f"--model_args {name}={value}: expected a whole number, {least} or more")

@@ -1,4 +1,4 @@
-"""What a harness asks of a model: how likely the end of a text is, and how a text goes on. In constant memory."""
+"""The two operations of a harness, in constant memory: likelihoods of the ends of texts, and greedy continuations."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ssm.models.state import State
 
 @dataclass(frozen=True)
 class Asked:
-    """A text that is read from the zero state, and of how many of its last tokens the likelihood is asked for."""
+    """A text that is read from the zero state, and the number of its last tokens that are scored."""
 
     tokens: Sequence[int]
-    scored: int  # at most all but the first
+    scored: int  # at most len(tokens) - 1: the first token is only read
 
 
 @torch.inference_mode()
 def log_likelihoods(model: Readable, batch: Sequence[Asked], device: torch.device) -> list[tuple[float, bool]]:
-    """Of each text: ln p of its scored tokens given all before them, and whether each of them is the likeliest."""
-    longest = max(len(one.tokens) for one in batch)
-    tokens = torch.zeros(len(batch), longest, dtype=torch.int64)  # (B, T + 1); what lies behind an end changes nothing
+    """For each text: ln p of its scored tokens given all tokens before them, and whether all are the most likely."""
+    longest = max(len(text.tokens) for text in batch)
+    tokens = torch.zeros(len(batch), longest, dtype=torch.int64)  # (B, T + 1); padding at the end changes nothing
     scored = torch.zeros(len(batch), longest - 1, dtype=torch.bool)  # (B, T)
-    for row, one in enumerate(batch):
-        tokens[row, : len(one.tokens)] = torch.tensor(one.tokens)
-        scored[row, len(one.tokens) - 1 - one.scored : len(one.tokens) - 1] = True
+    for row, text in enumerate(batch):
+        tokens[row, : len(text.tokens)] = torch.tensor(text.tokens)
+        scored[row, len(text.tokens) - 1 - text.scored : len(text.tokens) - 1] = True
     totals = torch.zeros(len(batch), dtype=torch.float64)  # (B,) nats
-    missed = torch.zeros(len(batch), dtype=torch.int64)  # (B,) tokens that are not the likeliest
+    missed = torch.zeros(len(batch), dtype=torch.int64)  # (B,) scored tokens that are not the most likely ones
     size = _piece(model, len(batch), device)
     state: Carried | None = None
     for start in range(0, longest - 1, size):
         stop = min(start + size, longest - 1)
         hidden, state = model.hidden(tokens[:, start:stop].to(device), state)  # (B, S, *)
         here = scored[:, start:stop]  # (B, S)
-        rows = here.nonzero()[:, 0]  # (n,) of every scored token
+        rows = here.nonzero()[:, 0]  # (n,): the row of every scored token
         if len(rows) == 0:
             continue
         targets = tokens[:, start + 1 : stop + 1][here].to(device)  # (n,)
@@ -57,16 +57,17 @@ def continuations(
     ended: Callable[[int, list[int]], bool],
     device: torch.device,
 ) -> list[list[int]]:
-    """What the model writes behind each prompt, the likeliest token each time.
+    """Continue each prompt greedily.
 
     Args:
-        prompts: of one length, if `reads_together` does not say that they may differ; none is empty.
-        most: tokens.
-        ended: whether the text behind a prompt, by its number, is complete. It is asked after every token.
+        prompts: not empty, and of the same length unless `reads_together` is true.
+        most: the largest number of new tokens.
+        ended: is called after every token with the number of the prompt and its continuation so far; returns whether
+            the continuation is complete.
     """
     longest = max(len(prompt) for prompt in prompts)
-    tokens = torch.zeros(len(prompts), longest, dtype=torch.int64)  # (B, T), prompts at its end
-    resets = torch.zeros(len(prompts), longest, dtype=torch.bool)  # (B, T): what lies before a prompt is forgotten
+    tokens = torch.zeros(len(prompts), longest, dtype=torch.int64)  # (B, T), aligned at the end
+    resets = torch.zeros(len(prompts), longest, dtype=torch.bool)  # (B, T): True at the start of a shorter prompt
     for row, prompt in enumerate(prompts):
         tokens[row, longest - len(prompt) :] = torch.tensor(prompt)
         resets[row, longest - len(prompt)] = len(prompt) < longest
@@ -82,29 +83,32 @@ def continuations(
     written: list[list[int]] = [[] for _ in prompts]
     open_rows = set(range(len(prompts)))
     for step in range(most):
-        said = likeliest(model, hidden[:, -1:])  # (B, 1)
+        new = likeliest(model, hidden[:, -1:])  # (B, 1)
         for row in sorted(open_rows):
-            written[row].append(int(said[row]))
+            written[row].append(int(new[row]))
             if ended(row, written[row]):
                 open_rows.remove(row)
         if not open_rows or step == most - 1:
             break
-        hidden, state = model.hidden(said, state)  # (B, 1, *)
+        hidden, state = model.hidden(new, state)  # (B, 1, *)
     return written
 
 
 def reads_together(model: Readable) -> bool:
-    """Whether prompts of several lengths can be read side by side: the shorter ones behind a reset."""
+    """Whether prompts of different lengths can be read in one batch. A reset of the state begins a shorter prompt."""
     return isinstance(model, LanguageModel)
 
 
 def _piece(model: Readable, rows: int, device: torch.device) -> int:
-    """Tokens of each of so many rows that go through the model at once."""
+    """The tokens of each row that one forward pass reads."""
     return max(1, min(FORWARD_TOKENS[device.type], LOGITS // model.hidden_size) // rows)
 
 
 def _values(model: Readable, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The losses of (n,) targets in nats, float64, and where another is likelier, int64; logits exist for a few."""
+    """The losses of (n,) targets in nats (float64), and 1 where another token is more likely (int64).
+
+    Logits are computed for a few targets at a time, to save memory.
+    """
     losses, wrong = [], []
     at_once = max(1, LOGITS // model.vocab_size)
     for part, wanted in zip(hidden.split(at_once), targets.split(at_once), strict=True):

@@ -1,4 +1,4 @@
-"""The tokens that begin and end a text, as a model's own files name them."""
+"""The tokens that begin and end a text, from the model's own files."""
 
 from __future__ import annotations
 
@@ -15,38 +15,39 @@ from ssm.models.load import LoadedModel
 from ssm.specs.data import FileTokenizer, TokenizerSpec
 
 CONFIG = "tokenizer_config.json"
-NEWLINE = 10  # begins a text of bytes, which have no token for it
+NEWLINE = 10  # begins a text of bytes: they have no special token
 
 
 @dataclass(frozen=True)
 class Special:
-    """Numbers of tokens, None where no file names one."""
+    """Token ids; None if no file names the token."""
 
-    prefix: int | None  # what the first token of a text is predicted from
+    prefix: int | None  # the first token of a text is predicted from it
     end: int | None
-    leads: bool  # the tokenizer puts the prefix before every text
+    leads: bool  # whether the tokenizer puts the prefix before every text
 
 
 def special_tokens(loaded: LoadedModel, spec: TokenizerSpec, tokenizer: Tokenizer) -> Special:
-    """Of tokenizer_config.json beside the tokenizer, or else of config.json; for bytes a text follows a newline.
+    """Read the special tokens from tokenizer_config.json next to the tokenizer, or else from config.json.
 
-    The template of tokenizer.json may put a token before every text too; a tokenizer_config.json that says whether
-    there is one (add_bos_token) goes first. What a template puts behind texts is left out: contexts have no end.
+    The template of tokenizer.json can also put a token before every text, unless tokenizer_config.json decides it with
+    add_bos_token. Tokens that a template puts after a text are ignored, because a context does not end. A text of bytes
+    begins with a newline.
 
     Raises:
         DataError: tokenizer_config.json cannot be read.
     """
     if not isinstance(tokenizer, JsonTokenizer):
         return Special(NEWLINE, None, False)
-    said: Mapping[str, Any] = {}
+    named: Mapping[str, Any] = {}
     if isinstance(spec, FileTokenizer) and (Path(spec.path).parent / CONFIG).is_file():
-        found = read_json(Path(spec.path).parent / CONFIG, DataError, "tokenizer's config")
-        said = found if isinstance(found, Mapping) else {}
+        content = read_json(Path(spec.path).parent / CONFIG, DataError, "tokenizer's config")
+        named = content if isinstance(content, Mapping) else {}
     config = _config(loaded)
-    begin, end = (_spelled(said.get(f"{name}_token"), tokenizer) for name in ("bos", "eos"))
+    begin, end = (_id_of_text(named.get(f"{name}_token"), tokenizer) for name in ("bos", "eos"))
     if begin is None and end is None:
-        begin, end = (_number(config.get(f"{name}_token_id"), tokenizer) for name in ("bos", "eos"))
-    leads, first = said.get("add_bos_token"), _of_template(tokenizer)
+        begin, end = (_valid_id(config.get(f"{name}_token_id"), tokenizer) for name in ("bos", "eos"))
+    leads, first = named.get("add_bos_token"), _first_of_template(tokenizer)
     if begin is None or (leads is None and first is not None):
         begin = first
     leads = first is not None if leads is None else leads is True
@@ -54,29 +55,29 @@ def special_tokens(loaded: LoadedModel, spec: TokenizerSpec, tokenizer: Tokenize
 
 
 def _config(loaded: LoadedModel) -> Mapping[str, Any]:
-    """What config.json says; of a run of ours, nothing."""
+    """The content of config.json; empty for a run of ssm."""
     if loaded.imported is not None:
         return loaded.imported.source.config
     if isinstance(loaded.model, ForeignModel):
-        config: Any = loaded.model.inner.config  # transformers' classes have no types where it is not installed
+        config: Any = loaded.model.inner.config  # Any: transformers may not be installed
         return dict(config.get_text_config().to_dict())
     return {}
 
 
-def _of_template(tokenizer: JsonTokenizer) -> int | None:
-    """The token that tokenizer.json's own template puts right before a text."""
+def _first_of_template(tokenizer: JsonTokenizer) -> int | None:
+    """The token that the template of tokenizer.json puts directly before a text."""
     encoded = tokenizer.inner.encode("a")
-    mask = encoded.special_tokens_mask  # 1: of the template
+    mask = encoded.special_tokens_mask  # 1: a token of the template
     first = mask.index(0) if 0 in mask else 0
     return encoded.ids[first - 1] if first else None
 
 
-def _spelled(token: Any, tokenizer: JsonTokenizer) -> int | None:
-    """The number of a token that stands there as text, or as {"content": text}."""
+def _id_of_text(token: Any, tokenizer: JsonTokenizer) -> int | None:
+    """The id of a token that is given as text, or as {"content": text}."""
     text = token.get("content") if isinstance(token, Mapping) else token
     return tokenizer.inner.token_to_id(text) if isinstance(text, str) else None
 
 
-def _number(value: Any, tokenizer: JsonTokenizer) -> int | None:
+def _valid_id(value: Any, tokenizer: JsonTokenizer) -> int | None:
     first = value[0] if isinstance(value, list) and value else value
     return first if type(first) is int and 0 <= first < tokenizer.vocab_size else None

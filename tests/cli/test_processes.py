@@ -1,4 +1,4 @@
-"""`--processes` and torchrun: real processes, real signals, real exit codes."""
+"""`--processes` and torchrun, with real processes, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -40,15 +40,21 @@ def training(run: RunSpec, store: TokenStore, folder: Path) -> list[object]:
     return [*arguments, "--checkpoint-steps", 20]
 
 
-def when_saved(job: subprocess.Popen[str], folder: Path, behind: int, action: Callable[[], object]) -> tuple[int, str]:
-    """Act once a checkpoint behind the step `behind` is there; returns the job's code and what it said."""
+def when_saved(job: subprocess.Popen[str], folder: Path, step: int, action: Callable[[], object]) -> tuple[int, str]:
+    """Act as soon as there is a checkpoint after `step`. Returns the exit code and stderr of the job."""
     path = folder / "run" / "checkpoint.safetensors"
-    while not (path.exists() and load_tensors(path)[1]["step"] > behind):
-        with pytest.raises(subprocess.TimeoutExpired):  # or else it ended too early
+    while not (path.exists() and load_tensors(path)[1]["step"] > step):
+        with pytest.raises(subprocess.TimeoutExpired):  # fails if the job ends too early
             job.wait(POLL)
     action()
-    _, said = job.communicate()
-    return job.returncode, said
+    _, stderr = job.communicate()
+    return job.returncode, stderr
+
+
+def message(stderr: str) -> str:
+    """The only line that is not a line of progress."""
+    [line] = [line for line in stderr.splitlines() if "[" not in line]
+    return line
 
 
 def workers(job: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -56,29 +62,27 @@ def workers(job: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 @pytest.mark.exhaustive
-def test_a_killed_process_and_a_preempted_job(store: TokenStore, tmp_path: Path) -> None:
-    """kill -9 of one ends the other with one line; SIGTERM ends both with another; then the run ends."""
+def test_a_killed_process_or_a_signal_stops_all_processes(store: TokenStore, tmp_path: Path) -> None:
+    """Each time there is one line, and a checkpoint from which the same command continues."""
     run = run_spec(store.spec, initial_state={"policy": "state_passing"}, budget={"steps": 4000})
     job = started(*training(run, store, tmp_path))
-    code, said = when_saved(job, tmp_path, 0, lambda: workers(job)[1].kill())
+    code, stderr = when_saved(job, tmp_path, 0, lambda: workers(job)[1].kill())
     assert code == LOST
-    [line] = [line for line in said.splitlines() if "[" not in line]  # but for lines of progress
-    assert line.startswith("ssm train: process 1 of 2 (")
-    assert line.endswith("run the same command to continue from the last checkpoint")
+    assert message(stderr).startswith("ssm train: process 1 of 2 (")
+    assert message(stderr).endswith("run the same command to continue from the last checkpoint")
     step = load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"]
 
     job = started(*training(run, store, tmp_path))
     group: list[psutil.Process] = []
-    code, said = when_saved(job, tmp_path, step, lambda: (group.extend(workers(job)), job.terminate()))
+    code, stderr = when_saved(job, tmp_path, step, lambda: (group.extend(workers(job)), job.terminate()))
     assert code == REQUEUE
-    [line] = [line for line in said.splitlines() if "[" not in line]
-    assert line.startswith(f"ssm train: {run.id}: stopped by SIGTERM at step ")
+    assert message(stderr).startswith(f"ssm train: {run.id}: stopped by SIGTERM at step ")
     assert not any(process.is_running() for process in group)
     assert load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"] > step
 
 
 @pytest.mark.exhaustive
-def test_torchrun_measures_the_table_of_one_process(store: TokenStore, tmp_path: Path) -> None:
+def test_torchrun_makes_the_same_table_as_one_process(store: TokenStore, tmp_path: Path) -> None:
     run = run_spec(store.spec, budget={"steps": 5})
     train(run, store, tmp_path / "run", CPU)
     task = MeasurementTask(measurement=PositionLoss(length=64, sequences=4), run=run)

@@ -1,4 +1,4 @@
-"""A figure of a task, verb by verb as the workflow calls them: from the config folder to its table."""
+"""The commands of the workflow, called by hand: a corpus becomes a token store, and a task becomes a table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,33 @@ from pathlib import Path
 import pytest
 from plan.mini import edit, figure, write_config
 
+from ssm.base.files import write_json
 from ssm.base.tables import METRICS, read_provenance, read_table
 from ssm.cli.main import main
+from ssm.data.store import TokenStore
 from ssm.plan import load_config, make_plan
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import DataSpec
 from ssm.specs.measurements.accuracy import Accuracy
 
 COPY = "\ncopy: {task: copy, alphabet: 4, mix: [{shortest: 2, longest: 5}]}\n"
 
 
-def test_a_task_from_its_description_to_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_token_store_is_not_built_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(30):
+        (tmp_path / f"{number:02}.txt").write_text(f"document {number}\n" * 5)
+    spec = DataSpec(name="x", corpus=FilesCorpus(paths=(str(tmp_path / "*.txt"),)))
+    write_json(tmp_path / "spec.json", spec.content())
+    command = ["tokenize", str(tmp_path / "spec.json"), "--out", str(tmp_path / "deep/tokens"), "--workers", "2"]
+    assert main(command) == 0
+    train = TokenStore.open(tmp_path / "deep/tokens").train
+    printed = capsys.readouterr().out
+    assert f"{train.n_tokens:,} train tokens in {train.n_documents} documents" in printed
+    assert main(command) == 0
+    assert capsys.readouterr().out == printed.replace("tokens: ", "tokens: already there, nothing done: ", 1)
+
+
+def test_a_task_from_the_config_files_to_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, results = write_config(tmp_path / "config"), tmp_path / "results"
     data = config / "data.yaml"
     data.write_text(data.read_text() + COPY)
@@ -24,23 +42,16 @@ def test_a_task_from_its_description_to_its_table(tmp_path: Path, capsys: pytest
     figure(config, "lg_tab1", data="copy", arms=arms, measurements=[{"kind": "accuracy", "lengths": [4, 9]}])
     plan = make_plan(load_config(config, figures=["lg_tab1"]))
     (data_id,), (run,), (table,) = plan.data, plan.runs, plan.measurements
-    specs = results / "specs"
-    verbs = [
-        ["plan", "--config", config, "--write", specs],
-        ["tokenize", specs / "data" / f"{data_id}.json", "--out", results / "tokens"],
-        ["train", specs / "runs" / f"{run}.json", "--tokens", results / "tokens", "--out", results / "run"],
-        [
-            *("evaluate", specs / "measurements" / f"{table}.json", "--run", results / "run"),
-            *("--tokens", results / "tokens", "--out", results / "t.parquet"),
-        ],
-    ]
-    for verb in verbs:
-        assert main([*map(str, verb), *(["--device", "cpu"] if verb[0] in ("train", "evaluate") else [])]) == 0
-    told = capsys.readouterr().out
-    assert "the manifest of task copy, vocabulary 8" in told
+    specs, tokens = results / "specs", f"--tokens {results}/tokens --device cpu"
+    for command in (
+        f"plan --config {config} --write {specs}",
+        f"tokenize {specs}/data/{data_id}.json --out {results}/tokens",
+        f"train {specs}/runs/{run}.json {tokens} --out {results}/run",
+        f"evaluate {specs}/measurements/{table}.json {tokens} --run {results}/run --out {results}/t.parquet",
+    ):
+        assert main(command.split()) == 0
+    assert "the manifest of task copy, vocabulary 8" in capsys.readouterr().out
     assert read_table(results / "run" / "metrics.parquet", METRICS)["accuracy"].len() == 6
-    found = read_table(results / "t.parquet", Accuracy.table)
-    assert found.group_by("length").len().sort("length").rows() == [(4, 128), (9, 128)]
+    accuracies = read_table(results / "t.parquet", Accuracy.table)
+    assert accuracies.group_by("length").len().sort("length").rows() == [(4, 128), (9, 128)]
     assert read_provenance(results / "t.parquet")["seed"] == 11
-    other = results / "run" / "run.json"
-    assert main(["tokenize", str(other), "--out", str(results / "x")]) == 2

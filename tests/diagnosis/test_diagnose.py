@@ -305,7 +305,7 @@ def test_help_and_documentation_have_the_numbers_of_the_verdict(capsys: pytest.C
         main(["diagnose", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert f"(default: {TOLERANCE})" in said
-    assert f"that it holds is said of {ENOUGH} windows or more" in said
+    assert f'The verdict "holds" needs {ENOUGH} windows or more.' in said
     page = " ".join((Path(__file__).parents[2] / "docs" / "your-checkpoint.md").read_text().split())
     assert f"The lower end of the ratio's 95% interval is above {TOLERANCE}, at one length or more." in page
     assert f"is at most {TOLERANCE} at every length, in {ENOUGH} windows of the text or more." in page

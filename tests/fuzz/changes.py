@@ -1,4 +1,4 @@
-"""Other contents of a file, and other arguments, by chance."""
+"""Random changes of the content of a file, and of arguments."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _with(value: Any, place: tuple[Any, ...], put: Callable[[Any], Any]) -> Any:
 
 
 def tree(value: Any, rng: random.Random) -> Any:
-    """One to three values of plain data replaced, removed, doubled, nested or swapped."""
+    """Replace, remove, double, nest or swap one to three values of plain data."""
     for _ in range(rng.randint(1, 3)):
         places = [*_places(value)]
         place = rng.choice(places)
@@ -102,6 +102,7 @@ def _more(was: Any, rng: random.Random) -> Any:
 
 
 def flipped(content: bytes, rng: random.Random) -> bytes:
+    """Flip one bit, often in the first 600 bytes."""
     found = bytearray(content)
     place = rng.randrange(len(found)) if rng.random() < 0.7 else rng.randrange(min(len(found), 600))
     found[place] ^= 1 << rng.randrange(8)
@@ -109,7 +110,7 @@ def flipped(content: bytes, rng: random.Random) -> bytes:
 
 
 def bytes_changed(content: bytes, rng: random.Random) -> bytes:
-    """A flipped bit, most often; or cut, doubled, filled."""
+    """Flip a bit (most often), or cut, double or insert bytes."""
     way = rng.randrange(8)
     start = rng.randrange(len(content) + 1)
     end = min(len(content), start + rng.choice((1, 4, 100, len(content))))
@@ -127,7 +128,7 @@ def bytes_changed(content: bytes, rng: random.Random) -> bytes:
 
 
 def header_changed(content: bytes, rng: random.Random) -> bytes:
-    """Another header of a safetensors file, well formed or not: its length, names, shapes, places, metadata."""
+    """Change the header of a safetensors file: its length, names, shapes, offsets or metadata. It may be ill-formed."""
     length = int.from_bytes(content[:8], "little")
     if rng.random() < 0.2:
         return rng.choice((0, 1, 2**40, 2**63, length + 1, 10**15)).to_bytes(8, "little") + content[8:]
@@ -147,7 +148,7 @@ def dumped(value: Any) -> str:
 
 
 def changed(path: Path, content: bytes, rng: random.Random) -> bytes:
-    """Another content of a file, by what it is."""
+    """Change the content of a file, depending on its format."""
     if path.suffix == ".safetensors":
         return header_changed(content, rng) if rng.random() < 0.3 else bytes_changed(content, rng)
     if path.suffix in (".json", ".yaml"):
@@ -165,7 +166,7 @@ def changed(path: Path, content: bytes, rng: random.Random) -> bytes:
 
 
 def words_changed(words: list[str], rng: random.Random) -> list[str]:
-    """Other arguments: one replaced, removed, doubled or put in."""
+    """Replace, remove, double or insert one argument."""
     words = list(words)
     place = rng.randrange(1, len(words) + 1)
     way = rng.randrange(4)

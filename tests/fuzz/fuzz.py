@@ -1,10 +1,10 @@
-"""Damaged and hostile inputs of every kind, thousands of them: no traceback, no hang, one line, nothing silently wrong.
+"""Thousands of damaged and hostile inputs: none may give a traceback, a hang, many lines or a wrong result.
 
     python tests/fuzz/fuzz.py --minutes 10 --seed 3
 
-A case is a function of (seed, number): `--only NUMBER` repeats one. Each takes one good input, changes it, and calls
-the command line in this process. It may end in two ways: refused with one line, or fine; and where what was changed are
-the numbers of a table or weights, fine means that the result is the one of the good input. No input may be changed.
+Each case changes one good input, and calls the command line in this process. The call must be refused with one line, or
+succeed. After a change of the numbers of a table or of weights, a successful call must give the result of the good
+input. No call may change an input. A case depends only on (seed, number): `--only NUMBER` repeats one.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-if __name__ == "__main__":  # in the place of this folder, whose fuzz.py would hide the folder itself
+if __name__ == "__main__":  # replaces this folder, whose fuzz.py would hide the package `fuzz`
     sys.path[0] = str(Path(__file__).parents[1])
 
-import transformers.models.auto.modeling_auto  # noqa: F401 (takes seconds: no case is to wait for it)
+import transformers.models.auto.modeling_auto  # noqa: F401 (takes seconds, which no case should wait for)
 from fuzz.changes import changed, words_changed
 from fuzz.world import LIMIT, Hang, Target, World, build, call
 
-MEMORY = 24 * 2**30  # bytes of address space: who asks for a petabyte is told so
+MEMORY = 24 * 2**30  # bytes of address space, so that a request for a petabyte fails
 
 
 def state(folder: Path) -> dict[str, tuple[int, int]]:
-    """Of every file below: its size and when it was written."""
+    """The size and modification time of every file below a folder."""
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
 def case(world: World, seed: int, number: int, limit: float = LIMIT) -> tuple[str, str, str]:
-    """One change and its end: (kind, "fine", "refused" or what is wrong, details)."""
+    """Run one case. Returns its kind, its end ("fine", "refused" or a problem), and details."""
     rng = random.Random(f"{seed}/{number}")
     kinds = sorted({target.kind for target in world.targets})
     kind = rng.choice(kinds)
@@ -47,7 +47,7 @@ def case(world: World, seed: int, number: int, limit: float = LIMIT) -> tuple[st
         bad = good if kind == "arguments" else changed(target.file, good, rng)
         if bad != good:
             target.file.write_bytes(bad)
-        words = target.words(out)  # behind the change: some work on a copy of the input
+        words = target.words(out)  # after the change: some commands copy the input
         if kind == "arguments":
             words = words_changed(words, rng)
         about = f"{target.file.name}: {' '.join(words)[:300]!r}"
@@ -72,7 +72,7 @@ def case(world: World, seed: int, number: int, limit: float = LIMIT) -> tuple[st
 
 
 def judged(target: Target, world: World, out: Path, code: int, said: str, untouched: bool) -> str:
-    """What is wrong with an end; nothing: ''."""
+    """The problem with the end of a call; empty if there is none."""
     lines = said.strip("\n").split("\n")
     if code != 0 and len([line for line in lines if line.strip()]) != 1:
         return "not one line"
@@ -94,8 +94,8 @@ def main_of_fuzz() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=10**9, help="at most")
-    parser.add_argument("--only", type=int, help="this case alone")
+    parser.add_argument("--cases", type=int, default=10**9, help="the largest number of cases")
+    parser.add_argument("--only", type=int, help="run only this case")
     given = parser.parse_args()
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

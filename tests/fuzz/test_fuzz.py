@@ -1,4 +1,4 @@
-"""A few seconds of the fuzzer, and that it sees what it looks for."""
+"""A few seconds of the fuzzer, and tests that it finds problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fuzz.world import Target, World, build
 from ssm.base import checksum
 
 CASES = 60
-LIMIT = 60.0  # seconds: other tests may be at work beside this one
+LIMIT = 60.0  # seconds; other tests may be running at the same time
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,7 @@ def test_damaged_and_hostile_inputs_are_refused_with_one_line(world: World) -> N
     assert len({kind for kind, _, _ in ends.values()}) > 10
 
 
-def test_numbers_that_were_changed_are_seen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the digest the fuzzer finds results that are other ones."""
+def test_without_checksums_the_fuzzer_finds_wrong_results(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checksum, "_digest", _stored)
     exact = World(world.folder, [target for target in world.targets if target.exact], world.expected)
     assert any(case(exact, 5, number, LIMIT)[1] == "silently wrong" for number in range(60))
@@ -41,7 +40,7 @@ def _stored(file: object, place: int) -> str:
     return str(file.read(checksum.DIGITS).decode(errors="replace"))  # type: ignore[attr-defined]
 
 
-def test_a_traceback_a_hang_and_many_lines_are_seen(
+def test_a_traceback_a_hang_and_many_lines_are_found(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = Target("config file", world.folder / "config" / "config.yaml", lambda out: ["plan"])
@@ -74,7 +73,7 @@ def test_a_traceback_a_hang_and_many_lines_are_seen(
     assert ends(lambda words: (world.folder / "base.json").touch() or 0) == "changed an input"
 
 
-def test_a_flipped_bit_is_one_bit() -> None:
+def test_flipped_changes_one_bit() -> None:
     rng = random.Random(0)
     for _ in range(100):
         content = rng.randbytes(50)

@@ -1,4 +1,4 @@
-"""What `ssm plan` refuses: one line with the file, the key, and the nearest valid name."""
+"""Mistakes in the config files: one line with the file, the key, and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_a_wrong_figure(folder: Path, changed: dict[str, Any], key: str, says: s
         ({"results": ""}, "results: expected"),
     ],
 )
-def test_a_wrong_setting_is_named(folder: Path, overrides: dict[str, Any], says: str) -> None:
+def test_a_wrong_value_in_config_yaml(folder: Path, overrides: dict[str, Any], says: str) -> None:
     scale = overrides.pop("scale", "smoke")
     text = problem(folder, scale, **overrides)
     assert text.startswith("config/config.yaml")
@@ -273,7 +273,7 @@ def test_a_wrong_setting_is_named(folder: Path, overrides: dict[str, Any], says:
         ),
     ],
 )
-def test_who_asks_for_what_is_not_there_is_said(folder: Path, model: str, says: str) -> None:
+def test_an_unknown_model_is_reported_with_the_figure_that_uses_it(folder: Path, model: str, says: str) -> None:
     (folder / "models.yaml").write_text((folder / "models.yaml").read_text() + MODELS)
     figure(folder, "lg_fig3", models=[model])
     assert problem(folder) == f"{says} (used by config/figures/lg_fig3.yaml: models)"

@@ -30,12 +30,12 @@ from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.training.loop import train
 
 CONFIG = Path(__file__).parents[2] / "config"
-LIMIT = 10.0  # seconds of processor time, after which a call counts as a hang
-WAITING = 12  # times as many on the clock: others may be at work on this machine
+LIMIT = 10.0  # seconds of processor time after which a call counts as a hang
+WAITING = 12  # the limit of real time is this many times longer, because other processes may be running
 
 
 class Hang(BaseException):
-    """A call has taken too long. No Exception: nobody but the fuzzer has an answer to it."""
+    """A call has taken too long. Derives from BaseException, so that only the fuzzer catches it."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Target:
 
     kind: str
     file: Path
-    words: Callable[[Path], list[str]]  # of the command line, by the folder for what is written
-    result: Callable[[Path], object] | None = None  # what a fine end gives; None: anything
-    exact: bool = False  # whatever is changed, a fine end gives the good input's result
+    words: Callable[[Path], list[str]]  # the command for an output folder
+    result: Callable[[Path], object] | None = None  # reads the result from the output folder; None: not compared
+    exact: bool = False  # a successful call must give the result of the good input
 
 
 @dataclass
@@ -62,7 +62,7 @@ class World:
 
 
 def build(folder: Path) -> World:
-    """Make the inputs, and see that each is good."""
+    """Make the inputs, and check that each command accepts them."""
     world = World(folder)
     add = world.add
     config = write_config(folder / "config")
@@ -172,7 +172,7 @@ def build(folder: Path) -> World:
     export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", theirs / "mamba2")
     export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba_ssm", theirs / "mamba_ssm")
     tokenizer(theirs / "mamba2" / "tokenizer.json")
-    (folder / "void.txt").write_text("")  # the model is opened, and then there is no text
+    (folder / "void.txt").write_text("")  # `ssm diagnose` opens the model, and then finds no text
 
     def opening(name: str, *more: str) -> Callable[[Path], list[str]]:
         given = ["--text", f"{folder}/void.txt", "--context", "16", "--device", "cpu", "--threads", "1", *more]
@@ -203,7 +203,7 @@ def build(folder: Path) -> World:
         with tempfile.TemporaryDirectory() as name:
             command = words(Path(name))
             code, said = call(command, LIMIT * 6)
-            assert code == 0 or command[0] == "diagnose", (files, said)  # whose text is empty
+            assert code == 0 or command[0] == "diagnose", (files, said)  # its text is empty
             if result is not None:
                 world.expected |= dict.fromkeys(files, result(Path(name)))
     for target in {target.words: target for target in world.targets}.values():
@@ -212,7 +212,7 @@ def build(folder: Path) -> World:
 
 
 def tokenizer(path: Path) -> None:
-    """A tokenizer.json of as many words as the models here have rows."""
+    """Write a tokenizer.json with the vocabulary size of the models here."""
     import tokenizers
 
     words = {f"w{number}": number for number in range(255)} | {"?": 255}
@@ -220,7 +220,7 @@ def tokenizer(path: Path) -> None:
 
 
 def call(words: list[str], limit: float) -> tuple[int, str]:
-    """The exit code of the command line and what it said on stderr."""
+    """The exit code and stderr of a command."""
 
     def late(*_: object) -> None:
         raise Hang

@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness over local files, against transformers' own forward pass over whole texts."""
+"""Tasks of lm-evaluation-harness with local files, compared with forward passes of transformers over whole texts."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from ssm.harness.__main__ import main
 from ssm.harness.adapter import HarnessModel
 from ssm.models.backbone import LanguageModel
 
-TOLERANCE = 1e-5  # of a log-likelihood, relative
+TOLERANCE = 1e-5  # relative, of a log-likelihood
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """mamba2/ and tasks/; only read."""
+    """The folders mamba2/ and tasks/. Do not change them."""
     folder = tmp_path_factory.mktemp("harness")
     world.mamba2(folder / "mamba2")
     world.tasks(folder / "tasks")
@@ -50,7 +50,7 @@ def peer(folder: Path) -> nn.Module:
 @pytest.fixture
 def without_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:
-        raise AssertionError("something goes to the network")
+        raise AssertionError("a connection to the network")
 
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, refused)
@@ -58,7 +58,7 @@ def without_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def template(*, single: str) -> dict[str, Any]:
-    """What tokenizer.json says of tokens around a text."""
+    """The part of tokenizer.json that adds tokens around a text."""
     names = {"<s>": 1, "</s>": 2}
     parts = [
         {"Sequence": {"id": "A", "type_id": 0}} if part == "A" else {"SpecialToken": {"id": part, "type_id": 0}}
@@ -85,8 +85,8 @@ def add_tokenizer(folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("without_network")
-def test_tasks_of_the_harness_come_to_the_numbers_of_transformers(folder: Path, peer: nn.Module) -> None:
-    """Texts and contexts beyond 2,048 tokens among them: nothing is cut."""
+def test_tasks_of_the_harness_agree_with_transformers(folder: Path, peer: nn.Module) -> None:
+    """Some texts and contexts are longer than 2,048 tokens, and are not cut."""
     results: Any = simple_evaluate(
         model="ssm",
         model_args={"pretrained": str(folder / "mamba2")},
@@ -120,7 +120,7 @@ def test_tasks_of_the_harness_come_to_the_numbers_of_transformers(folder: Path, 
         assert one[0] == world.written(peer, list(prompt.encode()), world.MOST)
 
 
-def test_neither_the_batch_nor_the_pieces_change_a_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_size_and_pieces_do_not_change_results(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [([1, 2, 3], [4, 5]), ([1] * 60, [7]), ([9], []), ([1, 2] * 40, [3] * 30)]
     prompts = requests(*((text, {"until": [], "max_gen_toks": 5}) for text in ("a", "abc", "once more")))
 
@@ -148,7 +148,7 @@ def test_neither_the_batch_nor_the_pieces_change_a_number(folder: Path, monkeypa
     assert {rows for rows, _ in seen} == {3, 4}
 
 
-def test_a_model_whose_positions_end_reads_windows_and_says_what_it_cuts(
+def test_a_model_with_a_fixed_number_of_positions_reads_windows_and_logs_cuts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = world.gpt2(tmp_path / "gpt2", positions=64)
@@ -166,7 +166,7 @@ def test_a_model_whose_positions_end_reads_windows_and_says_what_it_cuts(
         [world.scored(peer, tokens[35:97], tokens[97:])[0], world.scored(peer, tokens[:9], tokens[9:11])[0]],
         rel=TOLERANCE,
     )
-    assert "a text of 100 tokens is read from its last 65 on (max_length)" in caplog.text
+    assert "a text of 100 tokens is cut to its last 65 (max_length)" in caplog.text
     prompts = ("abc", "defg", "hij", text)
     asked = requests(*((prompt, {"until": [world.STOP], "max_gen_toks": world.MOST}) for prompt in prompts))
     assert model.generate_until(asked, True) == [
@@ -174,8 +174,7 @@ def test_a_model_whose_positions_end_reads_windows_and_says_what_it_cuts(
     ]
 
 
-def test_a_shorter_length_can_be_asked_for(folder: Path) -> None:
-    """As who compares with a model that is cut there needs it."""
+def test_max_length_cuts_texts_as_other_models_do(folder: Path) -> None:
     whole, cut = (HarnessModel(str(folder / "mamba2"), max_length=length) for length in (None, "8"))
     asked = requests((world.LONG[:200],))
     assert whole.loglikelihood_rolling(asked, True) != pytest.approx(cut.loglikelihood_rolling(asked, True), rel=1e-3)
@@ -194,20 +193,20 @@ def test_a_shorter_length_can_be_asked_for(folder: Path) -> None:
         ({"device": "mps"}, "--device mps: expected auto, cpu or cuda"),
     ],
 )
-def test_arguments_that_cannot_be_are_one_line(folder: Path, arguments: dict[str, Any], said: str) -> None:
+def test_wrong_arguments_are_one_line(folder: Path, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         HarnessModel(**{"pretrained": str(folder / "mamba2"), "device": "cpu"} | arguments)
 
 
-def test_the_device_that_the_harness_names_by_itself_is_one_where_it_is_there(folder: Path) -> None:
-    there = "cuda" if torch.cuda.is_available() else "cpu"
-    assert HarnessModel(str(folder / "mamba2"), device="cuda:0").device.type == there
+def test_the_default_device_of_the_harness_is_the_gpu_if_there_is_one(folder: Path) -> None:
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert HarnessModel(str(folder / "mamba2"), device="cuda:0").device.type == expected
 
 
 def test_samples_are_refused(folder: Path) -> None:
     model = HarnessModel(str(folder / "mamba2"), batch_size="auto")
     assert model.batch_size > 1
-    with pytest.raises(ConfigError, match="do_sample: ssm writes the likeliest token alone"):
+    with pytest.raises(ConfigError, match="do_sample: ssm generates only greedily"):
         model.generate_until(requests(("a", {"until": [], "do_sample": True, "temperature": 0.7})), True)
 
 
@@ -224,7 +223,7 @@ def test_samples_are_refused(folder: Path) -> None:
         ({}, None, None, [3, 4]),
     ],
 )
-def test_the_tokens_that_begin_and_end_a_text_are_those_of_the_files(
+def test_special_tokens_come_from_the_files_of_the_model(
     folder: Path, tmp_path: Path, files: dict[str, Any], prefix: int | None, end: int | None, encoded: list[int]
 ) -> None:
     own = tmp_path / "model"
@@ -242,7 +241,7 @@ def test_the_tokens_that_begin_and_end_a_text_are_those_of_the_files(
         assert HarnessModel(str(own), prefix_token_id="0").prefix_token_id == 0
 
 
-def test_a_model_of_transformers_own_names_them_too_and_its_end_ends_a_text(tmp_path: Path) -> None:
+def test_special_tokens_of_a_model_that_transformers_reads(tmp_path: Path) -> None:
     folder = add_tokenizer(world.gpt2(tmp_path / "gpt2"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": 2}))
@@ -256,7 +255,7 @@ def test_a_model_of_transformers_own_names_them_too_and_its_end_ends_a_text(tmp_
     assert model.generate_until(asked, True) == [""]
 
 
-def test_without_the_harness_it_says_how_to_install_it(
+def test_without_lm_eval_the_error_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "lm_eval.__main__", None)
@@ -266,9 +265,7 @@ def test_without_the_harness_it_says_how_to_install_it(
     assert said.endswith("pip install 'ssm-length[harness]'\n")
 
 
-def test_what_a_user_can_put_right_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_users_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: HarnessModel("nowhere"))
     assert main() == 2
     said = capsys.readouterr().err
@@ -278,7 +275,7 @@ def test_what_a_user_can_put_right_is_one_line(
 
 @pytest.mark.exhaustive
 def test_the_command_of_the_readme(folder: Path) -> None:
-    """The harness looks through all of its tasks first, which takes the most of it."""
+    """Most of its time goes into reading all tasks of the harness."""
     asked = ["--model", "ssm", "--model_args", f"pretrained={folder / 'mamba2'}", "--tasks", "local_rolling"]
     done = subprocess.run(
         [sys.executable, "-m", "ssm.harness", *asked, "--include_path", str(folder / "tasks"), "--batch_size", "8"],

@@ -1,4 +1,4 @@
-"""Names that lm_eval does not know, typed to `python -m ssm.harness`."""
+"""Unknown names of tasks and models in `python -m ssm.harness`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ssm.harness.__main__ import main
 
 @pytest.fixture(autouse=True)
 def contained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """lm_eval looks where it is told alone, not through its own thousands of tasks; it leaves no settings behind."""
+    """lm_eval reads only the tasks of the test, not its own thousands of tasks, and changes no global settings."""
 
     class Local(TaskManager):
         def __init__(self, **given: Any):
@@ -26,8 +26,8 @@ def contained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
 
 
-def typed(monkeypatch: pytest.MonkeyPatch, folder: Path, model: str, tasks: str) -> None:
-    """As if this had been typed."""
+def set_arguments(monkeypatch: pytest.MonkeyPatch, folder: Path, model: str, tasks: str) -> None:
+    """Set the arguments of the command."""
     words = ["--model", model, "--tasks", tasks, "--include_path", str(folder / "tasks")]
     monkeypatch.setattr(sys, "argv", ["ssm.harness", *words])
 
@@ -42,7 +42,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, folder: Path, model: str, tasks: str)
         ("qqq", "local_choice", "--model qqq: unknown; valid names: anthropic-chat, "),
     ],
 )
-def test_names_that_nobody_knows_are_one_line(
+def test_unknown_names_are_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -51,17 +51,17 @@ def test_names_that_nobody_knows_are_one_line(
     said: str,
 ) -> None:
     world.tasks(tmp_path / "tasks")
-    typed(monkeypatch, tmp_path, model, tasks)
+    set_arguments(monkeypatch, tmp_path, model, tasks)
     assert main() == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith(f"ssm.harness: {said}")
     assert not said.endswith("?") or line.endswith(said)
 
 
-def test_other_errors_of_lm_eval_stay_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_of_lm_eval_are_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world.tasks(tmp_path / "tasks")
     file = tmp_path / "tasks" / "choice.yaml"
     file.write_text(file.read_text().replace("multiple_choice", "none_of_them"))
-    typed(monkeypatch, tmp_path, "dummy", "local_choice")
+    set_arguments(monkeypatch, tmp_path, "dummy", "local_choice")
     with pytest.raises(ValueError, match="none_of_them"):
         main()

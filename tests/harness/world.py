@@ -1,4 +1,4 @@
-"""Tiny checkpoints of transformers, and tasks of the harness over local files."""
+"""Tiny checkpoints of transformers, and tasks of the harness with local files."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 def mamba2(folder: Path) -> Path:
-    """A Mamba-2 of transformers over bytes whose state matters."""
+    """A Mamba-2 of transformers for bytes. Its output depends strongly on its state."""
     spec = tiny.spec(n_layers=2, d_state=8, head_dim=8, chunk=64)
     return export_checkpoint(tiny.eventful(build_model(spec, 256, 0)), "mamba2", folder)
 
 
 def gpt2(folder: Path, positions: int = 64) -> Path:
-    """A GPT-2 of transformers over bytes: ssm has no converter for it, and its positions end."""
+    """A GPT-2 of transformers for bytes. ssm reads it through transformers, and it has a fixed number of positions."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 256, "n_positions": positions, "n_embd": 16, "n_layer": 2, "n_head": 2}
     config = transformers.GPT2Config(**sizes, bos_token_id=None, eos_token_id=None)
@@ -72,7 +72,7 @@ def gpt2(folder: Path, positions: int = 64) -> Path:
 
 
 def tasks(folder: Path) -> Path:
-    """Three tasks of the harness, a YAML file each, and their data beside them."""
+    """Write three tasks of the harness and their data."""
     folder.mkdir()
     data = {
         "rolling": [{"text": text} for text in TEXTS],
@@ -85,7 +85,7 @@ def tasks(folder: Path) -> Path:
 
 
 def task(folder: Path, name: str, documents: Sequence[dict[str, Any]]) -> None:
-    """The task local_NAME of the harness over these documents: its YAML file, and the data beside it."""
+    """Write the task local_NAME with these documents: a YAML file and a data file."""
     file = folder / f"{name}.jsonl"
     file.write_text("".join(json.dumps(document) + "\n" for document in documents))
     local = {
@@ -99,13 +99,13 @@ def task(folder: Path, name: str, documents: Sequence[dict[str, Any]]) -> None:
 
 @torch.no_grad()
 def log_probabilities(model: nn.Module, tokens: list[int]) -> Tensor:
-    """Of every next token behind every token, by transformers' own forward pass over the whole: (T, V) float64."""
+    """Log-probabilities of all next tokens, from one forward pass of transformers: (T, V) float64."""
     logits = model(torch.tensor([tokens]), use_cache=False).logits[0]  # (T, V)
     return F.log_softmax(logits.double(), -1)
 
 
 def scored(model: nn.Module, context: list[int], wanted: list[int]) -> tuple[float, bool]:
-    """ln p of what is wanted behind a context, and whether it is what a greedy reader would write."""
+    """ln p of the wanted tokens after a context, and whether greedy decoding would give them."""
     found = log_probabilities(model, [*context, *wanted][:-1])[len(context) - 1 :]  # (n, V)
     targets = torch.tensor(wanted)
     value = found.gather(1, targets[:, None]).sum()
@@ -113,7 +113,7 @@ def scored(model: nn.Module, context: list[int], wanted: list[int]) -> tuple[flo
 
 
 def written(model: nn.Module, tokens: list[int], most: int) -> str:
-    """What a greedy reader writes, a whole forward pass a token, up to what stops it."""
+    """Greedy decoding up to the stop string, with one forward pass over the whole text for each token."""
     found = b""
     while len(found) < most and STOP not in found.decode(errors="replace"):
         found += bytes([int(log_probabilities(model, [*tokens, *found])[-1].argmax())])

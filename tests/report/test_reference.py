@@ -270,7 +270,7 @@ def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.Ca
     assert found[-3:-1] == ["not made here, not compared: lg_fig1", "without a reference, not compared: ls_tab2"]
     Path("results/smoke/verdicts/lg_fig5.parquet").unlink()
     (line,) = lines(capsys, "compare", "results/smoke", code=2)
-    assert line == "ssm compare: reports/smoke: of its figures none is finished in results/smoke"
+    assert line == "ssm compare: reports/smoke: none of its figures is finished in results/smoke"
     (line,) = lines(capsys, "compare", "results/smoke", "elsewhere", code=2)
     assert line == "ssm compare: elsewhere: no reference results"
 

@@ -3,20 +3,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from plan.mini import edit
 from workflow.stand_in import make_place
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with a small config, a text, and an environment that holds the stand-in."""
+    """A folder with a small config, a text, and an environment with a stand-in for `ssm`."""
     return make_place(tmp_path)
 
 
 @pytest.fixture
 def own(place: Path) -> Path:
-    """The same, with a checkpoint and a text of the user's own."""
-    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
+    """The same, with a user's checkpoint and text."""
     (place / "my model").mkdir()
     for name in ("config.json", "model.safetensors"):
         (place / "my model" / name).write_text("{}")

@@ -1,7 +1,7 @@
-"""A SLURM cluster of two nodes on this machine, the second with two GPUs that are none: for tests alone.
+"""A SLURM cluster of two nodes on this machine, for tests. The second node has two simulated GPUs.
 
-Debian's packages (slurm-wlm, munge) are enough; neither systemd nor cgroups nor an accounting database is needed. All
-of it lives in one folder, listens on 127.0.0.1 at ports that were free, and is ended by its processes' ids.
+It needs only Debian's packages slurm-wlm and munge: no systemd, no cgroups and no accounting database. All its files
+are in one folder, and it listens on free ports of 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PartitionName=gpu Nodes=n2 MaxTime=2-0
 
 @dataclass(frozen=True)
 class Job:
-    """What squeue says of a job, finished or not: COLUMNS."""
+    """A row of squeue, with COLUMNS; also for finished jobs."""
 
     id: str
     state: str
@@ -88,24 +88,24 @@ class Slurm:
 
     @property
     def environment(self) -> dict[str, str]:
-        """With which the cluster's commands find it. A job step drops SLURM_CONF, so that its srun has a wrapper."""
+        """Variables with which commands find the cluster. A job step drops SLURM_CONF, so srun has a wrapper."""
         return {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": f"{self.folder}{os.pathsep}{SYSTEM}"}
 
     def command(self, *words: str, check: bool = True) -> str:
-        """Run one of the cluster's commands; what it printed."""
+        """Run a command of the cluster, and return its output."""
         environment = os.environ | self.environment
         result = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
         assert not check or result.returncode == 0, f"{words}: {result.stderr}"
         return result.stdout
 
     def jobs(self) -> list[Job]:
-        """All jobs so far, in the order of their submission."""
+        """All jobs, in the order of their submission."""
         columns = ",".join(f"{name}:|" for name in COLUMNS)
         lines = self.command("squeue", "--states=all", "--noheader", "--sort=i", f"--Format={columns}").splitlines()
         return [Job(*line.split("|")[: len(COLUMNS)]) for line in lines]
 
     def processes(self) -> list[psutil.Process]:
-        """Everything on this machine that belongs to the cluster: its daemons, and whatever its jobs started."""
+        """All processes of the cluster: its daemons, and everything that its jobs started."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -116,18 +116,18 @@ class Slurm:
 
 
 def missing() -> list[str]:
-    """The programs that a cluster needs and this machine lacks."""
+    """The programs that a cluster needs and that are not installed."""
     return [name for name in PROGRAMS if shutil.which(name, path=SYSTEM) is None]
 
 
 @contextlib.contextmanager
 def running_slurm() -> Iterator[Slurm]:
-    """A cluster that is gone with all its jobs when the block ends, however it ends.
+    """A cluster, which is stopped with all its jobs when the block ends.
 
     Raises:
-        RuntimeError: it did not come up; with the end of its logs.
+        RuntimeError: it did not start; the message has the end of its logs.
     """
-    # munged insists on a socket that all users can reach, and a socket's path is short: no folder of pytest's.
+    # Not in a folder of pytest: munged needs a folder that all users can enter, and the path of a socket must be short.
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     slurm = Slurm(folder)
     try:
@@ -175,7 +175,7 @@ def _start(slurm: Slurm) -> None:
 
 
 def _stop(slurm: Slurm) -> None:
-    """Jobs first, then daemons, then whatever is left."""
+    """Stop the jobs, then the daemons, then all other processes."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         slurm.command("scancel", f"--user={getuser()}", check=False)
     for kind, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):

@@ -1,4 +1,4 @@
-"""A folder with a small config, and a stand-in for `ssm` that makes tiny files: what the workflow's tests run in."""
+"""Helpers for tests of the workflow: a folder with a small config, and a stand-in for `ssm` that writes tiny files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from plan.mini import edit, write_config
 
@@ -25,9 +28,9 @@ assert verb in ("report", "diagnose", "extend") or pathlib.Path(rest[0]).is_file
 print(f"{{verb}} progress", file=sys.stderr)
 out = pathlib.Path(rest[rest.index("--out") + 1])
 spec = pathlib.Path(rest[0])
-assert verb != "tokenize" or not (out / "manifest.json").exists(), "a finished store would be taken as it is"
+assert verb != "tokenize" or not (out / "manifest.json").exists(), "ssm would leave a finished store unchanged"
 if verb == "tokenize" and pathlib.Path("gate").exists():
-    open("gate").read()  # until the test lets go of it
+    open("gate").read()  # waits until the test closes the FIFO
 files = {{
     "tokenize": ["manifest.json"],
     "import": ["run.json", "model.safetensors"],
@@ -46,7 +49,7 @@ def make(out):
 if verb in ("diagnose", "extend"):
     from ssm.base.files import replacing
     with replacing(out, rest[rest.index("--replace") + 1], files[-1]) as new:
-        if verb == "extend" and not (new / files[-1]).exists():  # like the real one it goes on in its folder
+        if verb == "extend" and not (new / files[-1]).exists():  # it continues in its folder, like `ssm`
             new.mkdir(parents=True, exist_ok=True)
             (new / "work").open("a").write("begun ")
         if pathlib.Path("kill").exists():
@@ -63,8 +66,9 @@ else:
 
 
 def make_place(folder: Path) -> Path:
-    """A small config, a text, and an environment that holds the stand-in."""
+    """Write a small config, a text, and an environment with the stand-in. Results are in the folder `a b`."""
     write_config(folder / "config")
+    edit(folder / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     edit(folder / "config", "data.yaml", "{kind: stdlib}", '{kind: files, paths: ["my text"]}')
     (folder / "my text").mkdir()
     (folder / "my text" / "a.txt").write_text("Once upon a time.")
@@ -86,7 +90,7 @@ def executable(path: Path, text: str) -> None:
 
 def environment(place: Path) -> dict[str, str]:
     path = f"{place / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of `make test`
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # set by `make test`
     return inherited | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place)}
 
 
@@ -101,13 +105,22 @@ def snakemake(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def make(place: Path, *arguments: str, report: bool = True) -> list[list[str]]:
-    """The calls of `ssm` that one successful run of the workflow made; it names its `report`, if it makes one."""
+    """Run the workflow, and return its calls of `ssm`. `report`: whether the run must print the path of its report."""
     (place / "calls.txt").write_text("")
     result = snakemake(place, "--cores", "2", *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
     named = re.findall("^Report: (.*)$", result.stderr, re.MULTILINE)
     assert named == ["a b/smoke/report/index.html"] * report
     return [shlex.split(call) for call in (place / "calls.txt").read_text().splitlines()]
+
+
+def until(condition: Callable[[], object], process: subprocess.Popen[Any] | None = None) -> None:
+    """Wait until the condition is true, at most a minute, while the process is running."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert process is None or process.poll() is None, "the process ended too early"
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def verbs(calls: list[list[str]]) -> list[str]:
@@ -119,7 +132,7 @@ def after(option: str, call: list[str]) -> str:
 
 
 def shell_texts(place: Path, environment: dict[str, str], mode: str) -> tuple[str, str, list[str]]:
-    """What the workflow puts before and behind every command, and the commands of its rules, unformatted.
+    """The shell prefix and suffix of the workflow, and the unformatted commands of its rules.
 
     Args:
         mode: DEFAULT on one machine, REMOTE on a compute node.

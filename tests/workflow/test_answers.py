@@ -1,4 +1,4 @@
-"""A checkpoint of the user's own through the workflow: its diagnosis and its extension, when they are asked for."""
+"""The targets of a user's checkpoint: its diagnosis and its extension."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BOTH = ["diagnose_mine-1.3b", "extend_mine-1.3b"]
 
 
 def answers(place: Path, *targets: str) -> list[list[str]]:
-    """The calls of `ssm` that asking for these targets made; every page is named."""
+    """Make these targets, and return the calls of `ssm`. The output names every page."""
     (place / "calls.txt").write_text("")
     result = snakemake(place, "--cores", "2", *targets)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -27,26 +27,26 @@ def answers(place: Path, *targets: str) -> list[list[str]]:
     return sorted(shlex.split(call) for call in (place / "calls.txt").read_text().splitlines())
 
 
-def test_a_checkpoint_is_diagnosed_and_extended_when_it_is_asked_for_and_not_twice(own: Path) -> None:
+def test_a_checkpoint_is_diagnosed_and_extended_once(own: Path) -> None:
     diagnosed, extended = answers(own, *BOTH)
     given = ["my model", "--text", "my text/*.txt", "--context", "64", "--budget", "10.0"]
     assert diagnosed[:8] == ["diagnose", *given]
     assert extended[:10] == ["extend", *given, "--policy", "state_passing"]
-    assert "--steps" not in extended  # what the entry does not say is the verb's own default
+    assert "--steps" not in extended  # without the key, the command uses its own default
     for call in (diagnosed, extended):
         assert call[-4:] == ["--device", "auto", "--threads", "1"]
     assert answers(own, *BOTH) == []
     assert {path.name for path in (own / ANSWERS).iterdir()} == {"diagnosis", "extension"}
     assert (own / "a b/smoke/logs/checkpoints/mine-1.3b/extension.log").read_text() == "extend progress\n"
 
-    # What the extension alone is asked. What figures train is left alone.
+    # A key of the extension only.
     edit(own / "config", "models.yaml", "my model,", "my model, steps: 7,")
     (call,) = answers(own, *BOTH)
     assert (call[0], after("--steps", call)) == ("extend", "7")
 
 
 @pytest.mark.exhaustive
-def test_an_answer_is_made_anew_for_another_context_text_or_model(own: Path) -> None:
+def test_another_context_text_or_model_makes_new_answers(own: Path) -> None:
     assert not {"diagnose", "extend"} & {call[0] for call in make(own, "all")}
     assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
     edit(own / "config", "models.yaml", "smoke: 64", "smoke: 128")
@@ -59,7 +59,7 @@ def test_an_answer_is_made_anew_for_another_context_text_or_model(own: Path) -> 
     assert verbs(answers(own, *BOTH)) == ["diagnose"]
     assert answers(own, *BOTH) == []
 
-    # Model and text are gone: the finished answers stay what they are.
+    # Finished answers stay if the model and the text are gone.
     (own / "my model").rename(own / "moved")
     done = snakemake(own, "--cores", "1", *BOTH)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,7 +67,7 @@ def test_an_answer_is_made_anew_for_another_context_text_or_model(own: Path) -> 
 
 
 @pytest.mark.exhaustive
-def test_an_answer_stays_until_there_is_a_new_one_and_an_extension_goes_on(own: Path) -> None:
+def test_an_old_answer_stays_until_the_new_one_is_complete_and_an_extension_continues(own: Path) -> None:
     answers(own, *BOTH)
     (own / ANSWERS / "diagnosis" / "index.html").write_text("the old page")
     edit(own / "config", "models.yaml", "smoke: 64", "smoke: 128")
@@ -79,9 +79,9 @@ def test_an_answer_stays_until_there_is_a_new_one_and_an_extension_goes_on(own: 
     (own / "kill").unlink()
     assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
     assert (own / ANSWERS / "diagnosis" / "index.html").read_text() == "diagnose"
-    assert (own / ANSWERS / "extension" / "work").read_text() == "begun begun begun ", "it goes on in its folder"
+    assert (own / ANSWERS / "extension" / "work").read_text() == "begun begun begun ", "it continues in its folder"
 
-    # Begun on another text: not gone on with, and not left behind.
+    # An extension of another text is removed, not continued.
     (own / "kill").touch()
     edit(own / "config", "models.yaml", "smoke: 128", "smoke: 256")
     assert snakemake(own, "--cores", "1", BOTH[1]).returncode != 0
@@ -91,7 +91,7 @@ def test_an_answer_stays_until_there_is_a_new_one_and_an_extension_goes_on(own: 
     assert (own / ANSWERS / "extension" / "work").read_text() == "begun "
     assert not list((own / ANSWERS).glob("extension.????????"))
 
-    # Killed when all was made: it only has to take its place.
+    # After a kill between the last file and the replacement of the folder, only the replacement is left to do.
     (own / "fail").touch()
     edit(own / "config", "models.yaml", "smoke: 256", "smoke: 512")
     assert snakemake(own, "--cores", "1", "--keep-going", *BOTH).returncode != 0

@@ -1,4 +1,4 @@
-"""The fork server of a workflow's jobs: who asks it ends as the job does, and whoever is killed, nobody works on."""
+"""The fork server of a workflow's jobs: clients end like their jobs, and no worker survives the kill of a process."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import TextIO
 
 import psutil
 import pytest
+from workflow.stand_in import until
 
 from ssm.base import fork_client
 from ssm.base.exit_codes import LOST, REQUEUE
@@ -29,19 +30,19 @@ from ssm.cli import fork_server
 from ssm.cli.fork_server import MODULES, code_changed
 
 SECONDS = 60.0
-# A read that waits is interrupted by a signal; one that comes right before it, behind Python's last look, by the next.
+# A signal that arrives just before a blocking read is not noticed. So the test sends it again after some seconds.
 AGAIN = 5.0
-# What a workflow is to the parent: starts it, tells the socket's name, and ends when it is told to.
+# A workflow, for the server: starts it, prints the name of its socket, and ends after a line of input.
 WORKFLOW = (
     "import os, ssm.base.fork_client as warm; warm.start(); print(os.environ[warm.VARIABLE], flush=True); input()"
 )
 JUDGE = ("judge", "spec.json", "--tables", ".", "--out", "verdicts.parquet")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every job works by itself")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a fork server only on Linux")
 
 
 class Workflow:
-    """A process with a fork server, and what it asks for in a folder where the spec of a job is a FIFO."""
+    """A process with a fork server. The spec of its jobs is a FIFO, so that a job waits until the test writes it."""
 
     def __init__(self, folder: Path):
         self.folder, self.variables = folder, {**os.environ}
@@ -56,7 +57,7 @@ class Workflow:
         )
         assert self.process.stdout is not None
         self.name = self.process.stdout.readline().strip()
-        (self.parent,) = psutil.Process(self.process.pid).children()
+        (self.server,) = psutil.Process(self.process.pid).children()
 
     def ask(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -69,9 +70,9 @@ class Workflow:
         )
 
     def worker(self) -> psutil.Process:
-        """The one that waits for its spec, at last: who opens a FIFO to write waits for who reads it."""
+        """The worker that reads its spec. Opening a FIFO to write waits for a reader."""
         self.gate = (self.folder / "spec.json").open("w")
-        (worker,) = self.parent.children()
+        (worker,) = self.server.children()
         return worker
 
 
@@ -82,45 +83,42 @@ def running(folder: Path) -> Iterator[Workflow]:
         yield workflow
     finally:
         workflow.process.kill()
-        gone([workflow.parent])
+        gone([workflow.server])
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workflow]:
-    """Its parent has imported what jobs need, which takes longer than a test."""
+    """A workflow for several tests: the imports of the server take longer than a test."""
     with running(tmp_path_factory.mktemp("shared")) as workflow:
         yield workflow
 
 
 @pytest.fixture
 def workflow(shared: Workflow) -> Iterator[Workflow]:
-    """One that lives on, and has no worker before a test and none behind it."""
+    """The shared workflow, without workers before and after the test."""
     yield shared
     if shared.gate is not None:
-        shared.gate.close()  # whoever reads would wait for its end
-    end = time.monotonic() + SECONDS
-    while shared.parent.children():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+        shared.gate.close()  # a worker that reads the FIFO waits for its end
+    until(lambda: not shared.server.children())
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Workflow]:
-    """One of the test's own."""
+    """A workflow for one test."""
     with running(tmp_path) as workflow:
         yield workflow
 
 
 def gone(processes: list[psutil.Process]) -> None:
-    """Wait until they have ended, whether somebody asks how or not."""
+    """Wait until the processes have ended, also without a parent that waits for them."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             ended = os.pidfd_open(process.pid)
-            assert select.select([ended], [], [], SECONDS)[0], f"{process} lives on"
+            assert select.select([ended], [], [], SECONDS)[0], f"{process} is still running"
             os.close(ended)
 
 
-def test_the_code_and_the_output_of_a_worker_are_those_of_who_asked(workflow: Workflow) -> None:
+def test_a_client_has_the_exit_code_and_the_output_of_its_worker(workflow: Workflow) -> None:
     for _ in range(2):
         asker = workflow.ask(*JUDGE)
         worker = workflow.worker()
@@ -137,7 +135,7 @@ def test_the_code_and_the_output_of_a_worker_are_those_of_who_asked(workflow: Wo
     assert helped.returncode == 0
 
 
-def test_jobs_are_side_by_side(workflow: Workflow) -> None:
+def test_jobs_run_at_the_same_time(workflow: Workflow) -> None:
     first = workflow.ask(*JUDGE)
     worker = workflow.worker()
     second = workflow.ask("report", "nowhere", "--out", "page.html")
@@ -150,7 +148,7 @@ def test_jobs_are_side_by_side(workflow: Workflow) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_worker_that_is_told_to_leave_leaves_as_ever(workflow: Workflow, number: signal.Signals) -> None:
+def test_a_signal_ends_a_worker_like_any_job(workflow: Workflow, number: signal.Signals) -> None:
     asker = workflow.ask(*JUDGE)
     worker = workflow.worker()
     says = None
@@ -165,8 +163,8 @@ def test_a_worker_that_is_told_to_leave_leaves_as_ever(workflow: Workflow, numbe
 
 
 @pytest.mark.parametrize("number", [*SIGNALS, signal.SIGINT])
-def test_who_asks_passes_signals_on_and_ends_as_it_is_told(number: signal.Signals) -> None:
-    """We are the parent."""
+def test_a_client_forwards_signals_and_exits_with_the_answer(number: signal.Signals) -> None:
+    """The test plays the server."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.settimeout(SECONDS)
         listener.bind("\0" + (name := f"ssm-test-{os.getpid()}"))
@@ -178,8 +176,7 @@ def test_who_asks_passes_signals_on_and_ends_as_it_is_told(number: signal.Signal
         with client, client.makefile("rb") as sent:
             sent.readline()
             client.send(TAKEN)
-            while not catches(asker.pid, signal.SIGTERM):
-                time.sleep(0.001)
+            until(lambda: catches(asker.pid, signal.SIGTERM))
             asker.send_signal(number)
             assert client.recv(8) == bytes([number])
             client.send((79).to_bytes(4, "big"))
@@ -187,38 +184,38 @@ def test_who_asks_passes_signals_on_and_ends_as_it_is_told(number: signal.Signal
 
 
 def catches(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler of a signal."""
+    """Whether a process has a handler for a signal."""
     found = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert found is not None
     return bool(int(found[1], 16) >> (number - 1) & 1)
 
 
-def test_who_asked_ends_by_the_signal_that_ended_the_worker(workflow: Workflow) -> None:
+def test_a_client_ends_by_the_signal_that_ended_its_worker(workflow: Workflow) -> None:
     asker = workflow.ask(*JUDGE)
     workflow.worker().kill()
     assert asker.wait(SECONDS) == -signal.SIGKILL
 
 
-def test_who_asked_is_killed_and_the_worker_with_it(workflow: Workflow) -> None:
+def test_the_kill_of_a_client_ends_its_worker(workflow: Workflow) -> None:
     asker = workflow.ask(*JUDGE)
     worker = workflow.worker()
     asker.kill()
     gone([worker])
-    assert workflow.parent.is_running()
+    assert workflow.server.is_running()
 
 
-@pytest.mark.parametrize("victim", ["parent", "workflow"])
-def test_the_parent_or_the_workflow_is_killed_and_the_workers_leave(own: Workflow, victim: str) -> None:
+@pytest.mark.parametrize("victim", ["server", "workflow"])
+def test_the_kill_of_the_server_or_the_workflow_ends_the_workers(own: Workflow, victim: str) -> None:
     asker = own.ask(*JUDGE)
     worker = own.worker()
-    (own.parent if victim == "parent" else own.process).kill()
-    gone([worker, own.parent])
+    (own.server if victim == "server" else own.process).kill()
+    gone([worker, own.server])
     says = asker.communicate(timeout=SECONDS)[1]
     assert asker.returncode == LOST
     assert "ssm judge: the fork server of this job has ended; run the same command again\n" in says
 
 
-def test_a_worker_has_the_temporary_folder_of_who_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_has_the_temporary_folder_of_its_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tempfile.gettempdir() != str(tmp_path)
     monkeypatch.setattr(fork_server, "main", lambda words: os.write(1, tempfile.gettempdir().encode()))
     asked = {"arguments": ["train"], "folder": str(tmp_path), "variables": os.environ | {"TMPDIR": str(tmp_path)}}
@@ -232,25 +229,25 @@ def test_a_worker_has_the_temporary_folder_of_who_asked(tmp_path: Path, monkeypa
     assert (tmp_path / "said").read_text() == str(tmp_path)
 
 
-def test_who_asked_is_killed_before_there_is_a_worker(own: Workflow) -> None:
-    """The first job makes the parent import for a while; it is then asked for by nobody."""
+def test_a_client_is_killed_before_it_has_a_worker(own: Workflow) -> None:
+    """The first job makes the server import for a while. Meanwhile its client disappears."""
     with socket.socket(socket.AF_UNIX) as asker:
         asker.connect(f"\0{own.name}")
         socket.send_fds(asker, [b" "], [1, 2])
         place = {"arguments": JUDGE, "folder": str(own.folder), "variables": own.variables}
         asker.sendall(json.dumps(identity(own.variables) | place).encode() + b"\n")
-    assert own.ask("report", "nowhere", "--out", "page.html").wait(SECONDS) == 2  # served behind it
-    assert own.parent.children() == []
+    assert own.ask("report", "nowhere", "--out", "page.html").wait(SECONDS) == 2  # the next request
+    assert own.server.children() == []
 
 
 @pytest.fixture
 def broken_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that reports need."""
+    """A package that reports need fails when it is imported."""
     (tmp_path / "jinja2.py").write_text("1 / 0")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
 
 
-def test_a_package_that_cannot_be_imported_ends_no_other_job(broken_package: None, own: Workflow) -> None:
+def test_a_failed_import_ends_no_other_job(broken_package: None, own: Workflow) -> None:
     first = own.ask(*JUDGE)
     worker = own.worker()
     alone = own.ask("report", "nowhere", "--out", "page.html")
@@ -260,18 +257,18 @@ def test_a_package_that_cannot_be_imported_ends_no_other_job(broken_package: Non
     first.kill()
 
 
-def test_the_parent_ends_with_the_workflow(own: Workflow) -> None:
+def test_the_server_ends_with_the_workflow(own: Workflow) -> None:
     own.process.communicate("", timeout=SECONDS)
-    assert not own.parent.is_running()
+    assert not own.server.is_running()
 
 
 @pytest.fixture
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`source .venv/bin/activate` exports one. bash, in which Snakemake starts every job, removes it."""
+    """`source .venv/bin/activate` exports PS1. The bash of each Snakemake job removes it."""
     monkeypatch.setenv("PS1", "(.venv) $ ")
 
 
-def test_a_job_of_a_shell_is_served_where_the_workflow_has_a_prompt(prompt: None, own: Workflow) -> None:
+def test_a_prompt_in_the_environment_of_the_workflow_does_not_matter(prompt: None, own: Workflow) -> None:
     job = subprocess.Popen(
         ["bash", "-c", f"exec {shlex.quote(sys.executable)} -m ssm {shlex.join(JUDGE)}"],
         cwd=own.folder,
@@ -283,25 +280,25 @@ def test_a_job_of_a_shell_is_served_where_the_workflow_has_a_prompt(prompt: None
     gone([worker])
 
 
-@pytest.mark.parametrize("why", ["nobody is there", "another environment", "a verb without modules"])
-def test_who_is_not_served_works_by_itself(why: str, request: pytest.FixtureRequest) -> None:
-    workflow = request.getfixturevalue("own" if why == "nobody is there" else "workflow")
-    if why == "nobody is there":
-        workflow.parent.kill()
-        gone([workflow.parent])
+@pytest.mark.parametrize("why", ["no server", "another environment", "a verb without modules"])
+def test_a_client_without_a_worker_does_the_job_itself(why: str, request: pytest.FixtureRequest) -> None:
+    workflow = request.getfixturevalue("own" if why == "no server" else "workflow")
+    if why == "no server":
+        workflow.server.kill()
+        gone([workflow.server])
     words = ("tokenize", "spec.json", "--out", "tokens") if why == "a verb without modules" else JUDGE
     own = {"LD_LIBRARY_PATH": "/elsewhere"} if why == "another environment" else {}
     asker = workflow.ask(*words, **own)
     with (workflow.folder / "spec.json").open("w") as gate:
-        assert not workflow.parent.is_running() or not workflow.parent.children()
+        assert not workflow.server.is_running() or not workflow.server.children()
         gate.write("{")
     says = asker.communicate(timeout=SECONDS)[1]
     assert asker.returncode == 2
     assert says.startswith(f"ssm {words[0]}: spec.json: not ")
 
 
-def test_what_the_parent_imports_exists_and_starts_no_threads() -> None:
-    """Otherwise it would never fork, and nobody would notice. polars starts one. The guilty module is named."""
+def test_the_modules_of_the_server_exist_and_start_no_threads() -> None:
+    """Otherwise the server would never fork. The failure names the module; polars, for example, starts a thread."""
     names = sorted({name for modules in MODULES.values() for name in modules})
     code = (
         "import os; from ssm.base.fork_client import ONE_THREAD; os.environ.update(ONE_THREAD)\n"
@@ -312,10 +309,10 @@ def test_what_the_parent_imports_exists_and_starts_no_threads() -> None:
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-def test_drawing_and_judging_wait_for_no_torch() -> None:
+def test_drawing_and_judging_do_not_import_torch() -> None:
     assert [verb for verb, modules in MODULES.items() if "torch._dynamo" in modules] == ["train", "evaluate"]
 
 
-def test_a_changed_file_of_ssm_is_not_missed() -> None:
+def test_a_changed_file_of_ssm_is_detected() -> None:
     assert not code_changed(time.time() + 1)
     assert code_changed(Path(fork_client.__file__).stat().st_mtime - 1)

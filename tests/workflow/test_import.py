@@ -1,4 +1,4 @@
-"""Arms of published weights through the workflow: with a stand-in for `ssm`, and with the real one and a kill."""
+"""Arms of published weights in the workflow: with a stand-in for `ssm`, and with the real `ssm` and a kill."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ RESTING = ["evaluate", "evaluate", "judge", "plot", "report"]
 @pytest.fixture
 def weights(place: Path) -> Path:
     """The folder of a checkpoint that lg_fig5 starts from."""
-    edit(place / "config", "config.yaml", "scale: smoke", "scale: smoke\nresults: a b")
     figure(place / "config", "lg_fig5", arms=ARMS, claims=[CLAIM], headline=True)
     (place / "my models" / "mine").mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):
@@ -46,7 +45,7 @@ def weights(place: Path) -> Path:
 
 
 @pytest.mark.exhaustive
-def test_weights_are_imported_once_and_anew_when_their_files_change(place: Path, weights: Path) -> None:
+def test_weights_are_imported_again_only_when_their_files_change(place: Path, weights: Path) -> None:
     first = make(place)
     assert verbs(first) == sorted([*RESTING, "import", "tokenize", "train"])
     (imported,) = (call for call in first if call[0] == "import")
@@ -55,12 +54,11 @@ def test_weights_are_imported_once_and_anew_when_their_files_change(place: Path,
     assert imported[2:] == ["--out", after("--parent", trained)]
 
     (weights / "model.safetensors").write_text("{ }")
-    assert verbs(make(place)) == sorted([*RESTING, "import", "train"]), "the text is what it was"
+    assert verbs(make(place)) == sorted([*RESTING, "import", "train"]), "the text has not changed"
 
 
 @pytest.mark.exhaustive
-def test_what_was_imported_stays_when_the_weights_are_gone(place: Path, weights: Path) -> None:
-    """And whatever else is made of it can be."""
+def test_imported_weights_can_be_used_when_their_files_are_gone(place: Path, weights: Path) -> None:
     assert "import" in verbs(make(place))
     assert make(place) == []
     weights.rename(place / "moved")
@@ -74,13 +72,13 @@ import os, pathlib, signal, sys
 from ssm.cli.main import main
 if sys.argv[1] == "import" and pathlib.Path("kill").exists():
     from ssm.training import imported
-    imported.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # the weights are there, the record is not
+    imported.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # after the weights, before the record
 sys.exit(main())
 """
 
 
 def publish(place: Path, folder: Path, scale: float = 1.0, d_state: int = 8) -> None:
-    """A small checkpoint in mamba_ssm's format, of the config folder's model, in place of what is there."""
+    """Replace the folder by a small checkpoint in mamba_ssm's format, of the model in the config folder."""
     shutil.rmtree(folder)
     spec = load_config(place / "config").models.get("tiny", "here")
     mixer = spec.mixer.model_copy(update={"d_state": d_state})
@@ -91,17 +89,17 @@ def publish(place: Path, folder: Path, scale: float = 1.0, d_state: int = 8) -> 
 
 
 @pytest.mark.exhaustive
-def test_a_figure_from_published_weights_with_a_kill_in_between(
+def test_a_figure_from_published_weights_with_a_kill(
     place: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Import, killed and gone on; post-training, tables, verdicts and report rest on it and say so."""
+    """An import is killed and continues. Post-training, tables and report name the imported weights."""
     monkeypatch.setenv("SSM_KERNELS_CACHE", str(cache_folder()))
     executable(place / ".venv/bin/ssm", REAL)
     edit(place / "config", "data.yaml", 'paths: ["my text"]', f"paths: [{ROOT / 'ssm' / 'specs'}]")
     results = place / "a b" / "smoke"
 
     def failed() -> str:
-        """What the import's log says; nothing is left of it, and nothing was made of it."""
+        """The log of a failed import, which leaves no run and no table."""
         assert snakemake(place, "--cores", "2", "lg_fig5").returncode != 0
         assert not list(results.glob("runs/*/run.json"))
         assert not list(results.glob("tables/*"))
@@ -132,7 +130,7 @@ def test_a_figure_from_published_weights_with_a_kill_in_between(
     again = snakemake(place, "--cores", "2")
     assert "Nothing to be done" in again.stdout + again.stderr
 
-    # Other weights under the same name: everything that rests on them is made anew, and is other.
+    # Other weights with the same name: all results that depend on them are made again.
     publish(place, weights, scale=2.0)
     made = snakemake(place, "--cores", "2")
     assert made.returncode == 0, made.stdout + made.stderr

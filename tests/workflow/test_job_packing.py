@@ -1,4 +1,4 @@
-"""The jobs that a cluster would be sent, as snakemake itself groups tables and adds up their minutes."""
+"""The jobs of tables for a cluster, as snakemake itself groups them and adds up their minutes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with SnakemakeApi() as api:
 
 
 @pytest.mark.parametrize("hours", [pytest.param(24, marks=pytest.mark.exhaustive), 2])
-def test_no_job_of_tables_asks_for_more_than_a_cluster_allows(hours: int, tmp_path: Path) -> None:
+def test_no_job_of_tables_exceeds_the_time_limit_of_a_cluster(hours: int, tmp_path: Path) -> None:
     results, cluster = str(tmp_path / "results"), {"max_hours": hours}
     figures = ["lg_fig5", "lg_fig13", "x_repairs"]  # the largest model's tables among them
     config = {"scale": "paper", "figures": figures, "device": "cuda", "results": results, "cluster": cluster}
@@ -51,4 +51,4 @@ def test_no_job_of_tables_asks_for_more_than_a_cluster_allows(hours: int, tmp_pa
     assert max(minutes for asked in groups.values() for _, minutes, _ in asked) <= 60 * hours
     assert {gpus for asked in groups.values() for _, _, gpus in asked} <= {0, 1}
     largest = [name for name in groups if name.startswith("measure_mamba2-1.3b_T2048_imported_s41-")]
-    assert len(largest) == {24: 1, 2: 3}[hours], "its tables"
+    assert len(largest) == {24: 1, 2: 3}[hours]

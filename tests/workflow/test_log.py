@@ -1,4 +1,4 @@
-"""What a job prints is at the terminal and in its log, however the job ends; the log itself stops no work."""
+"""The output of a job is in the terminal and in its log, however the job ends. Problems with the log stop no job."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from workflow.stand_in import environment, executable, make_place, shell_texts
+from workflow.stand_in import environment, executable, make_place, shell_texts, until
 
 from ssm.base.exit_codes import REQUEUE
 
 SECONDS = 60.0
-# `ssm` itself, with a verb of the test's own.
+# `ssm` with a command that the test defines.
 SSM = f"""#!{sys.executable}
 import os, pathlib, signal, subprocess, sys
 import ssm.cli.main as module
@@ -37,7 +35,7 @@ sys.exit(module.main(["train"]))
 
 @dataclass(frozen=True)
 class Shell:
-    """What the workflow puts around a command, in one mode."""
+    """The shell text around a command, in one mode of the workflow."""
 
     place: Path
     mode: str
@@ -46,7 +44,7 @@ class Shell:
     logged: str
 
     def start(self, verb: str, log: Path, **options: Any) -> subprocess.Popen[str]:
-        """A job whose verb is this code; it reads a line of its stdin where it waits."""
+        """A job that runs this code. `input()` in it waits for a line on its stdin."""
         (self.place / "verb.py").write_text(textwrap.dedent(verb))
         text = f"{self.before} ssm train {self.logged.replace('{log:q}', shlex.quote(str(log)))} {self.behind}"
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -54,7 +52,7 @@ class Shell:
         return subprocess.Popen(["bash", "-c", text], **around | pipes | options)
 
     def code(self, code: int) -> int:
-        """The exit code of a job whose `ssm` has this one: a compute node's shell stays and ends by itself."""
+        """The exit code of the job for one of `ssm`. On a compute node, it is that of the shell around `ssm`."""
         return 128 - code if code < 0 and self.mode == "REMOTE" else code
 
 
@@ -63,24 +61,17 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     place = make_place(tmp_path_factory.mktemp("place"))
     before, behind, commands = shell_texts(place, environment(place), request.param)
     executable(place / ".venv/bin/ssm", SSM)
-    executable(place / ".venv/bin/squeue", "#!/bin/sh\n")  # it knows nothing of the job
+    executable(place / ".venv/bin/squeue", "#!/bin/sh\n")  # as for an unknown job
     (logged,) = {command[command.index("&>") :] for command in commands}
-    assert len(commands) > 5, "every rule's command ends with it"
+    assert len(commands) > 5
     return Shell(place, request.param, before, behind, logged)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Exit code and stderr; tee has ended then as well."""
+    """Exit code and stderr, after the end of the job and of tee."""
     out, err = process.communicate(timeout=SECONDS)
     assert out == ""
     return process.returncode, err
-
-
-def until(found: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def waits(log: Path) -> bool:
@@ -88,7 +79,7 @@ def waits(log: Path) -> bool:
     return log.exists() and "." in log.read_text().splitlines()
 
 
-def test_both_streams_and_other_processes_are_in_the_log_and_at_the_terminal(shell: Shell, tmp_path: Path) -> None:
+def test_stdout_stderr_and_child_processes_are_in_the_log_and_in_the_terminal(shell: Shell, tmp_path: Path) -> None:
     log = tmp_path / "a log.txt"
     says = """
         print("one", flush=True)
@@ -104,7 +95,7 @@ def test_both_streams_and_other_processes_are_in_the_log_and_at_the_terminal(she
 
 @pytest.mark.parametrize("whom", ["ssm", "its group"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_the_last_words_are_in_the_log(shell: Shell, whom: str, number: signal.Signals, tmp_path: Path) -> None:
+def test_output_before_a_signal_is_in_the_log(shell: Shell, whom: str, number: signal.Signals, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = shell.start("print('last words', file=sys.stderr); print('.', flush=True); input()", log)
     until(lambda: waits(log))
@@ -117,14 +108,13 @@ def test_the_last_words_are_in_the_log(shell: Shell, whom: str, number: signal.S
         signal.SIGKILL: (-signal.SIGKILL, ""),
         signal.SIGINT: (130, "ssm train: interrupted\n"),
     }.get(number, (REQUEUE, f"ssm train: stopped by {number.name}; the same command starts it again\n"))
-    alone = number == signal.SIGKILL and whom == "its group"  # the node's shell too
+    alone = number == signal.SIGKILL and whom == "its group"  # the shell of the compute node is killed too
     assert code == (after[0] if alone else shell.code(after[0]))
     assert err.startswith(f"last words\n.\n{after[1]}")
     assert log.read_text() == f"last words\n.\n{after[1]}"
 
 
 def test_a_traceback_is_in_the_log(shell: Shell, tmp_path: Path) -> None:
-    """Of a defect, or of a package that cannot be imported."""
     log = tmp_path / "log"
     code, err = ended(shell.start("import no_such_package", log))
     assert code == 1
@@ -134,14 +124,14 @@ def test_a_traceback_is_in_the_log(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("log", "problem"), [("/dev/full", "No space left on device"), ("/", "Is a directory")])
-def test_a_log_that_cannot_be_written_stops_no_work(shell: Shell, log: str, problem: str) -> None:
+def test_a_log_that_cannot_be_written_stops_no_job(shell: Shell, log: str, problem: str) -> None:
     code, err = ended(shell.start("print('one', flush=True); print('two')", Path(log)))
     assert code == 3
-    # tee complains once. A word and the end of its line may come to it apart: then the complaint stands between them.
+    # tee prints one error, possibly between a word and the end of its line.
     assert re.sub(rf"tee: [^\n]*{problem}\n", "", err, count=1) == "one\ntwo\n"
 
 
-def test_a_terminal_that_is_closed_stops_no_work(shell: Shell, tmp_path: Path) -> None:
+def test_a_closed_terminal_stops_no_job(shell: Shell, tmp_path: Path) -> None:
     process = shell.start("input(); print('on and on', flush=True); input(); print('to the end')", tmp_path / "log")
     assert process.stdin is not None
     assert process.stderr is not None
@@ -152,8 +142,8 @@ def test_a_terminal_that_is_closed_stops_no_work(shell: Shell, tmp_path: Path) -
     until(lambda: (tmp_path / "log").read_text() == "on and on\nto the end\n")
 
 
-def test_nobody_waits_for_what_is_left_running(shell: Shell, tmp_path: Path) -> None:
-    """As multiprocessing leaves a process that holds stderr, and waits for our own end."""
+def test_a_job_does_not_wait_for_processes_that_it_leaves_running(shell: Shell, tmp_path: Path) -> None:
+    """For example, a process of multiprocessing that has stderr open and waits for the end of its parent."""
     reading, writing = os.pipe()
     log = tmp_path / "log"
     code = f"""
@@ -171,8 +161,7 @@ def test_nobody_waits_for_what_is_left_running(shell: Shell, tmp_path: Path) -> 
     os.close(writing)
 
 
-def test_progress_is_plain_lines_at_a_terminal_too(shell: Shell, tmp_path: Path) -> None:
-    """Where jobs share one."""
+def test_progress_is_plain_lines_in_a_terminal_that_jobs_share(shell: Shell, tmp_path: Path) -> None:
     ours, its = os.openpty()
     code = """
         from ssm.base.progress import Progress
@@ -188,7 +177,7 @@ def test_progress_is_plain_lines_at_a_terminal_too(shell: Shell, tmp_path: Path)
     while select.select([ours], [], [], SECONDS)[0]:
         try:
             seen += os.read(ours, 1000)
-        except OSError:  # nobody is at the other end
+        except OSError:  # the other end is closed
             break
     os.close(ours)
     log = (tmp_path / "log").read_text()

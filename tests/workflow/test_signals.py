@@ -1,4 +1,4 @@
-"""A scheduler's signals to a job, within the workflow's shell text: what is started again, over stand-ins for SLURM."""
+"""Signals of a scheduler to a job: which jobs are started again. `ssm` and SLURM's commands are stand-ins."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from plan.mini import edit, write_config
-from workflow.stand_in import shell_texts
+from workflow.stand_in import ROOT, SNAKEMAKE, executable, shell_texts, until
 
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
 
-ROOT = Path(__file__).parents[2]
-SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
 ON_A_NODE = [*SNAKEMAKE, "--mode", "remote", "--cores", "1", "--printshellcmds"]
 VERBS = ("tokenize", "train", "evaluate", "diagnose", "extend")
 SECONDS = 60.0
 
-# Makes what is asked for, but waits for a signal in the verb that the file `wait` names and leaves as `ssm` does.
+# Writes the outputs of a command. In the one that the file `wait` names, it waits for a signal and exits like `ssm`.
 SSM = f"""#!{sys.executable} -S
 import os, pathlib, signal, sys, time
 verb, *rest = sys.argv[1:]
@@ -33,7 +30,7 @@ if verb == pathlib.Path("wait").read_text():
         signal.signal(number, lambda *about: sys.exit({REQUEUE}))
     pathlib.Path("waits").touch()
     time.sleep({SECONDS})
-    sys.exit("nobody told me")
+    sys.exit("no signal came")
 files = {{
     "tokenize": ["manifest.json"],
     "train": ["run.json", "metrics.parquet", "model.safetensors"],
@@ -70,19 +67,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def executable(path: Path, text: str) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
-
-
 def environment(place: Path) -> dict[str, str]:
     path = f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"
     return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place), "SLURM_JOB_ID": "7"}
 
 
 def asked_of_slurm(place: Path) -> str:
-    """What `scontrol` was called for since the last look, besides what Snakemake itself wants to know."""
+    """The calls of `scontrol` since the last call of this function, without `scontrol show`."""
     calls = place / "scontrol"
     said = calls.read_text() if calls.exists() else ""
     calls.unlink(missing_ok=True)
@@ -90,10 +81,10 @@ def asked_of_slurm(place: Path) -> str:
 
 
 def told(place: Path, verb: str, number: int, everybody: bool) -> int:
-    """The exit code of a compute node's snakemake whose job is told to leave while `ssm` does `verb`.
+    """The exit code of snakemake on a compute node after a signal during the command `verb`.
 
     Args:
-        everybody: the signal goes to all processes (proctrack/pgid and linuxproc); else to snakemake alone (cgroup).
+        everybody: signal all processes (as proctrack/pgid and linuxproc do), or only snakemake (as cgroup does).
     """
     (place / "wait").write_text(verb)
     (place / "waits").unlink(missing_ok=True)
@@ -103,11 +94,7 @@ def told(place: Path, verb: str, number: int, everybody: bool) -> int:
             [*ON_A_NODE, *targets], cwd=place, env=environment(place), stdout=log, stderr=log, start_new_session=True
         )
     try:
-        end = time.monotonic() + SECONDS
-        while not (place / "waits").exists():
-            assert snakemake.poll() is None, (place / f"{verb}.log").read_text()
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until((place / "waits").exists, snakemake)
         (os.killpg if everybody else os.kill)(snakemake.pid, number)
         return snakemake.wait(SECONDS)
     finally:
@@ -117,7 +104,7 @@ def told(place: Path, verb: str, number: int, everybody: bool) -> int:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("everybody", [True, False])
-def test_a_job_that_is_told_to_leave_starts_again_whoever_gets_the_signal(place: Path, everybody: bool) -> None:
+def test_a_signaled_job_starts_again_whichever_process_gets_the_signal(place: Path, everybody: bool) -> None:
     numbers = [signal.SIGUSR1, signal.SIGTERM]
     for verb in ("tokenize", "train", "evaluate", "extend"):
         assert told(place, verb, numbers[0], everybody) == 1, (place / f"{verb}.log").read_text()
@@ -127,7 +114,7 @@ def test_a_job_that_is_told_to_leave_starts_again_whoever_gets_the_signal(place:
 
 
 def commands(place: Path, *mode: str) -> dict[str, str]:
-    """By verb, the command of a job: of a dry run."""
+    """The commands of the jobs of a dry run, by verb."""
     command = [*SNAKEMAKE, *mode, "--dry-run", "--printshellcmds", "lg_fig5", "diagnose_mine", "extend_mine"]
     planned = subprocess.run(command, cwd=place, env=environment(place), capture_output=True, text=True, check=True)
     lines = re.findall(r"^(?:Shell command: )?(ssm .* tee .*)$", planned.stdout, re.MULTILINE)
@@ -135,8 +122,8 @@ def commands(place: Path, *mode: str) -> dict[str, str]:
 
 
 @pytest.mark.exhaustive
-def test_no_other_end_is_started_again(place: Path) -> None:
-    """By the exit code of `ssm`, the signal that it ended by, and what SLURM says of the job."""
+def test_no_other_job_starts_again(place: Path) -> None:
+    """The exit code or signal of `ssm` and the state of the job in SLURM decide."""
     ends = {f"exit {code}": code in (REQUEUE, TIME_OVER) for code in (1, 2, LOST, 130, REQUEUE, TIME_OVER)}
     ends |= {f"kill -{name} $$": name in ("TERM", "USR1") for name in ("TERM", "USR1", "KILL")}
     before, behind, _ = shell_texts(place, environment(place), "REMOTE")
@@ -150,7 +137,7 @@ def test_no_other_end_is_started_again(place: Path) -> None:
         code = run(end)
         assert code == int(end.split()[1]) if end.startswith("exit") else code > 128, end
         assert asked_of_slurm(place) == "requeue 7\n" * again, end
-    for state in ("COMPLETING", ""):  # it is being cancelled, its time is over; squeue knows nothing
+    for state in ("COMPLETING", ""):  # cancelled or out of time; unknown to squeue
         (place / "state").write_text(state)
         assert run(f"exit {REQUEUE}") == REQUEUE
         assert asked_of_slurm(place) == ""
@@ -161,18 +148,14 @@ def test_no_other_end_is_started_again(place: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_on_one_machine_a_command_takes_the_place_of_its_shell(place: Path) -> None:
-    """Whoever ends a job meets `ssm`, and nobody starts it again."""
+def test_on_one_machine_a_command_replaces_its_shell(place: Path) -> None:
+    """Signals reach `ssm` itself, and the job is not started again."""
     before, behind, _ = shell_texts(place, environment(place), "DEFAULT")
     for verb, command in commands(place).items():
         (place / "waits").unlink(missing_ok=True)
         (place / "wait").write_text(verb)
         shell = subprocess.Popen(["bash", "-c", f"{before} {command} {behind}"], cwd=place, env=environment(place))
-        end = time.monotonic() + SECONDS
-        while not (place / "waits").exists():
-            assert shell.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until((place / "waits").exists, shell)
         shell.terminate()
         assert shell.wait(SECONDS) == REQUEUE, verb
         assert asked_of_slurm(place) == ""

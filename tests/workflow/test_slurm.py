@@ -1,4 +1,4 @@
-"""The slurm profile on a real SLURM: submitted, killed, submitted again, reported. `make test-slurm`: four minutes."""
+"""The slurm profile on a real SLURM, with killed jobs, up to the report. `make test-slurm`: four minutes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS = 260  # for everything: a snakemake that hangs is killed
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--workflow-profile", "workflow/profiles/slurm"]
 QUICKLY = ["--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "10"]
 
-# `ssm` whose first run takes longer than a job may: it leaves when it has made a step, until there is a checkpoint.
+# `ssm` with a time limit for the first run: without a checkpoint, it stops after one step.
 HASTY = """#!{python}
 import sys
 from pathlib import Path
@@ -54,7 +54,7 @@ def slurm() -> Iterator[Slurm]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with a small config whose jobs are real: two runs, one from the other's weights, and their tables."""
+    """A folder with a small config for the real `ssm`: a run, its post-training, and their tables."""
     config = write_config(tmp_path / "config")
     (config / "config.yaml").write_text(
         "cluster: {partition: cpu, gpu_partition: gpu}\n"
@@ -71,7 +71,7 @@ def place(tmp_path: Path) -> Path:
 
 
 class Workflow:
-    """A snakemake at work in `place`, with a log of its own."""
+    """A running snakemake in `place`, with a log."""
 
     def __init__(self, place: Path, slurm: Slurm, *arguments: str):
         paths = os.pathsep.join((str(place / "bin"), str(Path(sys.executable).parent), slurm.environment["PATH"]))
@@ -82,18 +82,18 @@ class Workflow:
             self.process = subprocess.Popen(command, cwd=place, env=self.environment, stdout=log, stderr=log)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Another command beside it."""
+        """Run another command at the same time."""
         return subprocess.run(
             command, cwd=self.place, env=self.environment, capture_output=True, text=True, check=False, timeout=SECONDS
         )
 
     def wait(self) -> str:
-        """Its log, when it has ended well."""
+        """Wait for its success, and return its log."""
         assert self.process.wait() == 0, self.log.read_text()
         return self.log.read_text()
 
     def until(self, what: str, found: Callable[[], object]) -> None:
-        """Look ten times a second until there is something to see."""
+        """Wait until `found` returns something true; ask ten times per second."""
         while not found():
             assert self.process.poll() is None, f"ended before {what}\n{self.log.read_text()}"
             assert time.monotonic() < self.deadline, f"no {what} in time\n{self.log.read_text()}"
@@ -101,7 +101,7 @@ class Workflow:
 
 
 def at_work(slurm: Slurm, verb: str) -> dict[psutil.Process, list[str]]:
-    """The running `ssm` that heeds signals, without the shells around it, and its words."""
+    """The running `ssm` processes that have signal handlers, without their shells, and their words."""
     found = {}
     for process in slurm.processes():
         with contextlib.suppress(psutil.Error, OSError):
@@ -118,12 +118,12 @@ def training(slurm: Slurm, child: bool = False) -> set[psutil.Process]:
 
 
 def measuring(slurm: Slurm, run: str) -> list[psutil.Process]:
-    """The `ssm evaluate` of runs with this in their names."""
+    """The `ssm evaluate` processes of runs with this text in their names."""
     return [process for process, words in at_work(slurm, "evaluate").items() if any(run in word for word in words)]
 
 
 def task(process: psutil.Process) -> psutil.Process:
-    """What SLURM itself started of the processes above this one: with proctrack/cgroup, who gets its signals."""
+    """The parent of this process that SLURM started. With proctrack/cgroup, only this parent gets signals."""
     line = [process, *process.parents()]
     return next(one for one, above in pairwise(line) if above.name() == "slurmstepd")
 
@@ -137,18 +137,18 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
     workflow = Workflow(place, slurm)
     results = place / "results/smoke"
 
-    # A second workflow on the same results is told, and so is `make`; the first one's files stay as they are.
+    # A second workflow on the same results is refused, and so is `make`.
     workflow.until("a submitted job", slurm.jobs)
     second = workflow.run(*SNAKEMAKE, *QUICKLY)
     assert second.returncode != 0
     assert "Directory cannot be locked" in second.stdout + second.stderr
     unlock = workflow.run(sys.executable, "workflow/scripts/unlock.py")
     assert unlock.returncode == 1
-    assert "Another snakemake works in this folder" in unlock.stderr
+    assert "Another snakemake is running in this folder" in unlock.stderr
 
-    # The first training job's process is killed outright. The child's is told to end; when it has been started again
-    # its job is cancelled. The job that measures it is told to end too, as before a preemption, by a SLURM that sends
-    # the signal to no more than the process that it started itself.
+    # The process of the first training job is killed. That of the child gets SIGUSR1; after its restart, its job is
+    # cancelled. The job that measures the child gets SIGTERM, as before a preemption, but only in the process that
+    # SLURM started itself.
     workflow.until("a training process", lambda: training(slurm))
     (victim,) = training(slurm)
     victim.kill()
@@ -172,19 +172,19 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
     assert (results / "report/index.html").stat().st_size > 10_000
     assert (results / "verdicts/lg_fig5.parquet").is_file()
     assert len(list(results.glob("tables/*.parquet"))) == 4
-    # What was killed and cancelled was submitted again, with twice the time and memory; nothing else was.
+    # Only the killed and the cancelled job were submitted again, with twice the time and memory.
     trained = of_rule(jobs, "rule_train")
     assert [job.state for job in trained] == ["FAILED", "COMPLETED", "CANCELLED", "COMPLETED"]
     assert trained[0].comment == trained[1].comment != trained[2].comment == trained[3].comment
     assert [job.time for job in trained] == ["10:00", "20:00"] * 2
     for first, again in (trained[:2], trained[2:]):
         assert int(again.memory.removesuffix("M")) == 2 * int(first.memory.removesuffix("M"))
-    # The first run left ahead of its time limit, the second one when it was told to: the same jobs went on.
+    # The first run stopped ahead of its time limit, the second one after a signal: the same jobs continued.
     assert [job.restarts for job in trained] == ["0", "1", "1", "0"]
     logs = {path.stem: path.read_text() for path in (place / ".snakemake/slurm_logs/rule_train").rglob("*.log")}
     assert re.search(r"stopped by its time limit at step 1 of 8;(.*\n)*.*: finished, 8 steps", logs[trained[1].id])
     assert "stopped by SIGUSR1" in logs[trained[2].id]
-    # Runs and their tables were on the node with GPUs, runs in two processes with two; a run's tables were one job.
+    # Runs and their tables were on the node with GPUs. Runs had two processes. The tables of a run were one job.
     measured = of_rule(jobs, "rule_measure")
     assert [(job.state, job.restarts) for job in measured] == [("COMPLETED", "0"), ("COMPLETED", "1")]
     assert {(job.partition, job.node, job.gpus[-5:]) for job in trained} == {("gpu", "n2", "gpu:2")}
@@ -192,6 +192,6 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
     assert "--processes 2" in log
     (tokenized,) = of_rule(jobs, "rule_tokenize")
     assert (tokenized.partition, tokenized.node) == ("cpu", "n1")
-    assert len(jobs) == 7, "what draws and judges is done where snakemake is"
-    assert list((place / ".snakemake/slurm_logs").rglob("*.log")), "logs are kept"
+    assert len(jobs) == 7, "snakemake itself runs plot and judge"
+    assert list((place / ".snakemake/slurm_logs").rglob("*.log"))
     assert not slurm.command("squeue", "--noheader")

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Snakemake runs this inside the new environment, from the folder that the workflow runs in: the checkout.
+# Snakemake runs this script in the new conda environment, from the root of the checkout.
 set -euo pipefail
 python -m pip install --constraint constraints.txt --editable .

@@ -1,11 +1,11 @@
-# A user's own checkpoint (config/models.yaml): diagnose_<name> and extend_<name>. No other target needs them.
+# The targets of users' own checkpoints (config/models.yaml): diagnose_<name> and extend_<name>.
 #
-# Snakemake deletes an output before its job runs, and the old page has to stay until there is a new one. So the output is
-# an empty file beside the page, and `ssm` itself puts a new folder in the old one's place when it is whole.
+# Snakemake deletes an output before its job runs, but the old page should stay until the new one is complete. So the output
+# of the rule is an empty file next to the page, and `ssm` itself replaces the old folder by the complete new one.
 
 
 rule answer:
-    """A checkpoint's diagnosis or extension."""
+    """The diagnosis or extension of a checkpoint."""
     input:
         lambda wildcards: CHECKPOINTS[wildcards.job].files or [],
     output:
@@ -16,15 +16,10 @@ rule answer:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        **RESOURCES,
         gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
         device=DEVICE,
-        # No parameter: where it alone is another one, nothing is made again.
+        # A resource and not a parameter: a new version alone is no reason to run the job again.
         version=lambda wildcards: CHECKPOINTS[wildcards.job].version,
     params:
         words=lambda wildcards: shlex.join(CHECKPOINTS[wildcards.job].words),

@@ -1,8 +1,8 @@
-# What the rules ask of the plan: ids to paths and arguments.
+# Functions for the rules: from the ids of the plan to paths and arguments.
 
 
 def files_of_run(run):
-    """What another job reads of a finished run; nothing for None."""
+    """The files of a finished run that other jobs read; empty for None."""
     return (
         [f"{S}/runs/{run}/{name}" for name in ("run.json", "model.safetensors")]
         if run
@@ -11,7 +11,7 @@ def files_of_run(run):
 
 
 def inputs_of_table(wildcards):
-    """The files that a measurement reads, by kind."""
+    """The input files of a measurement, by kind."""
     needs = PLAN.inputs_of(wildcards.table)
     files = {"run": files_of_run(needs.run)}
     if needs.data:
@@ -22,7 +22,7 @@ def inputs_of_table(wildcards):
 
 
 def flags_of_table(table):
-    """The same as arguments of `ssm evaluate`."""
+    """The inputs of a measurement as arguments of `ssm evaluate`."""
     needs = PLAN.inputs_of(table)
     flags = {
         "--run": needs.run and f"{S}/runs/{needs.run}",
@@ -35,12 +35,12 @@ def flags_of_table(table):
 
 
 def corpus_version(data):
-    """What a corpus depends on besides its files: the running Python, whose library the standard library's corpus is."""
+    """The Python version if the corpus is Python's standard library, else empty."""
     return platform.python_version() if data.sources.library else ""
 
 
 def tables_of_figure(wildcards):
-    """The tables that a figure is drawn and judged from."""
+    """The tables of a figure."""
     return expand(
         "{S}/tables/{table}.parquet", S=S, table=PLAN.tables_of(wildcards.target)
     )
@@ -50,7 +50,7 @@ PAPERS = sorted({task.figure.paper for task in PLAN.figures.values()})
 
 
 def results_of(targets):
-    """The images and verdicts of figures."""
+    """The pictures and verdicts of figures."""
     images = expand(
         "{S}/figures/{target}.{format}", S=S, target=targets, format=FORMATS
     )
@@ -59,7 +59,7 @@ def results_of(targets):
 
 @cache
 def reported():
-    """The figures that have to be finished before this call writes the report: what it asks for, or the front page's."""
+    """The figures that must be finished before the report: those of the requested targets, or of the front page."""
     asked = set(workflow.dag_settings.targets or ())
     if "all" in asked:
         return PLAN.targets()
@@ -73,7 +73,7 @@ def reported():
 
 
 def finished_besides(targets):
-    """What else the report shows, and since when: where that changes, it is written anew."""
+    """Other finished figures in the report, with the time of their newest file. A change of these rewrites the report."""
     made = {}
     for target in PLAN.targets():
         files = [Path(name) for name in results_of([target])]
@@ -83,19 +83,19 @@ def finished_besides(targets):
 
 
 def reference_files():
-    """The reference results that the report shows: none beside a dry run, or where there is no folder of this scale."""
+    """The reference results of this scale, for the report; none for a dry run."""
     found = () if LIBRARY.workflow.dry_run else Path("reports", LIBRARY.scale).glob("*")
     return sorted(str(path) for path in found if path.suffix in (".json", ".png"))
 
 
 def hold_results():
-    """Refuse results that a snakemake in another folder works on: Snakemake's own locks know this folder alone.
+    """Refuse to start if a snakemake in another folder uses the same results. Snakemake itself locks only this folder.
 
-    Called by onstart, which a snakemake that makes one job of another's does not run, on whichever host.
+    onstart calls this. A snakemake that runs a single job for another one, such as on a compute node, has no onstart.
     """
     holders = Path(S, ".workflows")
     holders.mkdir(parents=True, exist_ok=True)
-    # Two clones may lie at the same path, on two hosts that share the results' disk.
+    # The host is part of the name: two hosts may have clones at the same path, and share the disk of the results.
     here = f"{Path.cwd()} on {socket.gethostname()}"
     mine = open(holders / hashlib.sha256(here.encode()).hexdigest()[:8], "a+")
     lock(mine, alone=False, wait=True)
@@ -106,13 +106,13 @@ def hold_results():
             if not lock(other, alone=True):
                 other.seek(0)
                 raise WorkflowError(
-                    f"A snakemake in {other.read().strip()} works on {S}: wait until it ends, or stop it"
+                    f"A snakemake in {other.read().strip()} uses {S}: wait until it ends, or stop it"
                 )
-    atexit.register(mine.close)  # held until snakemake ends
+    atexit.register(mine.close)  # keeps the lock until snakemake ends
 
 
 def name_reports():
-    """Say where the reports are that this call made or found finished."""
+    """Print the paths of the reports that are finished."""
     dag = getattr(workflow, "_dag", None)
     for job in () if dag is None or workflow.dryrun else dag.jobs:
         if dag.finished(job) or not dag.needrun(job):
@@ -123,7 +123,7 @@ def name_reports():
 
 
 def explain_locks():
-    """Snakemake says that the folder is locked, and that one may unlock it; say whether a living one works here."""
+    """Add to Snakemake's message about a locked folder whether another snakemake is running here."""
     planned = getattr(workflow, "_dag", None) and not workflow.dryrun
     if not (
         planned
@@ -134,14 +134,14 @@ def explain_locks():
         return
     try:
         require_only_instance(INSTANCE_LOCK)
-        problem = "The last snakemake here was killed: `make figures` unlocks the folder and goes on"
+        problem = "The last snakemake here was killed: `make figures` unlocks the folder and continues"
     except UserError as error:
         problem = error
     print(problem, file=sys.stderr)
 
 
 def explain_unknown_targets():
-    """Snakemake takes a mistyped name for a file that no rule makes; say which name is near."""
+    """Print the nearest target for a mistyped name. Snakemake only says that no rule makes such a file."""
     for target in workflow.dag_settings.targets if workflow.dag_settings else ():
         known = workflow.is_rule(target) or Path(target).exists()
         if re.fullmatch(r"[\w.-]+", target) and not known:
@@ -152,18 +152,18 @@ def explain_unknown_targets():
             )
 
 
-# What jobs ask for, by the run, table, data set or answer that they make: resources and threads of the rules. The
-# arithmetic is in ssm/plan; a batch system takes it from there, a single machine minds the GPUs and threads alone.
+# The resources and threads of jobs, by the id of the run, table, data set or answer. ssm/plan computes them. A single
+# machine uses only the numbers of GPUs and threads; a cluster uses all.
 
 
 def on_cluster():
-    """Whether jobs run elsewhere, or this is one of them. Not known before jobs are planned: no constant."""
+    """Whether jobs run on a cluster, or this is such a job. Snakemake knows it only when it plans jobs."""
     return workflow.remote_exec or workflow.non_local_exec
 
 
 @cache
 def asks_for_gpus():
-    """Whether training and measuring do. Where a cluster does not say it, nothing is submitted."""
+    """Whether training and measuring use GPUs. An error if the settings of a cluster do not decide it."""
     try:
         here = bool(shutil.which("nvidia-smi"))
         return takes_gpus(LIBRARY.workflow, on_cluster(), here)
@@ -173,7 +173,7 @@ def asks_for_gpus():
 
 @cache
 def expected():
-    """Run, table, data set or answer on a checkpoint -> what its job takes."""
+    """The needs of the job of each run, table, data set and answer, by id."""
     gpu = asks_for_gpus()
     answers = {id: job.need(LIBRARY.workflow, gpu) for id, job in CHECKPOINTS.items()}
     return needs(PLAN, LIBRARY.workflow, gpu) | answers
@@ -188,7 +188,7 @@ def gpus(wildcards):
 
 
 def threads_each(wildcards, resources, threads):
-    """CPU threads of each of a job's processes, where it may be given fewer threads, or GPUs, than it asked for."""
+    """CPU threads of each process. The job may get fewer threads or GPUs than it asked for."""
     return max(1, min(LIBRARY.workflow.threads, threads // max(1, resources.gpu)))
 
 
@@ -198,7 +198,7 @@ def memory(wildcards, attempt):
 
 @cache
 def table_jobs():
-    """Table -> its place in a cluster's job."""
+    """The job of a cluster that makes each table."""
     return pack_jobs(PLAN, expected(), CLUSTER)
 
 
@@ -209,7 +209,7 @@ def minutes(wildcards, attempt):
 
 
 def time_limit(wildcards, resources):
-    """Training leaves ahead of a cluster's time limit; here there is none."""
+    """The option with which training stops ahead of a cluster's time limit."""
     seconds = expected()[wildcards[0]].seconds_to_train(resources.runtime)
     return f"--stop-after {seconds}" if on_cluster() else ""
 
@@ -219,27 +219,38 @@ def disk(wildcards):
 
 
 def partition(wildcards):
-    """None: the cluster's default. Tables of one run may share a job, so they name one partition."""
+    """The partition; None: the cluster's default. Tables of one run may share a job, so they get the same partition."""
     job = wildcards[0]
     shares = asks_for_gpus() and job in PLAN.measurements and PLAN.inputs_of(job).run
     on_gpu = expected()[job].gpus or shares
     return (on_gpu and CLUSTER.gpu_partition) or CLUSTER.partition
 
 
+# The resources of every job that a cluster may run.
+RESOURCES = dict(
+    mem_mb=memory,
+    runtime=minutes,
+    disk_mb=disk,
+    slurm_account=CLUSTER.account,
+    slurm_partition=partition,
+    qos=CLUSTER.qos,
+)
+
+
 def tables_together(wildcards):
-    """On a cluster the tables of one run are one job, or a few: they are short, and wait for the same weights."""
+    """The job group of a table on a cluster. Tables of one run are short and need the same weights, so they share jobs."""
     packed = table_jobs().get(wildcards.table) if on_cluster() else None
     return packed and packed.job
 
 
-# What the profile calls them all: group-components: measure=...
+# All these groups have the name `measure` in the profile (group-components).
 workflow.parent_groupids.update(dict.fromkeys(job_names(PLAN), "measure"))
 
 
-# What a job and its processes print goes to the terminal and into the job's log. No signal that is meant for the job ends
-# tee, and neither a full disk nor a closed terminal stops the job. tee is no part of a pipe: the job's code is that of `ssm`.
-# A pipe's shell would stay, die of a signal that `ssm` has to get, and wait for processes that a job leaves running. So tee
-# may write the last line a moment after the job ended.
+# The output of a job goes to the terminal and into the job's log. tee ignores the signals for the job. A full disk or a
+# closed terminal does not stop the job. tee is not part of a pipe, because the shell of a pipe would not be replaced by
+# `ssm`: it would receive the signals for `ssm`, and would wait for processes that a job leaves running. As a result, tee
+# may write the last line a moment after the end of the job.
 LOGGED = "&> >(trap '' HUP INT QUIT PIPE TERM USR1; exec tee {log:q} >&2)"
 
 
@@ -247,11 +258,11 @@ def logged(command):
     return f"{command} {LOGGED}"
 
 
-# Rules are plain commands. Here a command takes its shell's place, so that whoever ends a job meets `ssm`, which leaves as
-# it should. On a compute node the shell stays, to see how it left: told to, by a scheduler's signal or its time limit, it
-# says so by its exit code, or in its first moments, before it has handlers, ends by the signal. SLURM then starts the same
-# job again, and no retry is used up; a job of several tables starts again as a whole. Not where SLURM itself ends the job
-# (cancelled, say): it is no longer running then. SLURM counts how often, but sets no limit: who sends signals has to stop.
+# On one machine, `ssm` replaces its shell (exec), so that signals reach `ssm` itself.
+# On a compute node, the shell stays and reads the exit code. `ssm` has special exit codes for a scheduler's signal and for
+# its time limit; before it has signal handlers, the signal itself ends it. In these cases SLURM is asked to start the same
+# job again, without using up a retry. A job of several tables then starts again as a whole. A job that SLURM itself ends,
+# such as a cancelled one, is no longer RUNNING and is not started again. SLURM sets no limit to the number of restarts.
 shell.prefix("exec")
 if workflow.remote_exec:
     left = "|".join(
@@ -261,8 +272,8 @@ if workflow.remote_exec:
     again = f"{runs} && scontrol requeue $SLURM_JOB_ID"
     shell.prefix("trap '' TERM USR1; (trap - TERM USR1; exec")
     shell.suffix(f"); code=$?; case $code in {left}) {again};; esac; exit $code")
-    # Snakemake is what SLURM starts, and with proctrack/cgroup, the usual way, all that SLURM sends a signal to. It would
-    # die of SIGUSR1, and wait for its job on SIGTERM without telling it.
+    # SLURM starts Snakemake and, with the usual proctrack/cgroup, signals only Snakemake. Without this call, SIGUSR1 would
+    # end Snakemake, and after SIGTERM it would wait for the job without a signal to it.
     pass_on_signals(
         lambda: [child.pid for child in psutil.Process().children(recursive=True)]
     )

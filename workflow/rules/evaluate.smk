@@ -1,8 +1,8 @@
-# One measurement: a run (or another table, or nothing) to one table.
+# A measurement reads a run, another table, or nothing, and makes one table.
 
 
 rule evaluate:
-    """One measurement, as one table."""
+    """Make one measurement, as one table."""
     input:
         unpack(inputs_of_table),
     output:
@@ -15,14 +15,9 @@ rule evaluate:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        **RESOURCES,
         one_table=1,
         gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
         device=DEVICE,
     params:
         spec=f"{S}/specs/measurements/{{table}}.json",

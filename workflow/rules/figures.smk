@@ -1,9 +1,9 @@
-# Tables to images and verdicts. The code that draws or judges is a parameter: after a change in it the next call draws or
-# judges anew. Training and measuring are not: what they made stays until their specs change.
+# From tables to pictures and verdicts. The hash of the code is a parameter of these rules, so that a change of the code
+# repeats them. Training and measuring do not have this parameter: their results stay until their specs change.
 
 
 rule plot:
-    """A figure, drawn from its tables."""
+    """Draw a figure from its tables."""
     input:
         tables_of_figure,
     output:
@@ -43,7 +43,7 @@ rule plot:
 
 
 rule judge:
-    """The verdicts on a figure's claims, from its tables."""
+    """Judge the claims of a figure from its tables."""
     input:
         tables_of_figure,
     output:
@@ -57,7 +57,7 @@ rule judge:
         spec=f"{S}/specs/figures/{{target}}.json",
         content=lambda wildcards: PLAN.figures[wildcards.target].content_hash,
         tables=f"{S}/tables",
-        # how figures are drawn changes no verdict
+        # plots do not change verdicts
         code=lambda wildcards: code_hash("ssm.cli.judge", without="ssm.figures.plots"),
     message:
         "Judge the claims of {wildcards.target}"

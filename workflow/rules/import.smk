@@ -1,8 +1,8 @@
-# Weights that were trained elsewhere: a run without training. Needs a network where they lie on the hub and not here.
+# Weights that were trained elsewhere become a run. Weights on the hub need a network.
 
 
 rule import_run:
-    """Weights from elsewhere, as a run that others go on from; anew when their files here change."""
+    """Make a run from weights that were trained elsewhere; again when their local files change."""
     input:
         lambda wildcards: IMPORTED[wildcards.run] or [],
     output:
@@ -16,13 +16,8 @@ rule import_run:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
+        **RESOURCES,
         gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
     params:
         spec=f"{S}/specs/runs/{{run}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),

@@ -1,9 +1,9 @@
-# The report: a front page and one page for each paper, of all that is finished; what the call asks for is finished first. Beside it
-# stand the reference results of this scale: where they change, it is written anew.
+# The report on all finished figures: a front page, and one page for each paper. The requested figures are finished first.
+# The report also shows the reference results of this scale. A change of these rewrites it.
 
 
 rule report:
-    """The pages: the overview, and the figures with their verdicts and where they come from."""
+    """Write the pages: the overview, and the figures with their verdicts and sources."""
     input:
         lambda wildcards: results_of(reported()),
         reference=reference_files(),
@@ -22,7 +22,7 @@ rule report:
         others=lambda wildcards: finished_besides(reported()),
         code=lambda wildcards: code_hash("ssm.cli.report"),
     message:
-        "Write the report, with {params.figures}"
+        "Write the report on {params.figures}"
     shell:
         logged(
             "ssm report {params.results:q} --out {params.folder:q} --front {params.front} --figures {params.figures}"

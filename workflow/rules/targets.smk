@@ -1,4 +1,4 @@
-# Names to ask for beside the default one: all, a paper (lg, ls ...), a figure (lg_fig5 ...).
+# The targets besides the default one: all, a paper (lg, ls ...), and a figure (lg_fig5 ...).
 
 
 rule all:
@@ -21,7 +21,7 @@ for target in PLAN.targets():
         message:
             "{rule} is complete"
 
-    # A docstring could not say it: it is no expression.
+    # A docstring cannot be an expression, so it is set here.
     workflow.get_rule(target).docstring = PLAN.figures[target].figure.title
 
 

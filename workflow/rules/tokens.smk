@@ -1,8 +1,8 @@
-# Text to tokens: one store per data set.
+# Text to tokens: one store for each data set.
 
 
 rule tokenize:
-    """A corpus, split and tokenized: once for all runs that read it, and anew when its files change."""
+    """Split and tokenize a corpus, once for all runs that read it, and again when its files change."""
     input:
         lambda wildcards: SOURCES[wildcards.data] or [],
     output:
@@ -11,14 +11,9 @@ rule tokenize:
         f"{S}/logs/tokens/{{data}}.log",
     conda:
         "../envs/ssm.yaml"
-    threads: cpus  # or as many as there are
+    threads: cpus
     resources:
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
+        **RESOURCES,
     params:
         spec=f"{S}/specs/data/{{data}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),

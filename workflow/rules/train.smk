@@ -1,9 +1,9 @@
-# One training run. A killed job leaves its own checkpoints in the run's folder and goes on from there. On a cluster it may
-# take many jobs: training ends itself ahead of the time limit, or when it is told to, and SLURM starts the same job again.
+# A training run writes checkpoints into its own folder, and a killed job continues from the last one. On a cluster, a run
+# may take several jobs: training stops ahead of the time limit or after a signal, and SLURM starts the same job again.
 
 
 rule train:
-    """One training run: pre-training, or post-training of another run's final weights."""
+    """Train one run: pre-training, or post-training of the final weights of another run."""
     input:
         tokens=lambda wildcards: f"{S}/tokens/{PLAN.inputs_of(wildcards.run).data}/manifest.json",
         parent=lambda wildcards: files_of_run(PLAN.inputs_of(wildcards.run).run),
@@ -19,14 +19,9 @@ rule train:
         "../envs/ssm.yaml"
     threads: cpus
     resources:
-        nodes=1,  # all of a job's GPUs on one
+        **RESOURCES,
+        nodes=1,  # all GPUs of a job are on one node
         gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
-        disk_mb=disk,
-        slurm_account=CLUSTER.account,
-        slurm_partition=partition,
-        qos=CLUSTER.qos,
         device=DEVICE,
     params:
         spec=f"{S}/specs/runs/{{run}}.json",
@@ -37,7 +32,7 @@ rule train:
             if input.parent
             else ""
         ),
-        processes=lambda wildcards, resources: max(1, resources.gpu),  # a GPU each
+        processes=lambda wildcards, resources: max(1, resources.gpu),  # one for each GPU
         threads=threads_each,
         time_limit=time_limit,
     message:

@@ -1,8 +1,7 @@
-"""The lock that every running snakemake of this folder holds, together with the others.
+"""A shared lock that every running snakemake of this folder holds. It shows whether another snakemake is running.
 
-Its own jobs do not hold it, but those on a cluster do, which outlive it: they are snakemakes too. The kernel lets go of
-it even when a process is killed, so that leftover locks can be told from held ones. Where the disk knows no
-such locks, nobody is told of anybody.
+Local jobs do not hold it. Jobs on a cluster do, because each is a snakemake itself and may outlive the first one. The
+kernel releases the lock also when a process is killed. On disks without such locks, nothing is detected.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ FILE = Path(".snakemake/alive")
 
 
 def hold_instance_lock(alone: bool = False) -> TextIO | None:
-    """Hold the lock until the file is closed, or the process ends; None where files cannot be locked.
+    """Hold the lock until the file is closed or the process ends; None if files cannot be locked.
 
     Args:
-        alone: insist on being the only one. Who comes meanwhile waits.
+        alone: take the lock exclusively. Another snakemake that starts meanwhile waits.
 
     Raises:
-        UserError: another one is running.
+        UserError: another snakemake is running.
     """
     with suppress(OSError):
         FILE.parent.mkdir(exist_ok=True)
@@ -38,9 +37,9 @@ def hold_instance_lock(alone: bool = False) -> TextIO | None:
 
 
 def require_only_instance(file: TextIO) -> None:
-    """Hold the lock alone from now on. Raises UserError, as `hold_instance_lock`."""
+    """Take the lock exclusively. Raises UserError, like `hold_instance_lock`."""
     if not lock(file, alone=True):
         raise UserError(
-            "Another snakemake works in this folder, or the jobs of a killed one on a cluster: "
+            "Another snakemake is running in this folder, or a killed one has jobs on a cluster: "
             "wait until they end, or stop them (scancel)."
         )

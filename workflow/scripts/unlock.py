@@ -1,6 +1,6 @@
-"""Free the working directory of the locks that a killed snakemake left; refuse while a living one works here.
+"""Remove the locks that a killed snakemake left in this folder, unless another snakemake is running here.
 
-Exit code: 0 nothing is in the way of a new snakemake, 1 another one is running.
+Exit code: 0 if a new snakemake can start, 1 if another one is running.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from instance_lock import hold_instance_lock
 
 from ssm.base.errors import UserError
 
-LOCKS = Path(".snakemake/locks")  # snakemake's own: what it makes and reads, for another one to stay away from
+LOCKS = Path(".snakemake/locks")  # Snakemake's own locks, on the files that it reads and writes
 
 
 def main() -> int:
-    """Look, and unlock what is left over."""
     if not LOCKS.is_dir() or not any(LOCKS.iterdir()):
         return 0
     try:
@@ -26,7 +25,7 @@ def main() -> int:
         print(problem, file=sys.stderr)
         return 1
     if held:
-        held.close()  # snakemake looks again
+        held.close()  # `snakemake --unlock` takes the lock itself
     print("Unlocking the folder: the last snakemake here was killed. Its finished work is kept.", file=sys.stderr)
     unlock = [sys.executable, "-m", "snakemake", "--unlock"]
     result = subprocess.run(unlock, capture_output=True, text=True, check=False)
