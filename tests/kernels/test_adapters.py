@@ -176,7 +176,7 @@ def test_fla_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "fla", None)
     said = fla.unavailable("gated_scan", CUDA)
     assert said is not None
-    assert said.startswith("flash-linear-attention is not installed, or not whole: ")
+    assert said.startswith("flash-linear-attention is not installed, or its installation is incomplete: ")
 
 
 # --------------------------------------------------------------------------------------- mamba_ssm, which needs a GPU
@@ -322,7 +322,7 @@ def test_what_mamba_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for operation, package in (("selective_scan", "mamba-ssm"), ("causal_conv1d", "causal-conv1d")):
         said = mamba_ssm.unavailable(operation, CUDA)
         assert said is not None
-        assert said.startswith(f"{package} is not installed, or without its CUDA extension: ")
+        assert said.startswith(f"{package} is not installed, or its CUDA extension is missing: ")
 
 
 def test_every_peer_says_what_it_lacks() -> None:

@@ -247,8 +247,8 @@ def test_a_table_of_two_runs_is_written_into_a_readme(tmp_path: Path, capsys: py
     unmarked.write_text("nothing\n")
     bad = {
         (two, one, readme): "two.parquet: expected a run with --device cpu --threads 1",
-        (one, less, readme): "no time of cpp with one thread and with two: gated_scan, GLA, 8x256x4, True,",
-        (one, other, readme): "the runs are of different machines",
+        (one, less, readme): "the backend cpp was not timed in both runs: gated_scan, GLA, 8x256x4, True,",
+        (one, other, readme): "the runs are from different machines",
         (one, two, unmarked): "OTHER.md: expected one line '<!-- scans:",
         (one, tmp_path / "none.parquet", readme): "none.parquet",
     }
@@ -311,7 +311,7 @@ def other_gradients(peer: Any) -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (other_logits, r"no speed to report: the logits of ssm and transformers, chunk 32 differ by \d"),
+        (other_logits, r"nothing was timed: the logits of ssm and transformers, chunk 32 differ by \d"),
         (no_logits, "the logits of ssm and transformers, chunk 32 differ by nan"),
         (other_gradients, r"the gradients of layers\.1\.mixer\.A_log of ssm and transformers, chunk 32 differ by"),
     ],

@@ -82,10 +82,10 @@ def test_where_nvcc_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(native.shutil, "which", lambda name, path=None: None)
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(NativeUnavailable, match=r"no nvcc: looked in PATH, /usr/local/cuda/bin \(\$CUDA_HOME is not"):
+    with pytest.raises(NativeUnavailable, match=r"no nvcc: searched in PATH, /usr/local/cuda/bin \(\$CUDA_HOME is not"):
         native.find_nvcc()
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    with pytest.raises(NativeUnavailable, match=rf"no nvcc: looked in {tmp_path}/bin, PATH, /usr/local/cuda/bin$"):
+    with pytest.raises(NativeUnavailable, match=rf"no nvcc: searched in {tmp_path}/bin, PATH, /usr/local/cuda/bin$"):
         native.find_nvcc()
     monkeypatch.undo()
     found = tmp_path / "bin" / "nvcc"
@@ -113,4 +113,4 @@ def test_what_is_missing_is_said(operation: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(native.shutil, "which", lambda name, path=None: None)
     said = why("cuda:0")
     assert said is not None
-    assert said.startswith("no nvcc: looked in ")
+    assert said.startswith("no nvcc: searched in ")

@@ -193,7 +193,7 @@ def test_what_killed_builds_left_is_removed(cache: Path, source: Path) -> None:
 def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    reason = "no C++ compiler: looked for $CXX, c++, g++ and clang++"
+    reason = "no C++ compiler: searched for $CXX, c++, g++ and clang++"
     assert native.why_not("selective_scan/selective_scan.cpp") == reason
     with pytest.raises(NativeUnavailable, match="no C"):
         load("selective_scan/selective_scan.cpp")
