@@ -20,7 +20,7 @@ BLOCK_ELSEWHERE = 1 << 24
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 

@@ -16,12 +16,12 @@ ROW_ELSEWHERE = 1 << 18
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Nothing: the states are the output."""
+    """Empty: backward uses the states, which are the output."""
     return (0,)
 
 

@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 

@@ -35,7 +35,7 @@ class _Chunk(NamedTuple):
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
