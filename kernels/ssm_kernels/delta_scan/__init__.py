@@ -56,7 +56,7 @@ def delta_scan(
         h0: initial state, (B, H, K, V); None is zero.
         a: a^ of the generalized form, (B, T, H, K). It reads the state before the decay of the step.
         b: b of the generalized form, (B, T, H, K). The value that a^ reads is written there.
-        resets: (B, T) bool; True clears the state before step t. In `torch` and `triton`, earlier values must be finite.
+        resets: (B, T) bool; True clears the state before step t. Earlier values must be finite in `torch` and `triton`.
         chunk: tokens per chunk, in backends with a free choice. It changes only speed and rounding.
         backend: auto, reference, torch, cpp or triton.
 
