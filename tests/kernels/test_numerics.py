@@ -1,4 +1,4 @@
-"""The comparison that the tests of kernels rest on sees what is not a number."""
+"""The comparison of results detects values that are not finite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernels.numerics import error, worst
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_what_is_not_finite_is_infinitely_wrong_wherever_it_stands(wrong: float) -> None:
+def test_errors_of_values_that_are_not_finite_are_infinite(wrong: float) -> None:
     good, bad = torch.ones(3), torch.tensor([1.0, wrong, 1.0])
     assert error(bad, good) == error(good, bad) == math.inf
     for place in range(3):

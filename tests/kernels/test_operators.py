@@ -7,9 +7,8 @@ from importlib import import_module
 import pytest
 import torch
 from kernels.builds import Build
-from kernels.cases import ALL, EACH, EVERY, MOST, NORM, PAIRS, ROW, make, variants
+from kernels.cases import ALL, EACH, EVERY, MOST, NORM, PAIRS, ROW, Recording, make, variants
 from kernels.numerics import with_gradients, worst
-from kernels.recording import Recording
 from ssm_kernels import backends
 from ssm_kernels.operators import Parts
 from torch import Tensor
