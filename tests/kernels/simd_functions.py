@@ -62,7 +62,7 @@ def check_precision(functions: Any, dtype: torch.dtype) -> None:
         assert float(relative[expected > 0].max()) < (2.5e-7 if dtype == torch.float32 else 1e-15), name
 
 
-def check_ends(functions: Any, dtype: torch.dtype) -> None:
+def check_extremes(functions: Any, dtype: torch.dtype) -> None:
     inf, nan = math.inf, math.nan
     cases: dict[str, list[tuple[float, float]]] = {
         "exp": [(0, 1), (-inf, 0), (inf, inf), (nan, nan), (1e30, inf), (-1e30, 0)],

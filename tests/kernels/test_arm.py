@@ -10,7 +10,7 @@ import torch
 from kernels.arm import COMPILERS, Library, missing, on_arm
 from kernels.cases import EVERY, OPERATIONS, Recording, exact, exhaustive, make, run, variants
 from kernels.numerics import same_bits, threads, worst
-from kernels.simd_functions import check_ends, check_precision, check_sums, write_functions
+from kernels.simd_functions import check_extremes, check_precision, check_sums, write_functions
 from ssm_kernels import selective_scan
 
 FIRST, *OTHERS = COMPILERS
@@ -66,5 +66,5 @@ def test_functions_are_precise(compiler: str, tmp_path: Path) -> None:
     functions = Library(compiler, write_functions(tmp_path))
     for dtype in (torch.float32, torch.float64):
         check_precision(functions, dtype)
-        check_ends(functions, dtype)
+        check_extremes(functions, dtype)
         check_sums(functions, dtype, 37)
