@@ -83,10 +83,9 @@ def test_without_a_state_and_resets(interpreted: Call, operation: str, variant: 
 @pytest.mark.parametrize(
     ("operation", "variant", "length"),
     [
-        pytest.param("gated_scan", 4, 130, marks=exhaustive),
+        *exhaustive(("gated_scan", 4, 130), ("diagonal_scan", 0, 300)),
         ("gated_scan", 5, 66),
         ("selective_scan", 0, 200),
-        pytest.param("diagonal_scan", 0, 300, marks=exhaustive),
         ("diagonal_scan", 7, 300),
     ],
 )

@@ -13,8 +13,8 @@
 
 namespace delta {
 
-// A Block has at most SIZE tokens, and `read` reads them. `keys` (count, K) and `lasting` (count, V) are the factors that
-// they add to the next state. `whole_at(n)` is the block's decay of the keys n .. n + W.
+// A Block has at most SIZE tokens, and `read` reads them. `keys` (count, K) and `lasting` (count, V) are the factors
+// that they add to the next state. `whole_at(n)` is the block's decay of the keys n .. n + W.
 template <typename T, typename Block>
 class Backward {
 public:

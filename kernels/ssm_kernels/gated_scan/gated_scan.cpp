@@ -1,9 +1,9 @@
 // The gated scan, forward and backward, on the CPU: S_t = diag(a_t) S_{t-1} + k_t v_t^T, y_t = q_t^T S_t.
 //
-// per_head.h has the algorithm for one decay per head. per_key.h has the algorithm for a decay per key, and for a bonus.
-// A task is a group of one sequence, or a part of its heads. It processes its chunks in order. The gradients of q, k,
-// constant decays and the bonus are sums over tasks in a fixed order, and the split of groups into tasks depends only on
-// shapes. So results have the same bits for any number of threads.
+// per_head.h has the algorithm for one decay per head. per_key.h has the algorithm for a decay per key, and for a
+// bonus. A task is a group of one sequence, or a part of its heads. It processes its chunks in order. The gradients of
+// q, k, constant decays and the bonus are sums over tasks in a fixed order, and the split of groups into tasks depends
+// only on shapes. So results have the same bits for any number of threads.
 
 #include "per_head_backward.h"
 #include "per_key_backward.h"
@@ -69,8 +69,8 @@ void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int6
 
 }  // namespace gated
 
-// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and states that are not saved, are null. The functions
-// return 0, or 1 if there is not enough memory.
+// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and states that are not saved, are null. The
+// functions return 0, or 1 if there is not enough memory.
 template <typename T>
 static gated::Inputs<T> inputs(const T* q, const T* k, const T* v, const T* log_decay, const T* h0, const T* bonus,
                                const unsigned char* resets, const int64_t* sizes) {

@@ -11,7 +11,7 @@
 
 namespace gated {
 
-constexpr int64_t REFRESH = 8;  // number of steps after which a product of decays is recomputed from the sum of its logs
+constexpr int64_t REFRESH = 8;  // steps after which a product of decays is recomputed from the sum of its logs
 
 // The decays of one head in a chunk.
 template <typename T>

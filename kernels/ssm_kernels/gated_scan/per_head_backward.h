@@ -4,8 +4,8 @@
 //     dq = diag(from_start) dy h^T + dS k       dk = diag(to_end) v dh^T + dS^T q
 //     dv = diag(to_end) k dh + (D * S)^T dy     dh <- whole dh + q^T diag(from_start) dy
 // The first terms of dq and dk are computed transposed, with tokens in the lanes. Then scaling by a decay, and the dot
-// products for the gradient of the log decays, are vector operations. Products with zero are skipped: h in a first chunk
-// without h0 (which needs no dh), and dh in a last chunk if the last state has no gradient.
+// products for the gradient of the log decays, are vector operations. Products with zero are skipped: h in a first
+// chunk without h0 (which needs no dh), and dh in a last chunk if the last state has no gradient.
 #pragma once
 
 #include "per_head.h"
@@ -62,7 +62,7 @@ private:
         gemm::transpose((T*)v, V, rows, V, (T*)vT, CHUNK);
         gemm::transpose((T*)dy, V, rows, V, (T*)dyT, CHUNK);
 
-        alignas(64) T crossing[CHUNK], entering[CHUNK] = {}, leaving[CHUNK] = {};  // terms of the gradients of log decays
+        alignas(64) T crossing[CHUNK], entering[CHUNK] = {}, leaving[CHUNK] = {};  // terms of the log decays' gradients
         gemm::for_lower_tiles<T>(rows, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
             tile.add_product(in.V, dy + i * V, V, 1, vT + j, CHUNK);

@@ -58,7 +58,8 @@ private:
             step(task, t0 + i * BLOCK, h, block[i], states + i * V * K, v + i * BLOCK * V, first);
     }
 
-    // Calls use(x, whole, place, key) for every vector x of left^T right, (V, K), with left (BLOCK, V), right (BLOCK, K).
+    // Calls use(x, whole, place, key) for every vector x of left^T right, (V, K), with left (BLOCK, V), right (BLOCK,
+    // K).
     template <typename Use>
     SIMD_INLINE void update(const T* left, int64_t left_stride, const T* right, const T* whole, const Use& use) {
         gemm::for_tiles<T>(V, K, [&](auto shape, int64_t i, int64_t j) {

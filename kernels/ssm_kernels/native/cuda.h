@@ -1,7 +1,8 @@
 // Common header of all CUDA sources. nvcc compiles the sources for a GPU. For tests without a GPU, a C++ compiler
 // compiles the same sources for the CPU with cuda_on_cpu.h.
 //
-// A library is compiled for one type of tensor elements, -DELEMENT=float | __half | __nv_bfloat16. It computes in float.
+// A library is compiled for one type of tensor elements, -DELEMENT=float | __half | __nv_bfloat16. It computes in
+// float.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Products of small matrices in registers, for kernels that process one chunk of a sequence at a time.
 //
-// Matrices are padded with zeros: the rows of a result to a multiple of ROWS, its columns to whole vectors. So no tile is
-// partial. Left matrices are read by single numbers and may have any strides, for example transposed. Right matrices
+// Matrices are padded with zeros: the rows of a result to a multiple of ROWS, its columns to whole vectors. So no tile
+// is partial. Left matrices are read by single numbers and may have any strides, for example transposed. Right matrices
 // and results are read and written by vectors along their rows.
 #pragma once
 

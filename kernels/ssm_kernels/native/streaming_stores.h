@@ -1,5 +1,5 @@
-// Streaming stores write large results past the caches, as memcpy does. Normal stores first read each line into a cache,
-// which is a large part of the traffic of a memory-bound kernel.
+// Streaming stores write large results past the caches, as memcpy does. Normal stores first read each line into a
+// cache, which is a large part of the traffic of a memory-bound kernel.
 #pragma once
 
 #include <cstdint>

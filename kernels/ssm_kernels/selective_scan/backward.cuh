@@ -3,10 +3,10 @@
 //     x_t = C_t g_t + carry_{t+1}        the gradient of h_t
 //     carry_t = a_t x_t                  the gradient of h_{t-1} through h_t
 //
-// the gradients are  dC_t = sum_d g h_t,  dB_t = sum_d x delta u,  d(delta A) = carry_t h_{t-1},  and so on. The forward
-// saved the state before every tile. A first pass through the tile recomputes the states of every SUB-th step. Then SUB
-// steps at a time, in reverse, are computed with states and decays in registers. Every block of channels writes its
-// sums over channels to a separate buffer.
+// the gradients are  dC_t = sum_d g h_t,  dB_t = sum_d x delta u,  d(delta A) = carry_t h_{t-1},  and so on. The
+// forward saved the state before every tile. A first pass through the tile recomputes the states of every SUB-th step.
+// Then SUB steps at a time, in reverse, are computed with states and decays in registers. Every block of channels
+// writes its sums over channels to a separate buffer.
 #pragma once
 
 #include "local_adjoint.cuh"
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(THREADS, WARPS == 4 ? 2 : 1) backward_kernel(c
       for (int warp = 0; warp < WARPS; warp++) sum += warp_sums[(warp * TILE + t) * 2 * PADDED + which];
       if (n < N)
         (which < PADDED ? s.dB : s.dC)[((channel_block * s.batch + at.batch) * s.length + start + t) * N + n] = sum;
-    }  // no barrier here: before the next tile's first barrier, a thread only overwrites values that no other thread reads
+    }  // no barrier here: before the next tile's first barrier, threads only overwrite values that no other reads
   }
 
   store_states(dA, s, at, s.dA, outer);

@@ -1,5 +1,5 @@
-// Backward of the selective scan, from the last chunk to the first. Each chunk recomputes its states from the saved state
-// at its start, and then goes through them in reverse. With x_t the gradient of h_t:
+// Backward of the selective scan, from the last chunk to the first. Each chunk recomputes its states from the saved
+// state at its start, and then goes through them in reverse. With x_t the gradient of h_t:
 //
 //     x_t = C_t g_t + a_{t+1} x_{t+1}            g = dy silu(z)
 //     dC_t = sum_d g_t h_t                       dB_t = sum_d x_t (delta u)_t
@@ -72,8 +72,8 @@ void backward_chunk(const Problem<T>& p, const Rows<const T>& dy, int64_t b, int
     dbias.store(to.dbias);
 }
 
-// Partial sums: per sequence and block, as vectors, (B, blocks) of N, 1 and 1; per group of channels, (groups, B, T, N).
-// They are added at the end in this order, so the result does not depend on the threads.
+// Partial sums: per sequence and block, as vectors, (B, blocks) of N, 1 and 1; per group of channels, (groups, B, T,
+// N). They are added at the end in this order, so the result does not depend on the threads.
 template <typename T> struct PartialSums {
     Buffer<T> dA, dD, dbias, dB, dC;
 };

@@ -74,8 +74,8 @@ void forward_chunk(const Problem<T>& p, int64_t b, int64_t block, int64_t t0, co
     }
 }
 
-// y is (B, T, D), hT is (B, D, N). `saved` is null, or memory for the states at chunk starts, (B, chunks, padded, N), in
-// blocks of (N, width). Narrow vectors may leave whole blocks of padding. These are zero.
+// y is (B, T, D), hT is (B, D, N). `saved` is null, or memory for the states at chunk starts, (B, chunks, padded, N),
+// in blocks of (N, width). Narrow vectors may leave whole blocks of padding. These are zero.
 template <typename T> void forward(const Problem<T>& p, T* y, T* hT, T* saved, int64_t threads) {
     constexpr int64_t W = Vec<T>::width;
     const int64_t N = p.states, NW = N * W, chunks = p.chunks(), groups = p.groups();

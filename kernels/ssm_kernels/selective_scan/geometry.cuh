@@ -1,7 +1,7 @@
 // The layout of a selective scan on a GPU, and functions that its kernels share.
 //
-// Sequences are split into segments, which blocks process in parallel, and segments into tiles of TILE steps. A block of
-// 4 warps processes BLOCK_CHANNELS channels of one segment, tile by tile. There are two kinds of work per tile:
+// Sequences are split into segments, which blocks process in parallel, and segments into tiles of TILE steps. A block
+// of 4 warps processes BLOCK_CHANNELS channels of one segment, tile by tile. There are two kinds of work per tile:
 //   element-wise  One thread per (step, channel): loads, softplus, gates, stores. Adjacent elements in memory belong to
 //                 adjacent threads.
 //   recurrent     A thread holds CHANNELS x STATES_HERE states of CHANNELS adjacent channels in registers. The N states
@@ -123,9 +123,9 @@ __device__ inline void store_states(const States& states, const Scan& s, const P
   }
 }
 
-// A in units of log2, and its decays. A = -inf is a decay of exactly 0 for any delta. With softplus, this follows because
-// delta is at least SMALLEST_DELTA and A at least LOWEST. Without softplus, delta can be negative, so a flag marks these
-// states.
+// A in units of log2, and its decays. A = -inf is a decay of exactly 0 for any delta. With softplus, this follows
+// because delta is at least SMALLEST_DELTA and A at least LOWEST. Without softplus, delta can be negative, so a flag
+// marks these states.
 constexpr float LOG2_E = 1.44269504088896340736f, LN_2 = 0.69314718055994530942f;
 constexpr float LOWEST = -3e38f, SMALLEST_DELTA = 1e-35f;
 
@@ -243,8 +243,8 @@ __device__ inline void store_resets(float* tile, const Scan& s, const Place& at,
     tile[i] = s.resets != nullptr && start + i < at.end && s.resets[at.batch * s.length + start + i] ? 1.0f : 0.0f;
 }
 
-// Combines the local results of the segments: the state before each segment (forward from h0), or the adjoint after each
-// segment (backward from dhT). One thread per state.
+// Combines the local results of the segments: the state before each segment (forward from h0), or the adjoint after
+// each segment (backward from dhT). One thread per state.
 template <bool FORWARDS>
 __global__ void combine(const Scan s) {
   const int64_t size = s.channels * N, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

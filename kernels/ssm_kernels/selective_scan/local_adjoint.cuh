@@ -1,5 +1,5 @@
-// The adjoint at the start of a segment if the adjoint at its end is 0, and the decay across the segment. Also functions
-// that it shares with the backward scan. The recurrence is in backward.cuh.
+// The adjoint at the start of a segment if the adjoint at its end is 0, and the decay across the segment. Also
+// functions that it shares with the backward scan. The recurrence is in backward.cuh.
 #pragma once
 
 #include "geometry.cuh"

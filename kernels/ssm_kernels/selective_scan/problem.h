@@ -87,8 +87,8 @@ template <typename T> void from_vectors(const T* from, T* to, int64_t states, in
         for (int64_t i = 0; i < lanes; i++) to[i * states + n] = from[n * Vec<T>::width + i];
 }
 
-// A log2(e) as vectors, (blocks, N, width). -infinity becomes -3e38. With SMALLEST_STEP, its decay is exp(-3000) = 0 even
-// if delta is 0, and there is no 0 * infinity.
+// A log2(e) as vectors, (blocks, N, width). -infinity becomes -3e38. With SMALLEST_STEP, its decay is exp(-3000) = 0
+// even if delta is 0, and there is no 0 * infinity.
 template <typename T> Buffer<T> exponents(const Problem<T>& p) {
     constexpr int64_t W = Vec<T>::width;
     Buffer<T> to = buffer<T>(p.blocks() * p.states * W);
