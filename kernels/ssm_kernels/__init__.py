@@ -7,8 +7,8 @@
     causal_conv1d    y_t = act(bias + sum_i w_i x_{t-K+1+i})            short depthwise convolution, with its state
     gated_rms_norm   y_t = weight * rms_normalized(x_t * silu(gate_t))  no state: the glue of a Mamba-2 block
 
-Each runs in several backends; "auto" takes the fastest that is there. `reference` is one step at a time in the
-precision of its inputs, the oracle.
+Each operation runs in several backends. "auto" takes the fastest one that can run. `reference` computes one step at a
+time in the precision of its inputs. It is the oracle of the tests.
 """
 
 from ssm_kernels.backends import BACKENDS, BackendError, chosen, use_backend

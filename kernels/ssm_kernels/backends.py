@@ -1,8 +1,9 @@
-"""Which backend serves a call: by name, or the fastest one that can ("auto"), chosen once and said once.
+"""Choose the backend of a call: the one that the caller names, or with "auto" the fastest one that can run.
 
-"auto" goes down ORDER and looks at the device, at what the machine has (a compiler, Triton, a GPU that is new enough),
-and at what a backend says of the inputs: a module may have `unsuited(inputs)`, which names a dtype or a size that it
-does not take. It does not look at how small an input is: the order is that of large ones.
+"auto" tries the backends in the order of ORDER. A backend can run if the machine has what it needs (a compiler, Triton,
+a recent GPU) and if it takes the inputs: `unsuited(inputs)` of its module returns the reason if a dtype or a size is
+not supported. ORDER is the order of speed for large inputs; the size of an input does not change it. A choice is made
+once and logged once.
 """
 
 from __future__ import annotations
@@ -22,37 +23,37 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 BACKENDS = ("reference", "torch", "cpp", "triton", "cuda")
 MODULES = {"reference": "reference", "torch": "pytorch", "cpp": "cpp", "triton": "triton", "cuda": "cuda"}
-# What "auto" tries, by device, fastest first. What an operation does not have is passed over.
+# Backends that "auto" tries, by device, fastest first. Backends that an operation lacks are skipped.
 ORDER = {"cpu": ("cpp", "torch"), "cuda": ("cuda", "triton", "torch")}
 
 log = logging.getLogger("ssm_kernels")
 _lock = threading.Lock()
-_blocks: dict[object, str] = {}  # the open blocks of `use_backend`, in the order they began, and what they ask for
-_wanted = "auto"  # what "auto" means now: the last of these
-_chosen: dict[tuple[str, ...], str] = {}  # operation, device type, what was passed over for its inputs -> the choice
+_blocks: dict[object, str] = {}  # open blocks of `use_backend`, in the order in which they began -> backend
+_wanted = "auto"  # current meaning of "auto": the backend of the last open block
+_chosen: dict[tuple[str, ...], str] = {}  # (operation, device type, backends skipped for its inputs) -> backend
 
-_said: set[str] = set()  # why the fastest backend was passed over: warned of once, whatever number of operations
+_said: set[str] = set()  # reasons for skipping the fastest backend that were logged as a warning
 
 
 class BackendError(ValueError):
-    """A backend that does not exist, or that cannot run here."""
+    """The backend does not exist, or cannot run here."""
 
 
 def constant_when_compiled(function: Function) -> Function:
-    """`torch.compiler.assume_constant_result`, which imports the compiler: a second, in most processes for nothing."""
-    # The compiler looks for this attribute, which no type of a function has.
+    """Like `torch.compiler.assume_constant_result`, without importing the compiler, which takes a second."""
+    # The compiler reads this attribute. Type checkers do not know it.
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
 
 @contextmanager
 def use_backend(name: str) -> Iterator[None]:
-    """Within this block, every call that says "auto" takes the backend `name`, in all threads.
+    """Make "auto" mean the backend `name` inside this block, in all threads.
 
-    Where blocks overlap, the one that began last counts.
+    If blocks overlap, the block that began last decides.
 
     Raises:
-        BackendError: no backend has this name.
+        BackendError: there is no such backend.
     """
     problem = _unknown("use_backend", name)
     if problem is not None:
@@ -66,7 +67,7 @@ def use_backend(name: str) -> Iterator[None]:
 
 
 def wanted() -> str:
-    """What "auto" means now: "auto", or what the last block of `use_backend` asks for."""
+    """Current meaning of "auto": the backend of the last open `use_backend` block, or "auto"."""
     return _wanted
 
 
@@ -77,18 +78,18 @@ def choose(
     device: torch.device,
     passed_over: tuple[tuple[str, str], ...] = (),
 ) -> str:
-    """The backend that serves a call of `operation` on `device`.
+    """The backend for a call of `operation` on `device`.
 
     Args:
-        operation: the folder's name, "gated_scan" for instance.
-        available: the backends that this operation has.
-        name: what the caller asked for; "auto" takes the fastest that can run.
-        device: where the inputs are.
-        passed_over: earlier answers for the same inputs, which do not suit them, and why.
+        operation: name of the operation, such as "gated_scan".
+        available: backends that implement the operation.
+        name: the backend that the caller named; "auto" takes the fastest that can run.
+        device: device of the inputs.
+        passed_over: (backend, reason) for each backend that does not take these inputs.
 
     Raises:
-        BackendError: an unknown name, one that this operation does not have, one that cannot run here, or one that does
-            not take these inputs, and why.
+        BackendError: the backend is unknown, does not implement the operation, cannot run here, or does not take these
+            inputs. The message says why.
     """
     found, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, passed_over)
     if problem is not None:
@@ -100,7 +101,7 @@ def choose(
 def _resolve(
     operation: str, available: tuple[str, ...], name: str, device_type: str, passed_over: tuple[tuple[str, str], ...]
 ) -> tuple[str, str | None]:
-    """The backend, and what is wrong with it: raised outside, where torch.compile lets errors through."""
+    """The backend, and the problem with it. `choose` raises it, because torch.compile hides errors raised here."""
     if name == "auto":
         key = (operation, device_type, *(unsuited for unsuited, _ in passed_over))
         if key not in _chosen:
@@ -121,9 +122,10 @@ def _resolve(
 
 
 def chosen() -> dict[str, str]:
-    """What "auto" chose so far, by operation and device: {"gated_scan on cpu": "cpp"}.
+    """Backends that "auto" chose so far, by operation and device: {"gated_scan on cpu": "cpp"}.
 
-    Where the fastest did not suit some inputs, also what served these: {"selective_scan on cuda, not cuda": "triton"}.
+    If the fastest backend did not take some inputs, the choice for these inputs has an entry of its own, such as
+    {"selective_scan on cuda, not cuda": "triton"}.
     """
     return {
         f"{operation} on {device}{', not ' if unsuited else ''}{' or '.join(unsuited)}": name
@@ -132,22 +134,22 @@ def chosen() -> dict[str, str]:
 
 
 def available(operation: str) -> tuple[str, ...]:
-    """The backends that an operation has, whether or not they can run here."""
+    """Backends that implement an operation, including those that cannot run here."""
     names: tuple[str, ...] = import_module(f"ssm_kernels.{operation}").operator.backends
     return names
 
 
 def unavailable(operation: str, name: str, device: torch.device) -> str | None:
-    """Why this backend cannot run on this device; None if it can."""
+    """The reason why this backend cannot run on this device; None if it can."""
     try:
         reason: str | None = module(operation, name).unavailable(device)
-    except ModuleNotFoundError as error:  # triton is not a requirement
+    except ModuleNotFoundError as error:  # triton is optional
         return f"the package {error.name} is not installed"
     return reason
 
 
 def module(operation: str, name: str) -> ModuleType:
-    """The module that holds one operation in one backend, imported at its first use."""
+    """The module of one operation in one backend, imported at its first use."""
     return import_module(f"ssm_kernels.{operation}.{MODULES[name]}")
 
 
@@ -160,8 +162,8 @@ def _fastest(
             continue
         missing = unsuited.get(name) or unavailable(operation, name, device)
         if missing is None:
-            reason = "; ".join(passed_over)
-            say = log.warning if reason and reason not in _said else log.info  # what all lack is said of the first
+            reason = "; ".join(passed_over)  # often the same for all operations: one warning is enough
+            say = log.warning if reason and reason not in _said else log.info
             _said.add(reason)
             say("%s on %s: backend %s%s", operation, device.type, name, f" ({reason})" if reason else "")
             return name, None

@@ -1,4 +1,4 @@
-"""Tensors of the right numbers and shapes, or one line that says which are not."""
+"""Check dtypes, shapes and devices of an operation's arguments. An error is one line."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ COMPLEX = REAL | {torch.complex64, torch.complex128}
 def check_numbers(
     operation: str, tensors: dict[str, Tensor | None], needed: int, dtypes: frozenset[torch.dtype] = REAL
 ) -> None:
-    """Every argument is a tensor: of one of `dtypes`, or bool if it is the resets.
+    """Check that every argument is a tensor of one of `dtypes`, and that "resets" is bool.
 
     Args:
-        operation: its name.
+        operation: name of the operation.
         tensors: the arguments by name.
-        needed: so many of them, the first, must not be None.
+        needed: number of leading arguments that must not be None.
         dtypes: REAL or COMPLEX.
 
     Raises:
-        ValueError: which one it is, and what it is.
+        ValueError: names the first wrong argument and its type.
     """
     for place, (name, x) in enumerate(tensors.items()):
         if x is None and place >= needed:
@@ -41,10 +41,10 @@ def check_numbers(
 def check_shapes(
     operation: str, says: str, tensors: dict[str, Tensor | None], expected: Mapping[str, Shape | None]
 ) -> None:
-    """Compare every tensor that is there with its expected shape (None: anything).
+    """Compare the shape of every given tensor with its expected shape (None: any shape), and their devices.
 
     Raises:
-        ValueError: what the operation expects, and what it got.
+        ValueError: says what the operation expects and what it got.
     """
     devices = set()
     for name, tensor in tensors.items():
@@ -59,6 +59,6 @@ def check_shapes(
 
 
 def refuse(operation: str, says: str, tensors: dict[str, Tensor | None]) -> None:
-    """Raise the one line that names what was expected and what came."""
+    """Raise a ValueError with the expected shapes (`says`) and the shapes that came."""
     got = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items() if tensor is not None)
     raise ValueError(f"{operation}: {says}; got {got}")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def compute_dtype(*tensors: Tensor | None) -> torch.dtype:
-    """The widest of its inputs' dtypes, at least float32; complex if any is."""
+    """The widest dtype among the inputs, at least float32; complex if any input is complex."""
     dtype = torch.float32
     for x in tensors:
         if x is not None and differentiable(x):
@@ -18,7 +18,7 @@ def compute_dtype(*tensors: Tensor | None) -> torch.dtype:
 
 
 def widened(inputs: Any) -> Any:
-    """The same inputs with every floating tensor in the compute dtype (a real one stays real)."""
+    """The same inputs with every floating-point tensor in the compute dtype. Real tensors stay real."""
     wide = compute_dtype(*inputs)
     real = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(wide, wide)
     return type(inputs)(
@@ -27,5 +27,5 @@ def widened(inputs: Any) -> Any:
 
 
 def differentiable(x: Tensor) -> bool:
-    """Whether a tensor holds numbers that can have gradients (resets do not)."""
+    """Whether a tensor's dtype can have gradients. Resets (bool) cannot."""
     return x.dtype.is_floating_point or x.dtype.is_complex

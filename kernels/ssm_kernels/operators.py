@@ -1,21 +1,23 @@
-"""From a backend's forward and backward to one differentiable torch operator per operation.
+"""One differentiable torch operator for each operation, made from the forward and backward functions of its backends.
 
-An operation has a NamedTuple `Inputs` (tensors, some of them optional) and one of `Options` (bool, int, float, str).
-A backend's module gives either
+An operation has two NamedTuples: `Inputs` (tensors, some of them optional) and `Options` (bool, int, float, str).
+The module of a backend has one of two forms. Either autograd differentiates it:
 
-    run(inputs, options) -> (y, state)                               differentiable by autograd as it stands, or
+    run(inputs, options) -> (y, state)
 
-    saved_shape(inputs, options) -> tuple[int, ...]                  of the one tensor that its backward needs
+or it has its own backward pass:
+
+    saved_shape(inputs, options) -> tuple[int, ...]                  shape of the one tensor that backward needs
     forward(inputs, options, save) -> (y, state, saved)
-    backward(dy, dstate, saved, y, inputs, options) -> gradients     one per field of Inputs, None where there is none
+    backward(dy, dstate, saved, y, inputs, options) -> gradients     one per field of Inputs; None: no gradient
 
-The second form goes through torch.library operators, ssm_kernels::<operation> and ssm_kernels::<operation>_backward,
-where something looks at operators: torch.compile, torch.jit.trace, a dispatch mode (fake tensors, counting of FLOPs),
-a transform of torch.func, a subclass of Tensor. They are opaque to these, which see shapes alone. Everywhere else the
-same functions are called directly. Autocast reaches neither; either way there are first derivatives only.
+The second form is registered with torch.library, as ssm_kernels::<operation> and ssm_kernels::<operation>_backward.
+Calls go through these operators if something inspects operators: torch.compile, torch.jit.trace, a dispatch mode (fake
+tensors, FLOP counters), a torch.func transform or a Tensor subclass. These see shapes only. All other calls run the
+same functions directly, which is faster. Autocast has no effect on either path. There are first derivatives only.
 
-A module may also have `unsuited(inputs)`: see `backends`. Where nothing depends on the state, `dstate` is zeros, or
-None if the module says ZERO_DSTATE_IS_NONE = True: its backward then leaves out what would be multiplied by them.
+A module may also define `unsuited(inputs)`: see `backends`. If the loss does not depend on the final state, `dstate` is
+zeros. A module with ZERO_DSTATE_IS_NONE = True gets None instead, and its backward skips the terms with `dstate`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _observers: list[Observer] = []
 
 @contextmanager
 def observe(observer: Observer) -> Iterator[None]:
-    """Within this block, `observer` is shown every call: the operation's name, its Inputs, its Options."""
+    """Call `observer(operation name, Inputs, Options)` before every call of an operation inside this block."""
     _observers.append(observer)
     try:
         yield
@@ -48,12 +50,12 @@ def observe(observer: Observer) -> Iterator[None]:
         _observers.remove(observer)
 
 
-AS_IT_IS = nullcontext()
-PLAIN = (Tensor, torch.nn.Parameter)  # not the subclasses that tracing and sharding make
+NO_CHANGE = nullcontext()
+PLAIN = (Tensor, torch.nn.Parameter)  # without the subclasses that tracing and sharding make
 
 
 class Outputs(NamedTuple):
-    """Shapes of an operation's outputs, and the dtype of y; the state comes in the compute dtype."""
+    """Shapes of an operation's outputs, and the dtype of y. The state has the compute dtype."""
 
     y: Shape
     state: Shape
@@ -61,7 +63,7 @@ class Outputs(NamedTuple):
 
 
 class Parts:
-    """What is called of a backend's module, found at its first use."""
+    """The functions of a backend's module, looked up at its first use."""
 
     run: Any = None
     unsuited: Any = None
@@ -70,7 +72,7 @@ class Parts:
 
 
 class Operator:
-    """One operation over its backends."""
+    """An operation and its backends."""
 
     def __init__(
         self,
@@ -83,11 +85,11 @@ class Operator:
     ):
         """
         Args:
-            name: the folder's name.
-            inputs, options: its NamedTuples.
-            outputs: the outputs' shapes as a function of (inputs, options).
-            backends: those that it has.
-            keep_output: its backward needs y (in the compute dtype).
+            name: name of the operation's folder.
+            inputs, options: the operation's NamedTuples.
+            outputs: a function of (inputs, options) that returns the shapes of the outputs.
+            backends: names of the backends that implement the operation.
+            keep_output: whether the backward pass needs y (in the compute dtype).
         """
         self.name, self.inputs, self.options, self.outputs = name, inputs, options, outputs
         self.backends, self.keep_output = backends, keep_output
@@ -96,11 +98,11 @@ class Operator:
         self._register()
 
     def __call__(self, inputs: Any, options: Any, backend: str) -> tuple[Tensor, Tensor]:
-        """(y, state) of the backend asked for.
+        """Compute (y, state) with `backend`.
 
         Raises:
             BackendError: see `backends.choose`.
-            RuntimeError: an input has a forward-mode tangent, and the backend has no derivative for it.
+            RuntimeError: an input has a forward-mode tangent, which the backend cannot differentiate.
         """
         for observer in _observers:
             observer(self.name, inputs, options)
@@ -123,7 +125,7 @@ class Operator:
         return y, state
 
     def _choose(self, inputs: Any, backend: str, device: torch.device) -> tuple[str, bool]:
-        """The backend that serves these inputs, and whether it is differentiable as it stands."""
+        """Name of the backend for these inputs, and whether autograd differentiates it."""
         passed_over: tuple[tuple[str, str], ...] = ()
         while True:
             name = backends.choose(self.name, self.backends, backend, device, passed_over)
@@ -133,9 +135,9 @@ class Operator:
                 return name, composite
             passed_over = (*passed_over, (name, reason))
 
-    @backends.constant_when_compiled  # importing is not for torch.compile to trace
+    @backends.constant_when_compiled  # torch.compile must not trace the import
     def _forms(self, name: str) -> tuple[bool, bool]:
-        """Whether a backend has `run`, and `unsuited`."""
+        """Whether a backend has `run`, and whether it has `unsuited`."""
         parts = self._parts[name]
         if parts.forms is None:
             module = backends.module(self.name, name)
@@ -148,7 +150,7 @@ class Operator:
         tensors = ", ".join(f"{kind} {name}" for name, kind in _schema(self.inputs))
         options = "".join(f", {kind} {name}" for name, kind in _schema(self.options))
         grads = "Tensor dy, Tensor dstate, Tensor saved, Tensor? y"
-        # In the order of torch.library: outputs of the forward are y, the final state, and what the backward needs.
+        # torch.library fixes this order of the forward's outputs: y, the final state, and the tensor for backward.
         self._forward = torch.library.custom_op(
             f"ssm_kernels::{self.name}",
             self._run_forward,
@@ -226,7 +228,7 @@ class Operator:
 
 
 def _watched(tensors: list[Tensor]) -> bool:
-    """Whether something wants to see the operator itself; see the top."""
+    """Whether something inspects operators; see the module's docstring."""
     return (
         _get_current_dispatch_mode() is not None
         or torch._C._are_functorch_transforms_active()
@@ -236,7 +238,7 @@ def _watched(tensors: list[Tensor]) -> bool:
 
 
 def _as_it_reads(x: Any) -> Any:
-    """A tensor whose memory holds its values: not a view that is conjugated or negated when it is read."""
+    """The tensor with its values in memory. A lazily conjugated or negated view is resolved."""
     return x if x is None or not (x.is_conj() or x.is_neg()) else x.resolve_conj().resolve_neg()
 
 
@@ -245,7 +247,7 @@ def _has_no(what: str, operation: str, backend: str) -> str:
 
 
 class _Direct(torch.autograd.Function):
-    """The same forward and backward without the dispatcher, which would cost a small model 5% of its training step."""
+    """Forward and backward without torch's dispatcher, which takes 5% of a small model's training step."""
 
     @staticmethod
     def forward(ctx: Any, operator: Operator, *arguments: Any) -> tuple[Tensor, Tensor]:
@@ -261,7 +263,7 @@ class _Direct(torch.autograd.Function):
             return None, *ctx.operator._differentiate(ctx, dy, dstate, None)
         with torch.no_grad():
             gradients = ctx.operator._differentiate(ctx, dy, dstate, None)
-        # create_graph: the gradients depend on all of these, and whoever asks how is to hear that nobody knows.
+        # create_graph=True: the gradients depend on all these tensors. Differentiating them again raises an error.
         message = _has_no("second derivatives", ctx.operator.name, ctx.arguments[0])
         sources = [x for x in (dy, dstate, *ctx.saved_tensors) if x is not None]
         known = iter(_Last.apply(message, len(sources), *sources, *(x for x in gradients if x is not None)))
@@ -269,7 +271,7 @@ class _Direct(torch.autograd.Function):
 
 
 class _Last(torch.autograd.Function):
-    """Gradients as they are, with an error for their own."""
+    """Return gradients unchanged. Differentiating them raises an error."""
 
     @staticmethod
     def forward(ctx: Any, message: str, sources: int, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -282,12 +284,12 @@ class _Last(torch.autograd.Function):
 
 
 def _full_precision(args: Sequence[Any]) -> AbstractContextManager[Any]:
-    """Autocast switched off for the device of the first tensor: it would run matrix products in half precision."""
+    """Disable autocast on the device of the first tensor: it would compute matrix products in half precision."""
     device = next(x for x in args if isinstance(x, Tensor)).device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else AS_IT_IS
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else NO_CHANGE
 
 
 def _schema(fields: type) -> list[tuple[str, str]]:
-    """(name, the schema's word for its type) of every field of a NamedTuple."""
+    """(name, torch schema type) of every field of a NamedTuple."""
     words = {Tensor: "Tensor", Tensor | None: "Tensor?", bool: "bool", int: "int", float: "float", str: "str"}
     return [(name, words[kind]) for name, kind in get_type_hints(fields).items()]

@@ -1,7 +1,7 @@
-"""The C++ as a 64-bit ARM runs it: cross-compiled, and every call of it through an emulator.
+"""Run the C++ on an emulated 64-bit ARM: it is cross-compiled, and each call of it runs in qemu.
 
-Debian's packages: g++-aarch64-linux-gnu and qemu-user; clang for its own code. All that is around the C++ stays on this
-machine, so that the backend "cpp" takes tensors as ever.
+Debian's packages: g++-aarch64-linux-gnu and qemu-user, and clang for the second compiler. The Python part of the
+backend "cpp" runs natively.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from torch import Tensor
 
 GCC, EMULATOR, LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"
 CALLS = Path(__file__).with_name("calls.cpp")
-# The compiler's command, and what it builds OpenMP with: clang's runtime is not there for ARM, as on a Mac.
+# The compiler's command, and its OpenMP flags. clang has no OpenMP runtime for ARM here, as on a Mac.
 COMPILERS = {"gcc": ([GCC], ["-fopenmp"]), "clang": (["clang++", "--target=aarch64-linux-gnu"], [])}
 
 
 def missing(compiler: str) -> str | None:
-    """What has to be installed for it; None if nothing."""
+    """The program that has to be installed for this compiler, or None."""
     tools = (GCC, EMULATOR, COMPILERS[compiler][0][0])
     return next((f"{tool} is not installed" for tool in tools if shutil.which(tool) is None), None)
 
 
 class Library:
-    """What `native.load` returns, of a library for ARM; its functions take tensors in place of addresses."""
+    """Replaces the result of `native.load` with a library for ARM. Its functions take tensors instead of addresses."""
 
     def __init__(self, compiler: str, source: Path) -> None:
         command, more = COMPILERS[compiler]
@@ -69,7 +69,7 @@ class Library:
 
 @contextmanager
 def on_arm(compiler: str) -> Iterator[None]:
-    """Within this block the C++ of all operations is that of an ARM."""
+    """Within this block, the C++ of all operations runs on the emulated ARM."""
     libraries: dict[str, Library] = {}
 
     def load(source: str) -> Library:
@@ -85,7 +85,7 @@ def on_arm(compiler: str) -> Iterator[None]:
 
 
 def _memory(value: Any) -> memoryview | None:
-    """The bytes from where a tensor begins to where its memory ends; of an array of C, all."""
+    """The bytes from the start of a tensor to the end of its storage, or all bytes of a C array."""
     if isinstance(value, ctypes.Array):
         return memoryview(value).cast("B")
     if not isinstance(value, Tensor):
@@ -96,7 +96,7 @@ def _memory(value: Any) -> memoryview | None:
 
 
 def _encoded(value: Any) -> bytes:
-    """As calls.cpp reads it."""
+    """The argument in the format of calls.cpp."""
     memory = _memory(value)
     if memory is not None:
         return b"m" + struct.pack("<q", len(memory)) + memory.tobytes()

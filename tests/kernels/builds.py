@@ -1,4 +1,4 @@
-"""The ways that this machine can build and run the C++: its compilers and its processor's instruction sets."""
+"""The builds of the C++ that this machine can run: its compilers times the instruction sets of its processor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssm_kernels.native import NativeUnavailable, find_compiler, instruction_set
 
 
 class Build(NamedTuple):
-    """A compiler and an instruction set; where empty, those that a user gets."""
+    """A compiler and an instruction set. An empty field selects the user's default."""
 
     compiler: str = ""
     instructions: str = ""

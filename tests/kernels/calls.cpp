@@ -1,11 +1,11 @@
-// Calls a function of a library with arguments from a file, and writes what it leaves in memory to another: for kernels
-// that are compiled for a processor that is emulated.
+// Calls a function of a library with arguments from one file, and writes the memory after the call to another file.
+// The tests run it in an emulator, for kernels that are compiled for another processor.
 //
 //     calls LIBRARY FUNCTION IN OUT
 //
 // IN holds for every argument its kind, 'n' (a null pointer), 'i' (int64_t), 'd' (double) or 'm' (a pointer to memory),
-// and its value, in 8 bytes; of memory that is the size, and its bytes follow. OUT gets what the function returns, in 8
-// bytes, and then all the memory, in the same order.
+// and its value in 8 bytes. For memory, the value is the size, and the bytes follow. OUT gets the function's result in 8
+// bytes, and then all the memory in the same order.
 
 #include <dlfcn.h>
 
@@ -29,8 +29,8 @@ struct Memory {
     size_t size;
 };
 
-// Pointers and integers go into registers of their own and then onto the stack, whatever else there is; a double into
-// the first register of its kind. A function that takes fewer than MOST does not look at the others.
+// The ABI passes pointers and integers in integer registers and then on the stack, independently of the doubles. The
+// one double goes into the first floating-point register. A function with fewer arguments ignores the rest.
 template <size_t... I>
 int called(void* function, const std::array<int64_t, MOST>& a, double d, std::index_sequence<I...>) {
     return ((int (*)(decltype((void)I, int64_t())..., double))function)(a[I]..., d);

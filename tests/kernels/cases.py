@@ -1,4 +1,4 @@
-"""Every operation with inputs of every kind, for the properties that all backends share."""
+"""Random inputs for every operation, and the tables of (operation, backend, variant) that the tests run over."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import pytest
 import ssm_kernels
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
-from kernels.numerics import content, normal, with_gradients
+from kernels.numerics import content, normal, with_gradients, worst
 from ssm_kernels import backends
 from ssm_kernels.dtypes import compute_dtype
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 OPERATIONS = ("diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "causal_conv1d")  # with a state
 NORM = "gated_rms_norm"  # without one
@@ -23,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 def pairs(operations: Sequence[str]) -> list[tuple[str, str]]:
-    """(operation, backend) for every backend that this machine can run the operation with on CPU tensors."""
+    """All (operation, backend) that this machine can run on CPU tensors."""
     return [
         (operation, name)
         for operation in operations
@@ -33,7 +35,7 @@ def pairs(operations: Sequence[str]) -> list[tuple[str, str]]:
 
 
 PAIRS = pairs(EVERY)
-# Decays of exactly 1 and exactly 0, next to 1, usual ones, anything, and all of it in one sequence.
+# "one" and "zero" are exact, "tiny" is close to 1, "wide" has all magnitudes, "mixed" has all kinds in one sequence.
 DECAYS = ("one", "zero", "tiny", "usual", "strong", "wide", "mixed")
 CHUNKS = (32, 8, 16, 5, 1, 2, 33, 100)
 
@@ -44,7 +46,7 @@ class Case(NamedTuple):
     """Inputs of one call."""
 
     operation: str
-    tensors: dict[str, Tensor]  # what has gradients
+    tensors: dict[str, Tensor]  # the inputs with gradients
     resets: Tensor | None
     options: dict[str, Any]
 
@@ -53,12 +55,12 @@ class Case(NamedTuple):
         return list(self.tensors.values())
 
     def to(self, dtype: torch.dtype) -> Case:
-        """In another precision, complex where it was."""
+        """Convert to another precision. Complex tensors stay complex."""
         wide = torch.complex64 if dtype == torch.float32 else torch.complex128
         return self._replace(tensors={n: x.to(wide if x.is_complex() else dtype) for n, x in self.tensors.items()})
 
     def function(self, backend: str) -> Function:
-        """The call as a function of the tensors: y and the state (for the norm, which has none, the last of y)."""
+        """The call as a function of the tensors. It returns y and the state; the norm returns the last step of y."""
 
         def call(*values: Tensor) -> tuple[Tensor, Tensor]:
             return self._call(dict(zip(self.tensors, values, strict=True)), self.resets, backend)
@@ -66,7 +68,7 @@ class Case(NamedTuple):
         return call
 
     def in_pieces(self, backend: str, cuts: Sequence[int]) -> Function:
-        """The same sequence cut before these steps, the state carried from piece to piece."""
+        """The same call on pieces of the sequence. Each cut is the first step of a piece; the state is passed on."""
         state_name = "state" if self.operation == "causal_conv1d" else "h0"
         borders = [0, *sorted({cut for cut in cuts if cut < self.length}), self.length]
 
@@ -86,7 +88,7 @@ class Case(NamedTuple):
 
     @property
     def sequences(self) -> set[str]:
-        """The tensors with a time axis."""
+        """Names of the tensors with a time axis."""
         always = {"u", "dt", "B", "C", "z", "q", "k", "v", "b", "x", "beta"}
         return {n for n, x in self.tensors.items() if n in always or (n in ("a", "log_decay") and x.dim() >= 3)}
 
@@ -104,7 +106,7 @@ class Case(NamedTuple):
 
 
 def log_decays(kind: str, shape: tuple[int, ...], seed: int) -> Tensor:
-    """Logs of decays in float64."""
+    """Log decays in float64. `kind` is one of DECAYS."""
     generator = torch.Generator().manual_seed(seed + 1)
     uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
     ranges = {"tiny": (-12, -8), "usual": (-3, 0.2), "strong": (0, 1.6), "wide": (-8, 6), "mixed": (-8, 6)}
@@ -130,18 +132,18 @@ def make(
     resets: float = 0.0,
     start: bool = True,
 ) -> Case:
-    """A case in float64.
+    """A random case in float64.
 
     Args:
-        operation: its name.
-        seed: of all numbers.
+        operation: the name of the operation.
+        seed: seed of all random numbers.
         length, batch: T and B.
-        width: channels, or values of a head.
-        state: N, K, or the taps of a convolution.
+        width: number of channels, or values per head.
+        state: N, K, or the number of taps of a convolution.
         decay: one of DECAYS.
-        variant: which of its forms and optional inputs; any number.
-        resets: share of steps with a reset; 0 for none at all.
-        start: whether it starts from a state.
+        variant: selects a form and the optional inputs. Any number is valid.
+        resets: share of steps with a reset. With 0, `resets` is None.
+        start: give an initial state.
     """
     build = {
         "diagonal_scan": _diagonal,
@@ -162,7 +164,7 @@ Built = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def _diagonal(seed: int, B: int, T: int, D: int, N: int, decay: str, variant: int) -> Built:
-    """Variants: 2 of a (by step, constant) x 4 of numbers (real, complex, either alone)."""
+    """Variants: a per step or constant x (a, b) real, complex, or only one of them complex."""
     shape = (D,) if variant % 2 else (B, T, D)
     kind = variant // 2 % 4
     a = log_decays(decay, shape, seed).exp()
@@ -177,7 +179,7 @@ def _diagonal(seed: int, B: int, T: int, D: int, N: int, decay: str, variant: in
 
 
 def _selective(seed: int, B: int, T: int, D: int, N: int, decay: str, variant: int) -> Built:
-    """Variants: with and without D, dt_bias, z and softplus. The decay is in A, and dt is anything but extreme."""
+    """Variants: with and without D, dt_bias, z and softplus. `decay` sets A; dt has usual values."""
     sequence, projection = (B, T, D), (B, T, N)
     u, dt, z, b, c, skip, bias, h0 = normal(seed, *[sequence] * 3, *[projection] * 2, (D,), (D,), (B, D, N))
     A = log_decays(decay, (D, N), seed)
@@ -190,7 +192,7 @@ def _selective(seed: int, B: int, T: int, D: int, N: int, decay: str, variant: i
 
 
 def _gated(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) -> Built:
-    """Variants: 4 of decays (scalar, vector, constant, none) x bonus x heads (1 to 4) and groups."""
+    """Variants: decay (scalar, vector, constant, none) x bonus x 1 or 2 groups x 1 or 2 heads per group."""
     groups, sharing = 1 + variant // 8 % 2, 1 + variant // 16 % 2
     H = groups * sharing
     q, k, v, h0, bonus = normal(seed, *[(B, T, groups, K)] * 2, (B, T, H, V), (B, H, K, V), (H, K))
@@ -203,10 +205,10 @@ def _gated(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) 
 
 
 def _delta(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) -> Built:
-    """Variants: 3 of decays (none, scalar, vector) x 2 forms x heads (1 to 4) and groups.
+    """Variants: decay (none, scalar, vector) x 2 forms x 1 or 2 groups x 1 or 2 heads per group.
 
-    Strengths of 0 to 2, as models have them, and keys a little shorter than 1: with longer ones states grow without
-    bound, with those of 1 a state of one key is overwritten, and its gradients are 0 but for rounding.
+    beta is between 0 and 2, as in models. Keys have norm 0.9. With a larger norm, states grow without bound. With norm
+    1, a state with K = 1 is overwritten, and its gradients are only rounding errors.
     """
     groups, sharing = 1 + variant // 6 % 2, 1 + variant // 12 % 2
     H = groups * sharing
@@ -226,38 +228,44 @@ def _delta(seed: int, B: int, T: int, V: int, K: int, decay: str, variant: int) 
 
 
 def _convolution(seed: int, B: int, T: int, D: int, K: int, decay: str, variant: int) -> Built:
-    """Variants: with and without bias, and the activation."""
+    """Variants: with and without bias and activation."""
     x, weight, bias, state = normal(seed, (B, T, D), (D, K), (D,), (B, K - 1, D))
     tensors = {"x": x, "weight": weight} | ({"bias": bias} if variant % 2 == 0 else {}) | {"state": state}
     return tensors, {"activation": "silu" if variant // 2 % 2 == 0 else None}
 
 
 def _norm(seed: int, B: int, T: int, D: int, N: int, decay: str, variant: int) -> Built:
-    """Variants: with and without a gate, all channels together and in two groups."""
+    """Variants: with and without a gate x one or two groups."""
     x, weight, gate = normal(seed, (B, T, 2 * D), (2 * D,), (B, T, 2 * D))
     tensors = {"x": x, "weight": weight} | ({"gate": gate} if variant % 2 == 0 else {})
     return tensors, {"groups": 1 + variant // 2 % 2}
 
 
-def cases(operation: str, longest: int = 300, decays: Sequence[str] = DECAYS) -> st.SearchStrategy[Case]:
-    """Any case."""
+def cases(
+    operation: str,
+    longest: int = 300,
+    widest: int = 19,
+    states: Sequence[int] = tuple(range(1, 10)),
+    variants: Sequence[int] = tuple(range(32)),
+) -> st.SearchStrategy[Case]:
+    """Random cases for Hypothesis."""
     return st.builds(
         make,
         operation=st.just(operation),
         seed=st.integers(0, 2**31),
         length=st.one_of(st.integers(1, 20), st.integers(1, longest)),
         batch=st.integers(1, 3),
-        width=st.integers(1, 19),
-        state=st.integers(1, 9),
-        decay=st.sampled_from(decays),
-        variant=st.integers(0, 31),
+        width=st.one_of(st.integers(1, 19), st.integers(1, widest)),
+        state=st.sampled_from(states),
+        decay=st.sampled_from(DECAYS),
+        variant=st.sampled_from(variants),
         resets=st.sampled_from((0.0, 0.05, 0.5)),
         start=st.booleans(),
     )
 
 
 def variants(operation: str) -> list[int]:
-    """Numbers that between them reach every form and every optional input, present and absent."""
+    """Variants that together cover every form, and every optional input both given and omitted."""
     return {
         "diagonal_scan": list(range(8)),
         "selective_scan": [0, 1, 14, 7],
@@ -268,22 +276,64 @@ def variants(operation: str) -> list[int]:
     }[operation]
 
 
-# The table of comparisons: every operation in every backend that runs here, and in every variant or in the first one.
-# A test that takes a `backend` runs at every other instruction set too when "exhaustive" tests are asked for.
+# Tables for parametrize: every operation on every backend that runs here, with all variants (ALL) or the first (EACH).
+# Exhaustive runs repeat a test with a `backend` argument for every instruction set (see conftest.py).
 ALL = [(operation, backend, variant) for operation, backend in PAIRS for variant in variants(operation)]
 EACH = [(operation, backend, variants(operation)[0]) for operation, backend in PAIRS]
 WITH_STATE = [case for case in ALL if case[0] != NORM]
 CPP = [case for case in ALL if case[1] == "cpp"]
-MOST = [*CPP, *(case for case in EACH if case not in CPP)]  # what is made of torch's own operators in one variant
+MOST = [*CPP, *(case for case in EACH if case not in CPP)]  # all variants in C++, the first variant elsewhere
 ROW = ("operation", "backend", "variant")
 
-_known: dict[tuple[str, str, bytes], list[Tensor]] = {}
+
+def exhaustive(*rows: Any) -> list[Any]:
+    """Rows of a parametrize table that run only with `-m exhaustive`."""
+    return [pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.exhaustive) for row in rows]
+
+
+_oracle: dict[tuple[str, str, bytes], list[Tensor]] = {}
 
 
 def exact(case: Case) -> list[Tensor]:
-    """Outputs and gradients by the oracle on the same numbers, in float64; computed once for all backends."""
+    """Outputs and gradients of the oracle in float64 on the same numbers. Computed once for all backends."""
     wide = case.to(torch.float64)
     key = (case.operation, str(case.options | {"chunk": None}), content(case.resets, *wide.values))
-    if key not in _known:
-        _known[key] = with_gradients(wide.function("reference"), wide.values, 0)
-    return _known[key]
+    if key not in _oracle:
+        _oracle[key] = with_gradients(wide.function("reference"), wide.values, 0)
+    return _oracle[key]
+
+
+def run(case: Case, backend: str) -> list[Tensor]:
+    """Outputs and gradients of the case on a backend."""
+    return with_gradients(case.function(backend), case.values, 0)
+
+
+def check_step_sizes(given: Case, backend: str) -> None:
+    """The selective scan is finite and correct at any step size.
+
+    softplus(-200) is 0 in float32: then a decay of exactly 0 stays 0, and any other decay is exactly 1.
+    """
+    for dt in (-1e30, -200.0, -90.0, -1e-30, 1e-30, 90.0, 1e10):
+        case = given._replace(tensors=given.tensors | {"dt": torch.full_like(given.tensors["dt"], dt)})
+        got = run(case, backend)
+        assert all(x.isfinite().all() for x in got)
+        if dt == -200.0:
+            assert torch.equal(got[1], torch.where(torch.isneginf(case.tensors["A"]), 0.0, case.tensors["h0"]))
+        if abs(dt) < 1e3:
+            assert worst(got[:2], exact(case)[:2]) < 1e-4
+
+
+class Recording(TorchDispatchMode):
+    """Within this context, record calls of our operators and all their outputs, with tensors saved for the backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self.outputs: list[Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func.namespace == "ssm_kernels":
+            self.calls.append((func, args))
+            self.outputs += result
+        return result

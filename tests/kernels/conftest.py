@@ -1,7 +1,7 @@
-"""The C++ is tested in every build that this machine can make of it (see builds.py).
+"""Tests run with the native build of the C++. Exhaustive runs add the other builds of builds.py.
 
-All tests run in the native build. Where "exhaustive" tests are asked for, a test that names the fixture `build` runs in
-each other one too, and a test that takes a `backend` at each other instruction set with the backend "cpp".
+A test with the fixture `build` runs in every other build. A test with an argument `backend` runs at every other
+instruction set, where the backend is "cpp".
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is not written in C++ is the same in every build."""
-    items[:] = [item for item in items if not _has_no_build(getattr(getattr(item, "callspec", None), "params", {}))]
+    """Drop other builds of the backends that are not written in C++."""
+    items[:] = [item for item in items if not _is_repeated(getattr(getattr(item, "callspec", None), "params", {}))]
 
 
-def _has_no_build(parameters: dict[str, object]) -> bool:
+def _is_repeated(parameters: dict[str, object]) -> bool:
     return parameters.get("build", NATIVE) != NATIVE and parameters.get("backend", "cpp") != "cpp"
 
 
 @pytest.fixture(autouse=True)
 def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Build:
-    """How the C++ is built in this test."""
+    """The build of the C++ in this test."""
     chosen: Build = getattr(request, "param", NATIVE)
     for variable, value in (("CXX", chosen.compiler), (VARIABLE, chosen.instructions)):
         if value:
@@ -44,7 +44,7 @@ def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Bu
 
 @pytest.fixture
 def memory_of_nans() -> Iterator[None]:
-    """torch.empty gives NaN instead of what was there."""
+    """torch.empty returns NaN."""
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = True
     yield

@@ -1,4 +1,4 @@
-"""The CUDA kernels on CPU tensors, through the emulation that compiles their own source with the C++ compiler."""
+"""Run the CUDA kernels on CPU tensors: the C++ compiler compiles their source with an emulation of CUDA."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm_kernels.selective_scan import cuda as scan
 
 
 def compiler_missing() -> str | None:
-    """Why the emulation cannot be compiled here."""
+    """Why the emulation cannot be compiled, or None."""
     try:
         find_compiler()
     except NativeUnavailable as error:
@@ -24,7 +24,7 @@ def compiler_missing() -> str | None:
 
 @contextmanager
 def emulated(processors: int = 132) -> Iterator[None]:
-    """Within this block, backend "cuda" takes CPU tensors, on a GPU of so many multiprocessors."""
+    """Within this block, backend "cuda" takes CPU tensors, as on a GPU with this number of multiprocessors."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (scan, convolution):
             patch.setattr(module, "unavailable", lambda device: None)
@@ -34,7 +34,7 @@ def emulated(processors: int = 132) -> Iterator[None]:
 
 @contextmanager
 def turns(order: int, source: str, *defines: str) -> Iterator[None]:
-    """Within this block, the threads of this library take turns in another order: see cuda_on_cpu_order."""
+    """Within this block, the threads of this library run in another order: see cuda_on_cpu_order."""
     library = native.load(source, defines, torch.device("cpu"))
     library.cuda_on_cpu_order(order)
     try:

@@ -1,6 +1,6 @@
-"""Triton's interpreter for tests: kernels run step by step on CPU tensors, in a process of their own.
+"""Triton's interpreter for tests: kernels run step by step on CPU tensors, in a separate process.
 
-TRITON_INTERPRET is read when kernels are defined, so a process either interprets them all or compiles them all.
+Triton reads TRITON_INTERPRET when it defines a kernel, so a process interprets all kernels or compiles all kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Call = Callable[..., Any]
 
 @contextmanager
 def interpreter() -> Iterator[Call]:
-    """A function that calls another one, by its arguments, in a process that interprets Triton's kernels."""
+    """Return a function `call(function, *args)` that runs in a process with interpreted Triton kernels."""
     environment = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         with mock.patch.dict(os.environ, environment):
@@ -30,7 +30,7 @@ def interpreter() -> Iterator[Call]:
 
 
 def vectorize_scans() -> None:
-    """Let the interpreter combine whole slices in an associative scan: element by element it takes minutes."""
+    """Combine whole slices in the interpreter's associative scan. Its loop over elements takes minutes."""
     from triton.runtime.interpreter import ScanOps
 
     torch.set_num_threads(1)

@@ -1,23 +1,24 @@
-"""How two results are compared, and gradients of all inputs at once: for the tests of kernels and of models."""
+"""Comparison of results, and gradients of all inputs, for the tests of kernels and models."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-NEGLIGIBLE = 1e-30  # a difference this small is none, though the expected value may be smaller still
+NEGLIGIBLE = 1e-30  # differences below this are ignored, even if the expected value is smaller
 
 
 def error(got: Tensor, expected: Tensor) -> float:
-    """Norm of the difference over the norm of what was expected, in float64; inf where anything is not finite."""
+    """Norm of the difference divided by the norm of the expected value, in float64. inf if anything is not finite."""
     assert got.shape == expected.shape
     got, expected = widest(got), widest(expected)
     ratio = float((got - expected).norm() / (expected.norm() + NEGLIGIBLE))
-    return ratio if math.isfinite(ratio) else math.inf  # max() and comparisons would pass over a NaN
+    return ratio if math.isfinite(ratio) else math.inf  # max() and comparisons would miss a NaN
 
 
 def widest(x: Tensor) -> Tensor:
@@ -30,8 +31,22 @@ def worst(got: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     return max(error(a, b) for a, b in zip(got, expected, strict=True))
 
 
+def same_bits(got: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Use this number of threads within the block, and one thread after it."""
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(1)
+
+
 def content(*tensors: Tensor | None) -> bytes:
-    """A key that equal tensors share, so that the oracle need not be asked about the same numbers twice."""
+    """A hash of the tensors' values, shapes and dtypes."""
     digest = hashlib.blake2b()
     for x in tensors:
         digest.update(b"none" if x is None else f"{x.dtype} {tuple(x.shape)} ".encode() + x.detach().numpy().tobytes())
@@ -39,13 +54,13 @@ def content(*tensors: Tensor | None) -> bytes:
 
 
 def normal(seed: int, *shapes: tuple[int, ...]) -> list[Tensor]:
-    """A standard normal float64 tensor of every shape."""
+    """One standard normal float64 tensor per shape."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
 
 
 def with_gradients(function: Callable[..., tuple[Tensor, ...]], inputs: Sequence[Tensor], seed: int) -> list[Tensor]:
-    """The outputs of `function`, then the gradient of every input under a random linear loss that touches them all."""
+    """The outputs of `function`, then the gradients of all inputs, for a random linear loss of all outputs."""
     leaves = [value.detach().clone().requires_grad_() for value in inputs]
     outputs = function(*leaves)
     real = [torch.view_as_real(output) if output.is_complex() else output for output in outputs]

@@ -1,4 +1,4 @@
-"""The functions of simd.h over arrays, and how exact they are, however and for whatever processor they are compiled."""
+"""Checks of the functions in simd.h over arrays, for any compiler and processor."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ extern "C" int width_f64() { return simd::Vec<double>::width; }
 
 
 def write_functions(folder: Path) -> Path:
-    """A source of them all."""
+    """Write a C++ source that exports all functions."""
     file = folder / "functions.cpp"
     file.write_text('#include "simd.h"\n' + "".join(WRAPPER.replace("NAME", name) for name in FUNCTIONS) + SUMS)
     return file
 
 
 def applied(functions: Any, name: str, x: Tensor, count: int) -> Tensor:
-    """The first `count` results of a function of the library; memory after them has to stay as it was."""
+    """The first `count` results of a function of the library. The memory after them must not change."""
     y = torch.full((count + 1,), torch.nan, dtype=x.dtype)
     function = getattr(functions, f"{name}_{'f32' if x.dtype == torch.float32 else 'f64'}")
     function(x, y, count)
@@ -62,7 +62,7 @@ def check_precision(functions: Any, dtype: torch.dtype) -> None:
         assert float(relative[expected > 0].max()) < (2.5e-7 if dtype == torch.float32 else 1e-15), name
 
 
-def check_ends(functions: Any, dtype: torch.dtype) -> None:
+def check_extremes(functions: Any, dtype: torch.dtype) -> None:
     inf, nan = math.inf, math.nan
     cases: dict[str, list[tuple[float, float]]] = {
         "exp": [(0, 1), (-inf, 0), (inf, inf), (nan, nan), (1e30, inf), (-1e30, 0)],
@@ -78,7 +78,7 @@ def check_ends(functions: Any, dtype: torch.dtype) -> None:
 
 
 def check_sums(functions: Any, dtype: torch.dtype, count: int) -> None:
-    """Of the lanes of `count` vectors."""
+    """Check the sums over the lanes of `count` vectors."""
     width = int(functions.width_f32() if dtype == torch.float32 else functions.width_f64())
     x = torch.randint(-1000, 1000, (count, width), generator=torch.Generator().manual_seed(0)).to(dtype)  # exact sums
     assert torch.equal(applied(functions, "sums", x, count), x.sum(1))

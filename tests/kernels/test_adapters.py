@@ -1,4 +1,4 @@
-"""The adapters pass our arguments to the right places of the peers': against the peers' own plain forms."""
+"""The adapters pass our arguments to the peers correctly. Naive versions of the peers' kernels run in their place."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ import ssm_kernels
 import torch
 import torch.nn.functional as F
 from kernels.cases import Case, make
-from kernels.numerics import error, normal, worst
+from kernels.numerics import normal, worst
 from ssm_kernels.adapters import PEERS, fla, mamba_ssm, peer
 from torch import Tensor
 
@@ -23,15 +24,16 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def fla_function(path: str) -> Any:
-    """A function of fla, which is installed for the tests."""
     module, name = path.rsplit(".", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return getattr(import_module(f"fla.ops.{module}"), name)
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, path: str, plain: Callable[..., tuple[Tensor, Tensor]]) -> list[str]:
-    """Puts `plain`, a function of the kernel's arguments by name, in the kernel's place; lists the calls."""
+def replace_kernel(
+    monkeypatch: pytest.MonkeyPatch, path: str, plain: Callable[..., tuple[Tensor, Tensor]]
+) -> list[str]:
+    """Replace a kernel of fla by `plain`, which takes the kernel's arguments by name. Returns the list of calls."""
     real, calls = fla_function(path), []
 
     def call(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -43,114 +45,93 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, path: str, plain: Callable[..., tu
     return calls
 
 
-def gated(decay: str, bonus: bool = False, seed: int = 0) -> tuple[dict[str, Tensor], list[Tensor]]:
-    """Inputs of a gated scan in float32, 4 heads over 2 groups, and what the oracle says."""
+def gated(form: str) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Inputs of a gated scan in float32 with 4 heads in 2 groups, and the oracle's outputs."""
     B, T, H, G, K, V = 2, 9, 4, 2, 3, 5
-    q, k, v, h0, u, a = normal(seed, *[(B, T, G, K)] * 2, (B, T, H, V), (B, H, K, V), (H, K), (B, T, H, K))
-    tensors = {"q": q, "k": k, "v": v, "h0": h0}
-    shapes = {"constant": a[0, 0, :, 0], "scalar": a[..., 0], "vector": a}
-    if decay in shapes:
-        tensors["log_decay"] = F.logsigmoid(shapes[decay])
-    if bonus:
-        tensors["bonus"] = u
+    q, k, v, h0, u, a = normal(0, *[(B, T, G, K)] * 2, (B, T, H, V), (B, H, K, V), (H, K), (B, T, H, K))
+    tensors = {"q": q, "k": k, "v": v} | ({} if form == "retention" else {"h0": h0})
+    decays = {name: F.logsigmoid(x) for name, x in (("scalar", a[..., 0]), ("vector", a), ("bonus", a))}
+    decays["retention"] = torch.log(1 - 2.0 ** (-5 - torch.arange(4.0)))
+    tensors |= ({"log_decay": decays[form]} if form in decays else {}) | ({"bonus": u} if form == "bonus" else {})
     tensors = {n: x.float() for n, x in tensors.items()}
     return tensors, list(ssm_kernels.gated_scan(**tensors, backend="reference"))
 
 
-def test_fla_linear_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors, expected = gated("none")
-    naive = fla_function("linear_attn.naive.naive_recurrent_linear_attn")
-    calls = stand_in(monkeypatch, "linear_attn.chunk_linear_attn", naive)
-    assert worst(fla.gated_scan(**tensors), expected) < 1e-6
-    assert len(calls) == 1
+def plain_retention(
+    q: Tensor, k: Tensor, v: Tensor, g_gamma: Tensor, scale: float, naive: Any, **rest: Any
+) -> tuple[Tensor, Tensor]:
+    """fla's retention scales q by K^-1/2, has fixed decays, and takes and returns no state."""
+    assert (scale, rest["output_final_state"], rest["initial_state"]) == (1.0, True, None)
+    assert torch.allclose(g_gamma, torch.log(1 - 2.0 ** (-5 - torch.arange(4.0))))
+    y = naive(*(x.transpose(1, 2) for x in (q * q.shape[-1] ** 0.5, k, v)))  # (B, H, T, V)
+    return y.transpose(1, 2), torch.zeros(())
 
 
-def test_fla_scalar_decay(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors, expected = gated("scalar")
-    naive = fla_function("simple_gla.naive.naive_recurrent_simple_gla")
-    calls = stand_in(monkeypatch, "simple_gla.chunk_simple_gla", naive)
-    assert worst(fla.gated_scan(**tensors), expected) < 1e-6
-    assert len(calls) == 1
+def plain_gla(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float, naive: Any, **rest: Any
+) -> tuple[Tensor, Tensor]:
+    """fla's naive loop scales q by K^-1/2."""
+    return naive(q * scale * q.shape[-1] ** 0.5, k, v, g, **rest)  # type: ignore[no-any-return]
 
 
-def test_fla_constant_decay_is_retention(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With RetNet's decays, what its retention gives, which scales by K^-1/2 and has no state."""
-    naive = fla_function("retention.naive.naive_retention")
-
-    def plain(q: Tensor, k: Tensor, v: Tensor, g_gamma: Tensor, scale: float, **rest: Any) -> tuple[Tensor, Tensor]:
-        assert (scale, rest["output_final_state"], rest["initial_state"]) == (1.0, True, None)
-        assert torch.allclose(g_gamma, torch.log(1 - 2.0 ** (-5 - torch.arange(4.0))))
-        y = naive(*(x.transpose(1, 2) for x in (q * q.shape[-1] ** 0.5, k, v)))  # (B, H, T, V)
-        return y.transpose(1, 2), torch.zeros(())
-
-    calls = stand_in(monkeypatch, "simple_gla.chunk_simple_gla", plain)
-    tensors, _ = gated("constant")
-    tensors |= {"log_decay": torch.log(1 - 2.0 ** (-5 - torch.arange(4.0)))}
-    del tensors["h0"]
-    expected, _ = ssm_kernels.gated_scan(**tensors, backend="reference")
-    assert error(fla.gated_scan(**tensors)[0], expected) < 1e-6
-    assert len(calls) == 1
+def plain_rwkv6(
+    r: Tensor, k: Tensor, v: Tensor, w: Tensor, u: Tensor, naive: Any, **rest: Any
+) -> tuple[Tensor, Tensor]:
+    y, hT = naive(*(x.transpose(1, 2) for x in (r, k, v, w)), u, **rest)  # (B, H, T, .)
+    return y.transpose(1, 2), hT
 
 
-def test_fla_vector_decay(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors, expected = gated("vector")
-    naive = fla_function("gla.naive.naive_recurrent_gla")
-
-    def plain(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float, **rest: Any) -> tuple[Tensor, Tensor]:
-        return naive(q * scale * q.shape[-1] ** 0.5, k, v, g, **rest)  # it scales by K^-1/2 by itself
-
-    calls = stand_in(monkeypatch, "gla.chunk_gla", plain)
-    assert worst(fla.gated_scan(**tensors), expected) < 1e-6
-    assert len(calls) == 1
+def plain_delta(naive: Any, scale: float, **given: Any) -> tuple[Tensor, Tensor]:
+    """Loops with the layout (B, H, T, .) that scale q by K^-1/2."""
+    state, wanted = given.pop("initial_state"), given.pop("output_final_state")
+    names = {"a": "alpha", "b": "beta"} if "a" in given else {}
+    turned = {names.get(n, n): x.transpose(1, 2) for n, x in given.items()}  # (B, H, T, .)
+    turned["q"] = turned["q"] * scale * turned["q"].shape[-1] ** 0.5
+    y, hT = naive(**turned, initial_state=state, output_final_state=wanted)
+    return y.transpose(1, 2), hT
 
 
-def test_fla_bonus(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors, expected = gated("vector", bonus=True)
-    naive = fla_function("rwkv6.recurrent_naive.naive_recurrent_rwkv6")
-
-    def plain(r: Tensor, k: Tensor, v: Tensor, w: Tensor, u: Tensor, **rest: Any) -> tuple[Tensor, Tensor]:
-        y, hT = naive(*(x.transpose(1, 2) for x in (r, k, v, w)), u, **rest)  # (B, H, T, .)
-        return y.transpose(1, 2), hT
-
-    calls = stand_in(monkeypatch, "rwkv6.chunk_rwkv6", plain)
-    assert worst(fla.gated_scan(**tensors), expected) < 1e-6
-    assert len(calls) == 1
-
-
-DELTA = {  # the kernel, its plain form, whether that has heads before tokens and scales q by K^-1/2, and the variant
-    "none": ("delta_rule.chunk_delta_rule", "delta_rule.naive.delta_rule_recurrence", True, 18),
-    "head": ("gated_delta_rule.chunk_gated_delta_rule", "gated_delta_rule.naive_recurrent_gated_delta_rule", False, 19),
-    "key": ("kda.chunk_kda", "kda.naive.naive_recurrent_kda", False, 20),
-    "generalized": (
+GATED = {  # inputs of the gated scan: fla's kernel, its naive loop, and a wrapper that gives it the kernel's arguments
+    "none": ("linear_attn.chunk_linear_attn", "linear_attn.naive.naive_recurrent_linear_attn", None),
+    "scalar": ("simple_gla.chunk_simple_gla", "simple_gla.naive.naive_recurrent_simple_gla", None),
+    "retention": ("simple_gla.chunk_simple_gla", "retention.naive.naive_retention", plain_retention),
+    "vector": ("gla.chunk_gla", "gla.naive.naive_recurrent_gla", plain_gla),
+    "bonus": ("rwkv6.chunk_rwkv6", "rwkv6.recurrent_naive.naive_recurrent_rwkv6", plain_rwkv6),
+}
+DELTA = {  # variants of the delta scan
+    18: ("delta_rule.chunk_delta_rule", "delta_rule.naive.delta_rule_recurrence", plain_delta),
+    19: (
+        "gated_delta_rule.chunk_gated_delta_rule",
+        "gated_delta_rule.naive_recurrent_gated_delta_rule",
+        None,
+    ),
+    20: ("kda.chunk_kda", "kda.naive.naive_recurrent_kda", None),
+    23: (
         "generalized_delta_rule.chunk_dplr_delta_rule",
         "generalized_delta_rule.dplr.naive.dplr_recurrence",
-        True,
-        23,
+        plain_delta,
     ),
 }
 
 
-@pytest.mark.parametrize("form", DELTA)
-def test_fla_delta_rules(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    kernel, path, heads_first, variant = DELTA[form]
-    naive, names = fla_function(path), {"a": "alpha", "b": "beta"} if form == "generalized" else {}
-
-    def plain(scale: float, **given: Any) -> tuple[Tensor, Tensor]:
-        if not heads_first:
-            return naive(scale=scale, **given)
-        state, wanted = given.pop("initial_state"), given.pop("output_final_state")
-        turned = {names.get(n, n): x.transpose(1, 2) for n, x in given.items()}  # (B, H, T, .)
-        turned["q"] = turned["q"] * scale * turned["q"].shape[-1] ** 0.5
-        y, hT = naive(**turned, initial_state=state, output_final_state=wanted)
-        return y.transpose(1, 2), hT
-
-    calls = stand_in(monkeypatch, kernel, plain)
-    case = make("delta_scan", 1, length=9, variant=variant).to(torch.float32)
-    assert worst(fla.delta_scan(**case.tensors), case.function("reference")(*case.values)) < 1e-6
+@pytest.mark.parametrize("form", [*GATED, *DELTA])
+def test_fla(monkeypatch: pytest.MonkeyPatch, form: str | int) -> None:
+    """The adapter calls the right kernel, with arguments in the right places."""
+    kernel, path, wrapper = (GATED | DELTA)[form]  # type: ignore[operator]
+    naive = fla_function(path)
+    calls = replace_kernel(monkeypatch, kernel, partial(wrapper, naive=naive) if wrapper else naive)
+    if isinstance(form, int):
+        case = make("delta_scan", 1, length=9, variant=form).to(torch.float32)
+        got, expected = fla.delta_scan(**case.tensors), list(case.function("reference")(*case.values))
+    else:
+        tensors, expected = gated(form)
+        got = fla.gated_scan(**tensors)
+    outputs = 1 if form == "retention" else 2
+    assert worst(got[:outputs], expected[:outputs]) < 1e-6
     assert len(calls) == 1
 
 
-def test_what_fla_lacks_of_the_delta_scan_is_said() -> None:
+def test_errors_of_flas_delta_scan() -> None:
     case = make("delta_scan", variant=22, resets=0.5).to(torch.float32)
     with pytest.raises(ValueError, match="fla: delta_scan has no resets"):
         fla.delta_scan(**case.tensors, resets=case.resets)
@@ -159,7 +140,7 @@ def test_what_fla_lacks_of_the_delta_scan_is_said() -> None:
     assert fla.unavailable("delta_scan", CUDA) is None
 
 
-def test_what_fla_lacks_is_said() -> None:
+def test_errors_of_flas_gated_scan() -> None:
     tensors, _ = gated("scalar")
     with pytest.raises(ValueError, match="fla: gated_scan has no resets"):
         fla.gated_scan(**tensors, resets=torch.zeros(2, 9, dtype=torch.bool))
@@ -170,23 +151,22 @@ def test_what_fla_lacks_is_said() -> None:
     assert fla.unavailable("gated_scan", CUDA) is None
 
 
-def test_fla_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_fla(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name == "fla" or name.startswith("fla.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fla", None)
-    said = fla.unavailable("gated_scan", CUDA)
-    assert said is not None
-    assert said.startswith("flash-linear-attention is not installed, or not whole: ")
+    reason = fla.unavailable("gated_scan", CUDA)
+    assert reason is not None
+    assert reason.startswith("flash-linear-attention is not installed, or its installation is incomplete: ")
 
 
-# --------------------------------------------------------------------------------------- mamba_ssm, which needs a GPU
+# mamba_ssm cannot be installed without a GPU: these functions have its signatures and layouts.
 
 
 def install(monkeypatch: pytest.MonkeyPatch, module: str, **functions: Any) -> None:
-    """A module that holds these functions, where `import module` finds it."""
+    """Let `import module` find a module with these functions."""
     made = ModuleType(module)
-    for name, function in functions.items():
-        setattr(made, name, function)
+    vars(made).update(functions)
     monkeypatch.setitem(sys.modules, module, made)
     for parent in (module.rsplit(".", i)[0] for i in range(1, module.count(".") + 1)):
         monkeypatch.setitem(sys.modules, parent, ModuleType(parent))
@@ -204,7 +184,7 @@ def selective_scan_fn(
     delta_softplus: bool = False,
     return_last_state: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """With mamba_ssm's signature and layouts: u, delta, z (B, D, T); B, C (B, N, T); the last state (B, D, N)."""
+    """u, delta, z: (B, D, T); B, C: (B, N, T); last state: (B, D, N)."""
     assert return_last_state
     delta = delta if delta_bias is None else delta + delta_bias[:, None]
     delta = F.softplus(delta) if delta_softplus else delta
@@ -234,7 +214,7 @@ def mamba_chunk_scan_combined(
     dt_limit: tuple[float, float] = (0.0, float("inf")),
     return_final_states: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """With mamba_ssm's signature and layouts: x (B, T, H, P), states (B, H, P, N), sequences numbered from 0."""
+    """x: (B, T, H, P); states: (B, H, P, N). seq_idx numbers the sequences from 0."""
     assert return_final_states
     assert chunk_size > 0
     assert not dt_softplus
@@ -263,7 +243,7 @@ def causal_conv1d_fn(
     final_states_out: Tensor | None = None,
     activation: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """With causal_conv1d's signature and layouts: x (B, D, T), channels next to each other; states (B, D, K - 1)."""
+    """x: (B, D, T) with stride 1 over channels; states: (B, D, K - 1)."""
     assert return_final_states
     assert x.stride(1) == 1
     K = weight.shape[1]
@@ -314,17 +294,17 @@ def test_mamba_convolution(start: bool, monkeypatch: pytest.MonkeyPatch) -> None
         mamba_ssm.causal_conv1d(**case.tensors, resets=torch.zeros(2, 40, dtype=torch.bool))
 
 
-def test_what_mamba_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_why_mamba_ssm_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mamba_ssm.unavailable("diagonal_scan", CUDA) == "mamba_ssm has no diagonal_scan"
     assert mamba_ssm.unavailable("chunk_scan", CPU) == "mamba_ssm: chunk_scan needs a CUDA device, not cpu"
     for module in ("mamba_ssm", "causal_conv1d"):
         monkeypatch.setitem(sys.modules, module, None)
     for operation, package in (("selective_scan", "mamba-ssm"), ("causal_conv1d", "causal-conv1d")):
-        said = mamba_ssm.unavailable(operation, CUDA)
-        assert said is not None
-        assert said.startswith(f"{package} is not installed, or without its CUDA extension: ")
+        reason = mamba_ssm.unavailable(operation, CUDA)
+        assert reason is not None
+        assert reason.startswith(f"{package} is not installed, or its CUDA extension is missing: ")
 
 
-def test_every_peer_says_what_it_lacks() -> None:
+def test_every_peer_gives_a_reason_on_the_cpu() -> None:
     for name in PEERS:
         assert isinstance(peer(name).unavailable("gated_scan", CPU), str)

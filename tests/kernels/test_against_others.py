@@ -1,4 +1,4 @@
-"""Against implementations by others: the naive loops of flash-linear-attention, and transformers' Mamba and GDN."""
+"""Comparisons with other implementations: the naive loops of flash-linear-attention, and models of transformers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ B, T, H, K, V = 2, 45, 3, 8, 5
 
 
 def fla(file: str, function: str) -> Callable[..., Any]:
-    """A function of one file of fla.ops, without what the package imports on the way (Triton, a GPU)."""
+    """Load a function from one file of fla.ops, without importing the package (which imports Triton)."""
     package = importlib.util.find_spec("fla")
     assert package is not None
     assert package.submodule_search_locations
@@ -33,12 +33,12 @@ def fla(file: str, function: str) -> Callable[..., Any]:
     return getattr(module, function)  # type: ignore[no-any-return]
 
 
-def of(operation: str) -> list[str]:
+def backends_of(operation: str) -> list[str]:
     return ["reference", *(name for other, name in PAIRS if other == operation)]
 
 
 class Loop(NamedTuple):
-    """A loop of fla, and what it is given, by our names and in its order; it scales q by K^-1/2."""
+    """A naive loop of fla, and its arguments by our names in its order. It scales q by K^-1/2."""
 
     operation: str
     file: str
@@ -63,7 +63,7 @@ LOOPS = {
 
 
 def inputs(name: str) -> dict[str, Tensor]:
-    """In float32, as fla's loops compute: keys of a delta rule of length 1."""
+    """Inputs in float32, the precision of fla's loops. Keys of delta rules have norm 1."""
     q, k, v, h0, g, rate = normal(1, *[(B, T, H, K)] * 2, (B, T, H, V), (B, H, K, V), *[(B, T, H, K)] * 2)
     beta, scalar, bonus = normal(2, (B, T, H), (B, T, H), (H, K))
     kappa = F.normalize(rate, dim=-1)
@@ -72,18 +72,18 @@ def inputs(name: str) -> dict[str, Tensor]:
     found["log_decay"] = F.logsigmoid(scalar if name == "gated deltanet" else g)
     if name == "rwkv7":
         found["log_decay"] = -torch.exp(-0.5 - F.softplus(g))
-    if name == "kda":  # two heads to a group
+    if name == "kda":  # two heads per group
         found |= {n: found[n][:, :, :2] for n in ("q", "k")}
         found |= {n: torch.cat([found[n], found[n][:, :, :1]], 2) for n in ("v", "beta", "log_decay")}
         found["h0"] = torch.cat([h0, h0[:, :1]], 1)
-    wanted = (*LOOPS[name].arguments, *(() if name == "retention" else ("h0",)))  # it has no state
+    wanted = (*LOOPS[name].arguments, *(() if name == "retention" else ("h0",)))  # fla's retention has no state
     return {n: found[n].float() for n in wanted}
 
 
 @pytest.mark.parametrize(
-    ("name", "backend"), [(name, backend) for name, loop in LOOPS.items() for backend in of(loop.operation)]
+    ("name", "backend"), [(name, backend) for name, loop in LOOPS.items() for backend in backends_of(loop.operation)]
 )
-def test_a_scan_is_the_loop_of_fla(name: str, backend: str) -> None:
+def test_scans_equal_the_loops_of_fla(name: str, backend: str) -> None:
     loop, tensors = LOOPS[name], inputs(name)
     naive = fla(loop.file, loop.function)
     known = inspect.signature(naive).parameters
@@ -109,12 +109,12 @@ def test_a_scan_is_the_loop_of_fla(name: str, backend: str) -> None:
     assert worst(with_gradients(ours, values, 0), with_gradients(theirs, values, 0)) < 1e-6
 
 
-@pytest.mark.exhaustive  # a slow import
-@pytest.mark.parametrize("backend", of("delta_scan"))
-def test_the_gated_delta_rule_is_the_chunks_of_transformers(backend: str) -> None:
+@pytest.mark.exhaustive  # the import is slow
+@pytest.mark.parametrize("backend", backends_of("delta_scan"))
+def test_gated_delta_rule_equals_transformers(backend: str) -> None:
     from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
-    function = inspect.unwrap(torch_chunk_gated_delta_rule)  # not what fla has in its place
+    function = inspect.unwrap(torch_chunk_gated_delta_rule)  # without fla's replacement
     values = list(inputs("gated deltanet").values())
 
     def ours(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,7 +127,7 @@ def test_the_gated_delta_rule_is_the_chunks_of_transformers(backend: str) -> Non
     assert worst(with_gradients(ours, values, 0), with_gradients(theirs, values, 0)) < 2e-6
 
 
-@pytest.mark.parametrize("backend", of("diagonal_scan"))
+@pytest.mark.parametrize("backend", backends_of("diagonal_scan"))
 def test_hgrn(backend: str) -> None:
     x, g, h0 = (value.float() for value in normal(7, (B, T, V), (B, T, V), (B, V)))
     naive = fla("hgrn/naive.py", "naive_recurrent_hgrn")
@@ -143,9 +143,9 @@ def test_hgrn(backend: str) -> None:
     assert worst(with_gradients(ours, inputs, 0), with_gradients(theirs, inputs, 0)) < 1e-6
 
 
-@pytest.mark.parametrize("backend", of("selective_scan"))
+@pytest.mark.parametrize("backend", backends_of("selective_scan"))
 def test_mamba(backend: str) -> None:
-    """A whole mixer of transformers with its weights: projections, convolution, scan with D, bias and gate."""
+    """A whole mixer of transformers: projections, convolution, and scan with D, bias and gate."""
     from transformers import MambaConfig
     from transformers.models.mamba.modeling_mamba import MambaMixer
 
@@ -166,5 +166,5 @@ def test_mamba(backend: str) -> None:
     (x,) = normal(8, (B, T, 16))
     with use_backend(backend):
         got = with_gradients(ours, [x], 0)
-    # It rounds A and D to float32, whatever its inputs are.
+    # transformers rounds A and D to float32 for any dtype.
     assert worst(got, with_gradients(lambda x: (mixer(x),), [x], 0)) < 1e-6

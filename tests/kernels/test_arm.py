@@ -1,4 +1,4 @@
-"""The C++ on a 64-bit ARM: NEON through the compilers' vectors, four floats wide, with multiply-adds."""
+"""The C++ on an emulated 64-bit ARM, where vectors have four floats (NEON)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 from kernels.arm import COMPILERS, Library, missing, on_arm
-from kernels.cases import EVERY, OPERATIONS, exact, make, variants
-from kernels.numerics import with_gradients, worst
-from kernels.recording import Recording
-from kernels.simd_functions import check_ends, check_precision, check_sums, write_functions
+from kernels.cases import EVERY, OPERATIONS, Recording, exact, exhaustive, make, run, variants
+from kernels.numerics import same_bits, threads, worst
+from kernels.simd_functions import check_extremes, check_precision, check_sums, write_functions
 from ssm_kernels import selective_scan
 
-exhaustive = pytest.mark.exhaustive
 FIRST, *OTHERS = COMPILERS
-QUICK = [("selective_scan", 0), ("causal_conv1d", 0)]  # to compile, which takes longest here
+QUICK = [("selective_scan", 0), ("causal_conv1d", 0)]  # the compilation takes longest here
 CASES = [(operation, variant) for operation in EVERY for variant in variants(operation)]
-SLOW = [pytest.param(*case, marks=exhaustive) for case in CASES if case not in QUICK]
 
 
-@pytest.fixture(params=[FIRST, *(pytest.param(name, marks=exhaustive) for name in OTHERS)], autouse=True)
+@pytest.fixture(params=[FIRST, *exhaustive(*OTHERS)], autouse=True)
 def compiler(request: pytest.FixtureRequest) -> Iterator[str]:
     reason = missing(request.param)
     if reason is not None:
@@ -30,37 +27,34 @@ def compiler(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-@pytest.mark.parametrize(("operation", "variant"), [*QUICK, *SLOW])
-@pytest.mark.parametrize(("width", "length"), [pytest.param(6, 1, marks=exhaustive), (19, 45)])
+@pytest.mark.parametrize(
+    ("operation", "variant"), [*QUICK, *exhaustive(*(case for case in CASES if case not in QUICK))]
+)
+@pytest.mark.parametrize(("width", "length"), [*exhaustive((6, 1)), (19, 45)])
 def test_equals_the_reference(
     operation: str, variant: int, width: int, length: int, compiler: str, memory_of_nans: None
 ) -> None:
-    """Outputs and gradients, in both precisions; all memory is written, what is saved too."""
+    """Outputs and gradients in both precisions. The kernels also write all memory, including saved tensors."""
     case = make(operation, 1, length=length, width=width, state=5, variant=variant, resets=0.1)
     single = case.to(torch.float32)
     with Recording() as recording:
-        got, low = (with_gradients(x.function("cpp"), x.values, 0) for x in (case, single))
+        got, low = (run(x, "cpp") for x in (case, single))
     assert worst(got, exact(case)) < 1e-12
     assert worst(low, exact(single)) < 5e-6
     assert not any(x.isnan().any() for x in recording.outputs)
 
 
-@exhaustive
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_threads_change_no_bit(operation: str, compiler: str) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(operation: str, compiler: str) -> None:
     case = make(operation, 2, length=70, batch=3, width=40, state=16, decay="mixed").to(torch.float32)
-    results = []
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        try:
-            results.append(with_gradients(case.function("cpp"), case.values, 0))
-        finally:
-            torch.set_num_threads(1)
-    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    expected = run(case, "cpp")
+    with threads(2):
+        assert same_bits(run(case, "cpp"), expected)
 
 
 def test_denormals_are_flushed(compiler: str) -> None:
-    """Decays of 1 and no drive: the state would stay as it is."""
+    """With decays of 1 and zero inputs, a denormal state would stay the same."""
     B, T, D, N = 1, 5, 8, 4
     silent, rates, projection = torch.zeros(B, T, D), torch.zeros(D, N), torch.ones(B, T, N)
     denormal = torch.full((B, D, N), 1e-40)
@@ -72,5 +66,5 @@ def test_functions_are_precise(compiler: str, tmp_path: Path) -> None:
     functions = Library(compiler, write_functions(tmp_path))
     for dtype in (torch.float32, torch.float64):
         check_precision(functions, dtype)
-        check_ends(functions, dtype)
+        check_extremes(functions, dtype)
         check_sums(functions, dtype, 37)

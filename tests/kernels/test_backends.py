@@ -1,4 +1,4 @@
-"""Which backend serves a call, and what a wrong call is told."""
+"""The choice of the backend, and the errors of wrong calls."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ WRONG = {
 }
 
 
-def holding(operation: str, name: str) -> Case:
-    """A case that has this input, with several heads and groups."""
+def case_with(operation: str, name: str) -> Case:
+    """A case with this input, and with several heads and groups."""
     several = {"gated_scan": (28,), "delta_scan": (20, 23)}.get(operation, (0,))
     made = [make(operation, length=5, variant=variant, resets=0.5) for variant in several]
     return next(case for case in made if name in case.tensors or name == "resets")
@@ -78,8 +78,8 @@ def holding(operation: str, name: str) -> Case:
     ("operation", "name", "shape"),
     [(operation, name, shape) for operation, of in WRONG.items() for name, shapes in of.items() for shape in shapes],
 )
-def test_wrong_shapes_are_named(operation: str, name: str, shape: tuple[int, ...]) -> None:
-    case = holding(operation, name)
+def test_error_of_wrong_shapes(operation: str, name: str, shape: tuple[int, ...]) -> None:
+    case = case_with(operation, name)
     tensors = {**case.tensors, "resets": case.resets}
     assert name in tensors
     tensors[name] = torch.zeros(shape, dtype=torch.bool if name == "resets" else torch.float64)
@@ -97,8 +97,8 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("operation", "name", "value"), ARGUMENTS)
-def test_what_is_not_a_tensor_of_the_right_numbers_is_named(operation: str, name: str, value: str) -> None:
-    case = holding(operation, name)
+def test_error_of_wrong_types(operation: str, name: str, value: str) -> None:
+    case = case_with(operation, name)
     tensors: dict[str, Any] = {**case.tensors} | ({} if operation == NORM else {"resets": case.resets})
     function = getattr(ssm_kernels, operation)
     optional = signature(function).parameters[name].default is None
@@ -113,7 +113,7 @@ def test_what_is_not_a_tensor_of_the_right_numbers_is_named(operation: str, name
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_auto_is_a_backend_that_can_run(operation: str) -> None:
+def test_auto_chooses_a_backend_that_can_run(operation: str) -> None:
     case = make(operation).to(torch.float32)
     y, _ = case.function("auto")(*case.values)
     name = ssm_kernels.chosen()[f"{operation} on cpu"]
@@ -121,7 +121,7 @@ def test_auto_is_a_backend_that_can_run(operation: str) -> None:
     assert torch.equal(y, case.function(name)(*case.values)[0])
 
 
-def test_the_choice_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "_chosen", {})
     caplog.set_level(logging.INFO, "ssm_kernels")
     case = make("causal_conv1d")
@@ -132,7 +132,7 @@ def test_the_choice_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: 
     assert lines[0].startswith("causal_conv1d on cpu: backend ")
 
 
-def test_without_a_compiler_torch_serves_and_one_line_says_so(
+def test_without_a_compiler_torch_runs_and_one_line_is_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backends, "_chosen", {})
@@ -151,7 +151,7 @@ def test_without_a_compiler_torch_serves_and_one_line_says_so(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_block_takes_the_backend_it_asks_for(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_use_backend(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = make(operation, length=3)
     asked = []
     module = backends.module
@@ -164,7 +164,7 @@ def test_a_block_takes_the_backend_it_asks_for(operation: str, monkeypatch: pyte
             case.function("auto")(*case.values)
             assert {name for _, name in asked} == {"reference"}
         asked.clear()
-        case.function("reference")(*case.values)  # a name counts more than the block
+        case.function("reference")(*case.values)  # the argument has priority over the block
         assert {name for _, name in asked} == {"reference"}
     with pytest.raises(BackendError, match=r"unknown backend 'torhc'.*did you mean 'torch'"), use_backend("torhc"):
         pass
@@ -172,21 +172,21 @@ def test_a_block_takes_the_backend_it_asks_for(operation: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", ["triton", "cuda"])
-def test_a_backend_that_cannot_run_says_what_is_missing(operation: str, name: str) -> None:
+def test_error_of_a_backend_that_cannot_run(operation: str, name: str) -> None:
     case = make(operation, length=3)
     if name not in backends.available(operation):
         match = f"{operation}: has no backend '{name}'; it has reference, torch"
     else:
         missing = backends.unavailable(operation, name, CPU)
         if missing is None:
-            return  # it runs here, in Triton's interpreter
+            return  # Triton's interpreter runs it
         assert len(missing) > 10
         match = f"{operation}: backend '{name}' cannot run on cpu: "
     with pytest.raises(BackendError, match=match):
         case.function(name)(*case.values)
 
 
-def test_wrong_options_are_named() -> None:
+def test_error_of_wrong_options() -> None:
     gated, convolution = make("gated_scan"), make("causal_conv1d")
     with pytest.raises(ValueError, match="unknown backend 'numpy', expected one of auto, reference"):
         gated.function("numpy")(*gated.values)
@@ -205,13 +205,13 @@ def test_wrong_options_are_named() -> None:
         ({}, 0, r"groups 0"),
     ],
 )
-def test_wrong_shapes_of_the_norm_are_named(change: dict[str, tuple[int, ...]], groups: int, named: str) -> None:
+def test_error_of_wrong_shapes_of_the_norm(change: dict[str, tuple[int, ...]], groups: int, named: str) -> None:
     shapes = {"x": (2, 6), "weight": (6,), "gate": (2, 6)} | change
     with pytest.raises(ValueError, match=named):
         ssm_kernels.gated_rms_norm(*(torch.zeros(shape) for shape in shapes.values()), groups=groups)
 
 
-def test_exactly_one_form_of_the_delta_scan_is_given() -> None:
+def test_error_unless_exactly_one_form_of_the_delta_scan_is_given() -> None:
     shape = (2, 5, 3, 4)
     x = {name: torch.zeros(shape) for name in ("q", "k", "v")}
     beta, a, b = torch.zeros(shape[:3]), torch.zeros(shape), torch.zeros(shape)
@@ -223,7 +223,7 @@ def test_exactly_one_form_of_the_delta_scan_is_given() -> None:
 
 
 def test_blocks_of_two_threads_may_overlap() -> None:
-    """The one that began first ends first: what the other asked for stays, and is gone after it."""
+    """The block that began first ends first. The other thread keeps its backend until its own block ends."""
     case = make("causal_conv1d", length=3)
     began, ended = threading.Event(), threading.Event()
 
@@ -247,14 +247,14 @@ def test_blocks_of_two_threads_may_overlap() -> None:
 
 
 def few_numbers(inputs: Any) -> str | None:
-    """What a backend that is meant for float32 of little width says."""
+    """The `unsuited` function of a backend that takes only float32 and up to 6 channels."""
     if any(x is not None and x.dtype == torch.float64 for x in inputs):
         return "takes no float64"
     return f"takes up to 6 channels, got {inputs.x.shape[2]}" if inputs.x.shape[2] > 6 else None
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_auto_passes_over_a_backend_that_an_input_does_not_suit(
+def test_auto_skips_backends_that_do_not_support_the_inputs(
     compiled: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = import_module("ssm_kernels.causal_conv1d").operator
@@ -275,7 +275,7 @@ def test_auto_passes_over_a_backend_that_an_input_does_not_suit(
 
     module = backends.module
     monkeypatch.setattr(backends, "module", lambda *names: asked.append(names[1]) or module(*names))
-    for _ in range(2):
+    for _ in range(1 if compiled else 2):
         assert served(6, torch.float32) == "cpp"
         assert served(6, torch.float64) == "torch"
         assert served(7, torch.float32) == "torch"
@@ -291,15 +291,15 @@ def test_auto_passes_over_a_backend_that_an_input_does_not_suit(
     assert ssm_kernels.chosen() == {"causal_conv1d on cpu": "cpp", "causal_conv1d on cpu, not cpp": "torch"}
 
 
-def test_a_compiled_call_of_an_unknown_backend_says_so() -> None:
+def test_error_of_a_compiled_call_of_an_unknown_backend() -> None:
     case = make("diagonal_scan", length=3)
     for name, match in (("torhc", "unknown backend 'torhc'.*did you mean 'torch'"), ("cuda", "has no backend 'cuda'")):
         with pytest.raises(BackendError, match=match):
             torch.compile(case.function(name), backend="eager")(*case.values)
 
 
-def test_the_compiler_is_imported_by_those_who_compile_alone() -> None:
-    """It takes longer than torch itself; what marks a function for it is no public name, and may become another."""
+def test_ssm_kernels_does_not_import_torch_dynamo() -> None:
+    """The import takes longer than torch itself. `constant_when_compiled` sets the same private mark as torch."""
     look = "import sys, ssm_kernels; sys.exit('torch._dynamo' in sys.modules)"
     subprocess.run([sys.executable, "-c", look], check=True)
 

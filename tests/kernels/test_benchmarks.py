@@ -1,4 +1,4 @@
-"""`ssm bench`: who is wrong is not timed; what was timed is printed, kept, and written into a README."""
+"""`ssm bench`: wrong implementations are not timed. Results are printed, saved, and written into a README."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _restore_threads() -> Any:
 
 @pytest.fixture(autouse=True)
 def _measure_limits_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One run of each loop, with nothing timed."""
+    """Run each loop of the limits once, without timing it."""
 
     def once(run: Callable[[], object], seconds: float) -> float:
         run()
@@ -60,11 +60,11 @@ def _measure_limits_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     measured.cache_clear()
 
 
-def test_a_race_is_run_in_turn_and_the_slow_drop_out() -> None:
+def test_a_race_takes_turns_and_drops_slow_contestants() -> None:
     order: list[str] = []
     contestants = [Contestant(name, lambda name=name: order.append(name)) for name in "abc"]
     race(contestants, 3, 60.0, CPU)
-    assert order == [*"abc", *"abc", *"bca", *"cab"]  # one call of each to warm up, then each round begun by another
+    assert order == [*"abc", *"abc", *"bca", *"cab"]  # one warm-up call each; then every round has another first
     assert [len(contestant.milliseconds) for contestant in contestants] == [3, 3, 3]
     race([alone := Contestant("slow", lambda: sum(range(20_000)))], 5, 1e-9, CPU)
     assert len(alone.milliseconds) == 1
@@ -95,7 +95,7 @@ def test_small_cases_of_every_kind_agree_with_the_oracle(case: tuple[str, str]) 
 
 
 class Doubled(torch.autograd.Function):
-    """The same value, with twice its gradient."""
+    """The identity, with a doubled gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Doubled(torch.autograd.Function):
     [(lambda h0: 1.01 * h0, "0.01"), (Doubled.apply, "1"), (Tensor.detach, "inf")],
     ids=["a value", "a gradient", "no gradient"],
 )
-def test_who_is_wrong_is_not_timed(
+def test_wrong_scans_are_not_timed(
     spoil: Callable[[Tensor], Tensor], error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = scans_module._ours
@@ -129,19 +129,19 @@ def test_who_is_wrong_is_not_timed(
 
 
 @pytest.mark.parametrize("case", [replace(c, sizes=(2, 33, *c.sizes[2:])) for c in cpu_cases() if not c.state])
-def test_least_bytes_are_those_of_the_tensors(case: Case) -> None:
-    """All but what does not grow with the sequence: states, weights, constant decays."""
+def test_the_least_traffic_is_the_size_of_the_tensors(case: Case) -> None:
+    """Without tensors that do not grow with the sequence: states, weights, constant decays."""
     arguments = case.arguments(CPU)
     y = arguments["v" if "v" in arguments else "u" if "u" in arguments else "b" if "a" in arguments else "x"]
     inputs = sum(x.nbytes for x in arguments.values() if x is not None and x.ndim > 2 and x.shape[1] == 33)
     assert y is not None
     forward, *backward = work(case)
     assert forward.bytes == inputs + y.nbytes
-    # The backward pass reads dy and the inputs, and writes their gradients. Some inputs need not be read for that.
+    # The backward pass reads dy and inputs, and writes the gradients. It does not need all inputs.
     assert all(inputs + y.nbytes <= done.bytes <= 2 * inputs + y.nbytes for done in backward)
 
 
-def test_a_limit_is_the_larger_of_both_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_pass_is_limited_by_memory_or_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("diagonal_scan", "RG-LRU", (2, 3, 5))  # 30 and 60 multiply-adds, 360 and 600 bytes
     streams = {360: 1.0, 600: 1e9}
     monkeypatch.setattr("ssm_kernels.benchmarks.limits._stream", lambda touched, threads: streams[touched] * threads)
@@ -150,8 +150,8 @@ def test_a_limit_is_the_larger_of_both_in_each_pass(monkeypatch: pytest.MonkeyPa
     assert limit_ms(case, Limits("cuda", 1, memory=4.0)) == pytest.approx(1000 * (360 + 600) / 4)
 
 
-def test_scans_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    """With a warning for who is faster than the limit: here a single multiply-add a second."""
+def test_scans_are_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    """Scans faster than the limit give a warning. The limit here is one multiply-add per second."""
     monkeypatch.setattr("ssm_kernels.benchmarks.cases.cpu_cases", lambda: [SMALL])
     monkeypatch.setattr(limits_module, "measure_limits", lambda device: replace(LIMITS, multiply_adds=1.0))
     assert scans("--out", tmp_path / "scans.parquet") == 0
@@ -170,7 +170,7 @@ def test_scans_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_the_scans_of_a_chosen_instruction_set_are_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limits are those of the processor at its best, whatever the C++ is compiled for."""
+    """The limits use the best instruction set of the processor, for every build of the C++."""
     monkeypatch.setenv("SSM_KERNELS_INSTRUCTIONS", "what the option replaces")
     monkeypatch.setattr("ssm_kernels.benchmarks.cases.cpu_cases", lambda: [SMALL])
     monkeypatch.setattr(limits_module, "FAR", 2**22)
@@ -247,8 +247,8 @@ def test_a_table_of_two_runs_is_written_into_a_readme(tmp_path: Path, capsys: py
     unmarked.write_text("nothing\n")
     bad = {
         (two, one, readme): "two.parquet: expected a run with --device cpu --threads 1",
-        (one, less, readme): "no time of cpp with one thread and with two: gated_scan, GLA, 8x256x4, True,",
-        (one, other, readme): "the runs are of different machines",
+        (one, less, readme): "the backend cpp was not timed in both runs: gated_scan, GLA, 8x256x4, True,",
+        (one, other, readme): "the runs are from different machines",
         (one, two, unmarked): "OTHER.md: expected one line '<!-- scans:",
         (one, tmp_path / "none.parquet", readme): "none.parquet",
     }
@@ -265,7 +265,7 @@ def test_a_table_of_two_runs_is_written_into_a_readme(tmp_path: Path, capsys: py
 # Training steps
 
 
-def test_training_speeds_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_speeds_are_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "speed.parquet"
     assert run(*TINY, "--out", out) == 0
     said = capsys.readouterr().out
@@ -278,10 +278,10 @@ def test_training_speeds_are_printed_and_kept(tmp_path: Path, capsys: pytest.Cap
         assert f"{ratios(frame.filter(model=model))[True][0]:.2f}x" in said
     made = read_provenance(out)
     assert (made["context"], made["batch"], made["threads"]) == (6, 2, 1)
-    assert float(torch.tensor(1e-39) * 1) > 0  # denormals are back
+    assert float(torch.tensor(1e-39) * 1) > 0  # denormals are no longer flushed
 
 
-def test_the_ratio_is_of_medians_and_to_the_fastest_peer() -> None:
+def test_the_ratio_compares_medians_with_the_fastest_peer() -> None:
     times = {"ssm": [10, 10, 99], "slow": [30, 30, 1], "fast": [25, 20, 20]}
     rows = [
         ("mamba2", name, flush, repeat, ms * (1.0 if flush else 2.0 - (name == "ssm")), 1.0)
@@ -304,19 +304,19 @@ def no_logits(peer: Any) -> None:
 
 
 def other_gradients(peer: Any) -> None:
-    """Equal logits, another backward pass: Adam would hide it."""
+    """Equal logits, but another backward pass. Adam would hide the difference."""
     peer.backbone.layers[1].mixer.A_log.register_hook(lambda gradient: 0.9 * gradient)
 
 
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (other_logits, r"no speed to report: the logits of ssm and transformers, chunk 32 differ by \d"),
+        (other_logits, r"nothing was timed: the logits of ssm and transformers, chunk 32 differ by \d"),
         (no_logits, "the logits of ssm and transformers, chunk 32 differ by nan"),
         (other_gradients, r"the gradients of layers\.1\.mixer\.A_log of ssm and transformers, chunk 32 differ by"),
     ],
 )
-def test_who_is_wrong_reports_no_speed(
+def test_no_speed_is_reported_for_wrong_results(
     spoil: Callable[[Any], None],
     says: str,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""nvcc compiles every CUDA source for the GPUs that matter, within their registers; and what is missing is said."""
+"""nvcc compiles every CUDA source for A100 and H100 within their registers. Errors name the missing programs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from kernels.cases import exhaustive
 from ssm_kernels import backends
 from ssm_kernels.native import cuda as native
 from ssm_kernels.native.compiler import HEADERS, ROOT, NativeUnavailable
@@ -17,7 +18,7 @@ FUNCTION = re.compile(r"Function properties for (\S+)\n.*?(\d+) bytes spill stor
 
 
 def nvcc_missing() -> str | None:
-    """Why nothing can be compiled for a GPU here."""
+    """Why nvcc is not available, or None."""
     try:
         native.find_nvcc()
     except NativeUnavailable as error:
@@ -29,7 +30,7 @@ with_nvcc = pytest.mark.skipif(nvcc_missing() is not None, reason=str(nvcc_missi
 
 
 def compile_cubin(source: str, defines: list[str], architecture: str, folder: Path) -> str:
-    """What ptxas says about the kernels of a source file."""
+    """The output of ptxas for the kernels of a source file."""
     path = ROOT / source
     command = [native.find_nvcc(), *native.NVCC_FLAGS, f"-arch={architecture}", "-cubin", "-Xptxas", "-v"]
     command += [*(f"-D{define}" for define in defines), f"-I{path.parent}", f"-I{HEADERS}"]
@@ -39,53 +40,52 @@ def compile_cubin(source: str, defines: list[str], architecture: str, folder: Pa
     return done.stderr
 
 
-exhaustive = pytest.mark.exhaustive
-
-
 @with_nvcc
-@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=exhaustive), "sm_90"])
+@pytest.mark.parametrize("architecture", [*exhaustive("sm_80"), "sm_90"])
 @pytest.mark.parametrize(
-    ("source", "defines", "kernels", "most"),  # bytes a thread may spill
+    ("source", "defines", "kernels", "spill_limit"),  # bytes per thread
     [
-        pytest.param(SCAN, ["ELEMENT=__nv_bfloat16", "STATES=16", "SOFTPLUS=true"], 9, 96, marks=exhaustive),
-        pytest.param(SCAN, ["ELEMENT=__half", "STATES=16", "SOFTPLUS=false"], 9, 192, marks=exhaustive),
-        pytest.param(SCAN, ["ELEMENT=float", "STATES=64", "SOFTPLUS=true"], 9, 192, marks=exhaustive),
+        *exhaustive(
+            (SCAN, ["ELEMENT=__nv_bfloat16", "STATES=16", "SOFTPLUS=true"], 9, 96),
+            (SCAN, ["ELEMENT=__half", "STATES=16", "SOFTPLUS=false"], 9, 192),
+            (SCAN, ["ELEMENT=float", "STATES=64", "SOFTPLUS=true"], 9, 192),
+            (CONVOLUTION, ["ELEMENT=float", "TAPS=3"], 4, 0),
+        ),
         (CONVOLUTION, ["ELEMENT=__nv_bfloat16", "TAPS=4"], 4, 0),
-        pytest.param(CONVOLUTION, ["ELEMENT=float", "TAPS=3"], 4, 0, marks=exhaustive),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else None,
 )
 def test_nvcc_compiles_it_within_the_registers(
-    source: str, defines: list[str], kernels: int, most: int, architecture: str, tmp_path: Path
+    source: str, defines: list[str], kernels: int, spill_limit: int, architecture: str, tmp_path: Path
 ) -> None:
-    """Values that do not fit into registers go to memory, and a kernel is slow without any sign of it."""
+    """Values that do not fit into registers go to slow memory, without any warning."""
     spilled = FUNCTION.findall(compile_cubin(source, defines, architecture, tmp_path))
     assert len(spilled) == kernels
-    assert all(int(stores) <= most and int(loads) <= most for _, stores, loads in spilled), spilled
+    assert all(int(stores) <= spill_limit and int(loads) <= spill_limit for _, stores, loads in spilled), spilled
 
 
 @with_nvcc
 def test_the_probe_compiles_and_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The very flags of the first use; the library loads without a GPU, and says that there is none."""
+    """With the flags of the first use. The library loads without a GPU, and reports that there is none."""
     monkeypatch.setenv("SSM_KERNELS_CACHE", str(tmp_path))
     monkeypatch.setattr(native, "architecture", lambda device: "sm_90")
     monkeypatch.setattr(native, "_load", native._load.__wrapped__)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(native, "_probe", native._probe.__wrapped__)
-    said = native.why_not(torch.device("cuda", 0))
+    reason = native.why_not(torch.device("cuda", 0))
     assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
-    assert said is None or said.startswith("an empty kernel does not run: ")
+    assert reason is None or reason.startswith("an empty kernel does not run: ")
 
 
-def test_where_nvcc_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nvcc_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native.shutil, "which", lambda name, path=None: None)
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(NativeUnavailable, match=r"no nvcc: looked in PATH, /usr/local/cuda/bin \(\$CUDA_HOME is not"):
+    with pytest.raises(NativeUnavailable, match=r"no nvcc: searched in PATH, /usr/local/cuda/bin \(\$CUDA_HOME is not"):
         native.find_nvcc()
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    with pytest.raises(NativeUnavailable, match=rf"no nvcc: looked in {tmp_path}/bin, PATH, /usr/local/cuda/bin$"):
+    with pytest.raises(NativeUnavailable, match=rf"no nvcc: searched in {tmp_path}/bin, PATH, /usr/local/cuda/bin$"):
         native.find_nvcc()
     monkeypatch.undo()
     found = tmp_path / "bin" / "nvcc"
@@ -97,7 +97,7 @@ def test_where_nvcc_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("operation", ["selective_scan", "causal_conv1d"])
-def test_what_is_missing_is_said(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_why_cuda_is_unavailable(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def why(device: str) -> str | None:
         return backends.unavailable(operation, "cuda", torch.device(device))
 
@@ -111,6 +111,6 @@ def test_what_is_missing_is_said(operation: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(native, "_probe", native._probe.__wrapped__)
     monkeypatch.setattr(native, "_load", native._load.__wrapped__)
     monkeypatch.setattr(native.shutil, "which", lambda name, path=None: None)
-    said = why("cuda:0")
-    assert said is not None
-    assert said.startswith("no nvcc: looked in ")
+    reason = why("cuda:0")
+    assert reason is not None
+    assert reason.startswith("no nvcc: searched in ")

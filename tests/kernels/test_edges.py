@@ -1,4 +1,4 @@
-"""Calls at the edge of what is allowed: no sequence, no head, resets after infinities, chunks that are too long."""
+"""Unusual calls: no sequence, no head, resets after infinite values, very long chunks, too little memory."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from pathlib import Path
 import pytest
 import ssm_kernels
 import torch
-from kernels.cases import ALL, EVERY, NORM, ROW, WITH_STATE, Case, make, variants
-from kernels.numerics import normal, with_gradients, worst
+from kernels.cases import ALL, EVERY, NORM, ROW, WITH_STATE, Case, exhaustive, make, run, variants
+from kernels.numerics import normal, same_bits, with_gradients, worst
 from ssm_kernels import gated_scan
 from torch import Tensor
 
 COMPILED = [case for case in ALL if case[1] in ("torch", "cpp")]
 ORACLES = [(operation, "reference", variant) for operation, backend, variant in WITH_STATE if backend == "torch"]
-# These chunks of matrix states multiply what is forgotten by a decay of 0: there it must be finite.
+# In chunks of matrix states, a reset multiplies the old state by 0. So the old state must be finite.
 FINITE = (("gated_scan", "torch"), ("gated_scan", "cpp"), ("delta_scan", "torch"))
 FORGETTING = [*ORACLES, *(case for case in COMPILED if case[:2] not in FINITE and case[0] != NORM)]
 
 
 @pytest.mark.parametrize(ROW, COMPILED)
-def test_no_sequence_at_all(operation: str, backend: str, variant: int, memory_of_nans: None) -> None:
-    """Empty outputs, and gradients of 0 for what sequences share; so too for as many channels as make groups."""
+def test_an_empty_batch(operation: str, backend: str, variant: int, memory_of_nans: None) -> None:
+    """Outputs are empty, and parameters have gradients of 0. The larger width makes several groups of channels."""
     for width in (5, 300):
         case = make(operation, 1, length=37, batch=0, width=width, variant=variant, resets=0.5).to(torch.float32)
-        got = with_gradients(case.function(backend), case.values, 0)
-        expected = with_gradients(case.function("reference"), case.values, 0)
-        assert [x.shape for x in got] == [x.shape for x in expected]
+        got = run(case, backend)
+        assert [x.shape for x in got] == [x.shape for x in run(case, "reference")]
         assert all(x.count_nonzero() == 0 for x in got)
 
 
 @pytest.mark.parametrize("backend", ["torch", "cpp"])
 @pytest.mark.parametrize("decay", [(0,), (2, 9, 0), (2, 9, 0, 4)])
-def test_no_head_at_all(backend: str, decay: tuple[int, ...], memory_of_nans: None) -> None:
+def test_no_heads(backend: str, decay: tuple[int, ...], memory_of_nans: None) -> None:
     inputs = normal(1, (2, 9, 1, 4), (2, 9, 1, 4), (2, 9, 0, 3), decay, (2, 0, 4, 3))
     got = with_gradients(lambda *x: gated_scan(*x, backend=backend), inputs, 0)
     assert [x.shape for x in got[2:]] == [x.shape for x in inputs]
@@ -45,7 +44,7 @@ def test_no_head_at_all(backend: str, decay: tuple[int, ...], memory_of_nans: No
 
 
 def poisoned(case: Case, at: int, value: float) -> Case:
-    """`value` in everything before step `at` that is multiplied or added, and in the state before the first step."""
+    """Put `value` into the initial state, and into inputs at step 0 and at the step before `at`."""
     tensors = {n: x.clone() for n, x in case.tensors.items()}
     for name in tensors.keys() & {"u", "B", "b", "k", "v", "x"}:
         tensors[name][:, at - 1] = value
@@ -55,14 +54,14 @@ def poisoned(case: Case, at: int, value: float) -> Case:
     return case._replace(tensors=tensors)
 
 
-@pytest.mark.parametrize("value", [math.nan, pytest.param(math.inf, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize(
-    "at", [3, pytest.param(9, marks=pytest.mark.exhaustive), pytest.param(40, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("value", [math.nan, *exhaustive(math.inf)])
+@pytest.mark.parametrize("at", [3, *exhaustive(9, 40)])
 @pytest.mark.parametrize(ROW, FORGETTING)
-def test_a_reset_forgets_what_is_not_finite(operation: str, backend: str, variant: int, at: int, value: float) -> None:
-    """Outputs, the state, and gradients of all that comes after it."""
-    length = 130  # enough for the torch backend of the diagonal scan to cut it
+def test_a_reset_forgets_values_that_are_not_finite(
+    operation: str, backend: str, variant: int, at: int, value: float
+) -> None:
+    """Outputs, the state, and gradients after the reset are the same as without the steps before it."""
+    length = 130  # the torch backend of the diagonal scan cuts this length
     case = make(operation, 2, length=length, variant=variant)
     resets = torch.zeros(2, length, dtype=torch.bool)
     resets[:, [at, at + 3]] = True
@@ -85,16 +84,15 @@ def test_a_reset_forgets_what_is_not_finite(operation: str, backend: str, varian
 
 @pytest.mark.parametrize("variant", variants("gated_scan"))
 def test_long_chunks_are_cut(variant: int) -> None:
-    """What sums log decays over pairs of a chunk's tokens takes memory with the cube of its length."""
+    """The memory for sums of log decays over pairs of a chunk's tokens grows with the cube of its length."""
     case = make("gated_scan", 6, length=300, batch=1, variant=variant)
     long, longest = (case._replace(options={"chunk": chunk}) for chunk in (128, 4096))
-    got, expected = (with_gradients(x.function("torch"), x.values, 0) for x in (longest, long))
-    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+    assert same_bits(run(longest, "torch"), run(long, "torch"))
 
 
 @pytest.mark.parametrize(ROW, COMPILED)
-def test_gradients_lie_as_the_compiler_was_told(operation: str, backend: str, variant: int) -> None:
-    """Fake tensors say contiguous, and code that torch.compile makes believes them."""
+def test_outputs_and_gradients_are_contiguous(operation: str, backend: str, variant: int) -> None:
+    """The operators' fake tensors are contiguous, and torch.compile relies on this."""
     case = make(operation, 7, variant=variant)
     leaves = [x.requires_grad_() for x in case.values]
     y, state = case.function(backend)(*leaves)
@@ -103,14 +101,14 @@ def test_gradients_lie_as_the_compiler_was_told(operation: str, backend: str, va
 
 
 def few_channels(operation: str) -> tuple[list[Tensor], Callable[..., Tensor]]:
-    """Inputs whose backward pass needs tens of MiB of scratch, and the call."""
-    shapes: dict[str, list[tuple[int, ...]]] = {
-        "gated_scan": [(1, 8192, 1, 128), (1, 8192, 1, 128), (1, 8192, 8, 1)],  # dq and dk by 8 parts of the heads
+    """Inputs whose backward pass needs tens of MiB of scratch memory, and the call."""
+    shapes: dict[str, list[tuple[int, ...]]] = {  # partial sums of gradients over:
+        "gated_scan": [(1, 8192, 1, 128), (1, 8192, 1, 128), (1, 8192, 8, 1)],  # heads, for q and k
         "delta_scan": [(1, 8192, 1, 128), (1, 8192, 1, 128), (1, 8192, 8, 1), (1, 8192, 8)],
-        "selective_scan": [(1, 64, 2048), (1, 64, 2048), (2048, 512), (1, 64, 512), (1, 64, 512)],  # dB, dC by channels
-        "causal_conv1d": [(1024, 1, 512), (512, 32)],  # the weight's by sequences
-        "diagonal_scan": [(1 << 14,), (256, 1, 1 << 14)],  # the constant's by sequences
-        "gated_rms_norm": [(1 << 16, 512), (512,)],  # the weight's by rows
+        "selective_scan": [(1, 64, 2048), (1, 64, 2048), (2048, 512), (1, 64, 512), (1, 64, 512)],  # channels, for B, C
+        "causal_conv1d": [(1024, 1, 512), (512, 32)],  # sequences, for the weight
+        "diagonal_scan": [(1 << 14,), (256, 1, 1 << 14)],  # sequences, for the constant a
+        "gated_rms_norm": [(1 << 16, 512), (512,)],  # rows, for the weight
     }
     inputs = [-x.abs().float() for x in normal(1, *shapes[operation])]
 
@@ -124,11 +122,11 @@ def few_channels(operation: str) -> tuple[list[Tensor], Callable[..., Tensor]]:
 STARVED = """
 import os, resource, sys
 import torch
-import torch._dynamo  # what torch imports at its first gradient does not fit below the limit
+import torch._dynamo  # torch would import it at its first gradient, where it does not fit into the limit
 from kernels.test_edges import few_channels
 
 torch.set_num_threads(1)
-for operation in sys.argv[1:]:  # each in a process of its own, whose memory is as torch's import has left it
+for operation in sys.argv[1:]:  # each in a forked process with the memory after the import of torch
     if os.fork() == 0:
         break
     if os.wait()[1]:
@@ -149,17 +147,17 @@ for megabytes in range(0, 400, 2):
     except MemoryError as error:
         refused += "not enough memory" in str(error)
     except RuntimeError as error:
-        assert "memory" in str(error), error  # torch's own
+        assert "memory" in str(error), error  # an error of torch
 assert refused, operation
 """
 
 
 @pytest.mark.exhaustive
 def test_lack_of_memory_is_an_exception() -> None:
-    """The gradients under a limit on memory that rises until they fit; an exception in C++ would end the process."""
+    """Compute gradients under a memory limit that rises until they fit. An uncaught C++ exception ends the process."""
     root = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *sys.path]), "OMP_NUM_THREADS": "1"}
-    environment["MALLOC_MMAP_THRESHOLD_"] = "65536"  # scratch is always new: none in what the imports have freed
+    environment["MALLOC_MMAP_THRESHOLD_"] = "65536"  # scratch memory never reuses memory that the imports freed
     command = [sys.executable, "-c", STARVED, *EVERY]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

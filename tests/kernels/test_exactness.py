@@ -1,8 +1,9 @@
-"""One table of operations, backends and instruction sets: each is compared with the oracle, whatever it is given."""
+"""Every operation on every backend and instruction set equals the oracle, for all kinds of inputs."""
 
 from __future__ import annotations
 
 import math
+from itertools import product
 from statistics import median
 
 import pytest
@@ -10,19 +11,33 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernels.builds import Build
-from kernels.cases import ALL, CPP, EACH, NORM, OPERATIONS, PAIRS, ROW, Case, cases, exact, make
-from kernels.numerics import error, with_gradients, worst
-from kernels.recording import Recording
+from kernels.cases import (
+    ALL,
+    CPP,
+    EACH,
+    NORM,
+    OPERATIONS,
+    PAIRS,
+    ROW,
+    Case,
+    Recording,
+    cases,
+    check_step_sizes,
+    exact,
+    exhaustive,
+    make,
+    run,
+)
+from kernels.numerics import error, normal, with_gradients, worst
 from ssm_kernels import backends, delta_scan, gated_rms_norm
 
-pytestmark = pytest.mark.filterwarnings("error:Casting complex values")  # of an imaginary part that is dropped
-exhaustive = pytest.mark.exhaustive
-# Triton's interpreter takes a second where a compiled kernel takes a millisecond.
+pytestmark = pytest.mark.filterwarnings("error:Casting complex values")  # an imaginary part would be dropped
+# Hypothesis examples and longest sequence. Triton's interpreter is 1000 times slower than a compiled kernel.
 EXAMPLES = {"torch": (50, 200), "cpp": (50, 200), "triton": (6, 70)}
 # There are no complex numbers in half precision.
 REAL = [case for case in ALL if not any(x.is_complex() for x in make(case[0], variant=case[2]).values)]
 every = pytest.mark.parametrize(ROW, ALL)
-# B, T, width, state: they fill a vector, a tile or a chunk, or end within one; narrow ones are cut in time.
+# B, T, width, state: multiples of a vector, tile or chunk, and others. The kernels split narrow ones in time.
 SIZES = [
     *((1, 1, 2, 1), (2, 45, 3, 5), (2, 32, 16, 16), (2, 33, 67, 17), (2, 16, 7, 64), (1, 100, 64, 8)),
     *((9, 31, 48, 20), (1, 64, 130, 16), (8, 16, 256, 3), (3, 17, 50, 27), (2, 131, 16, 7), (1, 300, 2, 4)),
@@ -36,7 +51,7 @@ def test_equals_the_reference(operation: str, backend: str) -> None:
     @settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
     @given(cases(operation, longest))
     def check(case: Case) -> None:
-        assert worst(with_gradients(case.function(backend), case.values, 0), exact(case)) < 1e-11
+        assert worst(run(case, backend), exact(case)) < 1e-11
 
     check()
 
@@ -45,19 +60,19 @@ def test_equals_the_reference(operation: str, backend: str) -> None:
 def test_any_size_in_every_build(
     operation: str, backend: str, variant: int, memory_of_nans: None, build: Build
 ) -> None:
-    """In both precisions, with resets and a state and without; all memory is written, of what is saved too."""
+    """In both precisions, with and without resets and state. The kernels write all memory, including saved tensors."""
     assert torch.empty(3).isnan().all()
     for number, (batch, length, width, state) in enumerate(SIZES):
         plain = number % 3 == 1
         sizes = {"batch": batch, "length": length, "width": width, "state": state}
         case = make(operation, number, **sizes, variant=variant, resets=0.0 if plain else 0.1, start=not plain)
         single = case.to(torch.float32)
-        case = single.to(torch.float64)  # the same numbers: the oracle is asked once
+        case = single.to(torch.float64)  # the same numbers, so the oracle runs once
         with Recording() as recording:
-            assert worst(with_gradients(case.function(backend), case.values, 0), exact(case)) < 1e-12, sizes
-            got = with_gradients(single.function(backend), single.values, 0)
+            assert worst(run(case, backend), exact(case)) < 1e-12, sizes
+            got = run(single, backend)
         assert {x.dtype.to_real() for x in got} == {torch.float32}
-        # The delta rule's gradient of a single token is a difference, of which float32 loses more.
+        # The delta rule's gradient of a single token is a difference with cancellation.
         assert worst(got, exact(case)) < (5e-6 if operation == "delta_scan" and length == 1 else 2e-6), sizes
         assert len(recording.calls) == 4
         assert not any(x.isnan().any() for x in recording.outputs)
@@ -65,16 +80,14 @@ def test_any_size_in_every_build(
 
 @pytest.mark.parametrize(ROW, [case for case in CPP if case[0] in ("gated_scan", "delta_scan")])
 def test_borders_of_blocks_and_chunks(operation: str, backend: str, variant: int) -> None:
-    """With resets and without, for these hide what a whole chunk does to the state before it; one at every step."""
-    for length in (7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65):
-        for resets in (0.0, 0.1):
-            case = make(operation, 7, length=length, width=3, state=5, variant=variant, resets=resets)
-            assert worst(with_gradients(case.function(backend), case.values, 0), exact(case)) < 1e-12
-    case = make(operation, 7, length=40, width=3, state=5, variant=variant, resets=1.0)
-    assert worst(with_gradients(case.function(backend), case.values, 0), exact(case)) < 1e-12
+    """Without resets (which hide the effect of a whole chunk on the state before it), with some, and at every step."""
+    lengths = (7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)
+    for length, resets in (*product(lengths, (0.0, 0.1)), (40, 1.0)):
+        case = make(operation, 7, length=length, width=3, state=5, variant=variant, resets=resets)
+        assert worst(run(case, backend), exact(case)) < 1e-12
 
 
-# What the torch backend works on at once; so small, every case takes many pieces.
+# The size of one piece of work in the torch backend. With these sizes, every case needs many pieces.
 PIECES = {
     "diagonal_scan": ("ROW", 1 << 20),
     "selective_scan": ("ROW", 1),
@@ -85,27 +98,27 @@ PIECES = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_pieces_of_a_large_call_fit_together(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_calls_of_torch_are_split_into_pieces(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, size = PIECES[operation]
     monkeypatch.setitem(getattr(backends.module(operation, "torch"), name), "cpu", size)
 
     @settings(deadline=None, max_examples=15)
     @given(cases(operation, 100))
     def check(case: Case) -> None:
-        assert worst(with_gradients(case.function("torch"), case.values, 0), exact(case)) < 1e-11
+        assert worst(run(case, "torch"), exact(case)) < 1e-11
 
     check()
 
 
 @pytest.mark.parametrize(("operation", "backend"), [pair for pair in PAIRS if pair[0] != NORM])
-def test_cutting_it_anywhere_changes_nothing(operation: str, backend: str) -> None:
+def test_results_do_not_depend_on_cuts_of_the_sequence(operation: str, backend: str) -> None:
     examples, longest = EXAMPLES[backend]
 
     @settings(deadline=None, max_examples=min(examples, 30), suppress_health_check=[HealthCheck.too_slow])
     @given(cases(operation, longest), st.lists(st.integers(1, longest - 1), max_size=3))
     def check(case: Case, cuts: list[int]) -> None:
-        whole = with_gradients(case.function(backend), case.values, 0)
-        assert worst(with_gradients(case.in_pieces(backend, cuts), case.values, 0), whole) < 1e-11
+        pieces = with_gradients(case.in_pieces(backend, cuts), case.values, 0)
+        assert worst(pieces, run(case, backend)) < 1e-11
 
     check()
 
@@ -113,23 +126,22 @@ def test_cutting_it_anywhere_changes_nothing(operation: str, backend: str) -> No
 @pytest.mark.parametrize(
     ROW,
     [(operation, "reference", variant) for operation, backend, variant in EACH if backend == "torch"]
-    + [pytest.param(*case, marks=exhaustive) for case in ALL],
+    + exhaustive(*ALL),
 )
-def test_gradients_are_those_of_finite_differences(operation: str, backend: str, variant: int) -> None:
-    """Of the oracle, with whose gradients the others are compared."""
+def test_gradients_equal_finite_differences(operation: str, backend: str, variant: int) -> None:
+    """For the oracle in every run; the other backends are compared with the oracle."""
     case = make(operation, 5, length=7, batch=1, width=3, state=2, variant=variant, resets=0.2)
     assert operation == NORM or (case.resets is not None and case.resets.any())
     assert torch.autograd.gradcheck(case.function(backend), [x.requires_grad_() for x in case.values])
 
 
-@pytest.mark.parametrize("decay", [pytest.param("usual", marks=exhaustive), "strong"])
+@pytest.mark.parametrize("decay", [*exhaustive("usual"), "strong"])
 @every
-def test_float32_loses_little_even_at_strong_decay(operation: str, backend: str, variant: int, decay: str) -> None:
-    """In the middle of outputs and gradients, and the worst of them; sums of logs that cancel would lose 1e-3."""
+def test_float32_is_precise_even_at_strong_decay(operation: str, backend: str, variant: int, decay: str) -> None:
+    """The median and the largest error of outputs and gradients. Cancelling sums of logs would have errors of 1e-3."""
     case = make(operation, 12, length=EXAMPLES[backend][1], width=16, state=8, decay=decay, variant=variant)
     case = case.to(torch.float32)
-    got = with_gradients(case.function(backend), case.values, 0)
-    errors = [error(a, b) for a, b in zip(got, exact(case), strict=True)]
+    errors = [error(a, b) for a, b in zip(run(case, backend), exact(case), strict=True)]
     assert median(errors) < 2e-6
     assert max(errors) < 1e-5
 
@@ -142,7 +154,7 @@ def test_half_precision_is_scanned_in_float32(
     operation: str, backend: str, variant: int, dtype: torch.dtype, tolerance: float
 ) -> None:
     case = make(operation, 16, length=70, variant=variant).to(dtype)
-    got, expected = with_gradients(case.function(backend), case.values, 0), exact(case)
+    got, expected = run(case, backend), exact(case)
     y, state, *gradients = got
     assert y.dtype == (torch.float32 if operation == "diagonal_scan" else dtype)
     assert (state.dtype, {x.dtype for x in gradients}) == (torch.float32, {dtype})
@@ -150,46 +162,34 @@ def test_half_precision_is_scanned_in_float32(
     assert worst(got, expected) < tolerance
 
 
-@pytest.mark.parametrize(
-    "decay", [*(pytest.param(decay, marks=exhaustive) for decay in ("one", "zero", "tiny")), "wide", "mixed"]
-)
+@pytest.mark.parametrize("decay", [*exhaustive("one", "zero", "tiny"), "wide", "mixed"])
 @every
-def test_no_decay_makes_anything_infinite(operation: str, backend: str, variant: int, decay: str) -> None:
+def test_results_are_finite_at_any_decay(operation: str, backend: str, variant: int, decay: str) -> None:
     case = make(operation, 21, length=65, decay=decay, variant=variant, resets=0.1).to(torch.float32)
-    got = with_gradients(case.function(backend), case.values, 0)
+    got = run(case, backend)
     assert all(x.isfinite().all() for x in got)
     assert worst(got, exact(case)) < 1e-4
 
 
 @pytest.mark.parametrize(ROW, [case for case in CPP if "log_decay" in make(case[0], variant=case[2]).tensors])
-def test_decays_at_the_ends(operation: str, backend: str, variant: int, build: Build) -> None:
-    """Exactly 0 and exactly 1 where they should be, for single steps and for whole sequences, in every build."""
+def test_extreme_decays(operation: str, backend: str, variant: int, build: Build) -> None:
+    """Decays that round to exactly 0 or exactly 1, at half of the steps or at all steps, in every build."""
     case = make(operation, 7, length=45, width=3, state=5, variant=variant, resets=0.1).to(torch.float32)
     usual = case.tensors["log_decay"]
     for value in (-math.inf, -1e38, -1e4, -1e-45, 0.0):
         for chosen in (torch.ones_like(usual, dtype=torch.bool), usual > usual.median()):
-            at_end = case._replace(tensors=case.tensors | {"log_decay": torch.where(chosen, value, usual)})
-            assert worst(with_gradients(at_end.function(backend), at_end.values, 0), exact(at_end)) < 3e-6
+            extreme = case._replace(tensors=case.tensors | {"log_decay": torch.where(chosen, value, usual)})
+            assert worst(run(extreme, backend), exact(extreme)) < 3e-6
 
 
 @pytest.mark.parametrize("backend", [backend for operation, backend in PAIRS if operation == "selective_scan"])
-def test_no_step_size_makes_anything_infinite(backend: str) -> None:
-    """softplus(-200) is 0 in float32: a decay of exactly 0 stays one, and any other is exactly 1."""
+def test_results_are_finite_at_any_step_size(backend: str) -> None:
     for decay in ("one", "zero", "usual", "mixed"):
-        case = make("selective_scan", 3, length=20, decay=decay).to(torch.float32)
-        for dt in (-1e30, -200.0, -90.0, -1e-30, 1e-30, 90.0, 1e10):
-            case = case._replace(tensors=case.tensors | {"dt": torch.full_like(case.tensors["dt"], dt)})
-            got = with_gradients(case.function(backend), case.values, 0)
-            assert all(x.isfinite().all() for x in got)
-            if dt == -200.0:
-                A, h0 = case.tensors["A"], case.tensors["h0"]
-                assert torch.equal(got[1], torch.where(torch.isneginf(A), 0.0, h0))
-            if abs(dt) < 1e3:
-                assert worst(got[:2], exact(case)[:2]) < 1e-4
+        check_step_sizes(make("selective_scan", 3, length=20, decay=decay).to(torch.float32), backend)
 
 
 @pytest.mark.parametrize("backend", [backend for operation, backend in PAIRS if operation == NORM])
-def test_no_gate_makes_anything_infinite(backend: str) -> None:
+def test_results_are_finite_at_any_gate(backend: str) -> None:
     gate = torch.tensor([-1e30, -200.0, -90.0, 0.0, 90.0, 1e4, 1e-40, -1e-40])
     inputs = [torch.ones(8), torch.ones(8), gate]
     got = with_gradients(lambda x, weight, gate: (gated_rms_norm(x, weight, gate, backend=backend),), inputs, 0)
@@ -198,12 +198,12 @@ def test_no_gate_makes_anything_infinite(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", [backend for operation, backend in PAIRS if operation == "selective_scan"])
 def test_a_decay_of_zero_has_no_gradient_and_no_memory(backend: str) -> None:
-    """A = -inf forgets all but the present step, even where the step size is 0."""
+    """A = -inf forgets all earlier steps, even where the step size is 0."""
     case = make("selective_scan", 4, length=20, variant=1 + 2 + 4 + 8)
     A, dt = torch.full_like(case.tensors["A"], -torch.inf), case.tensors["dt"].clone()
     dt[:, -1] = 0.0
     case = case._replace(tensors=case.tensors | {"A": A, "dt": dt})
-    y, state, *gradients = with_gradients(case.function(backend), case.values, 0)
+    y, state, *gradients = run(case, backend)
     assert state.count_nonzero() == y[:, -1].count_nonzero() == 0
     named = dict(zip(case.tensors, gradients, strict=True))
     assert named["A"].count_nonzero() == named["h0"].count_nonzero() == 0
@@ -217,15 +217,11 @@ DELTA = [backend for operation, backend in PAIRS if operation == "delta_scan"]
 @pytest.mark.parametrize("keys", [(), (4,)], ids=["head", "key"])
 @pytest.mark.parametrize("backend", DELTA)
 def test_a_delta_rule_with_a_decay_of_0_forgets(backend: str, keys: tuple[int, ...], log_decay: float) -> None:
-    """Every step starts from nothing: y = q . beta k v. The decay and h0 have no gradient."""
-    generator = torch.Generator().manual_seed(5)
-
-    def normal(*size: int) -> torch.Tensor:
-        return torch.randn(*size, generator=generator, dtype=torch.float64)
-
-    q, k, v = (torch.nn.functional.normalize(normal(2, 40, 3, size), dim=-1) for size in (4, 4, 5))  # (B, T, H, K or V)
-    h0, beta = normal(2, 3, 4, 5), normal(2, 40, 3)  # (B, H, K, V), (B, T, H)
-    decay = torch.full((2, 40, 3, *keys), log_decay, dtype=torch.float64)
+    """Every step starts from a state of 0: y = q . beta k v. The decay and h0 have gradients of 0."""
+    B, T, H, K, V = 2, 40, 3, 4, 5
+    q, k, v, h0, beta = normal(5, *[(B, T, H, K)] * 2, (B, T, H, V), (B, H, K, V), (B, T, H))
+    q, k, v = (torch.nn.functional.normalize(x, dim=-1) for x in (q, k, v))
+    decay = torch.full((B, T, H, *keys), log_decay, dtype=torch.float64)
 
     def scan(*x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return delta_scan(*x[:3], beta=x[3], log_decay=x[4], h0=x[5], backend=backend)
@@ -239,8 +235,8 @@ def test_a_delta_rule_with_a_decay_of_0_forgets(backend: str, keys: tuple[int, .
 
 
 @pytest.mark.parametrize(ROW, [case for case in EACH if case[0] != NORM])
-def test_a_reset_starts_anew(operation: str, backend: str, variant: int) -> None:
-    """What follows a reset is what a run of its own from the zero state says, and the gradients stop there."""
+def test_a_reset_starts_from_a_zero_state(operation: str, backend: str, variant: int) -> None:
+    """Outputs after a reset equal a separate call without a state. Gradients do not pass the reset."""
     at = 9
     case = make(operation, 2, length=25, variant=variant)
     resets = torch.zeros(case.values[0].shape[0], 25, dtype=torch.bool)

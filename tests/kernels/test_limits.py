@@ -1,4 +1,4 @@
-"""The machine's limits: what is timed is really done, and as much as is counted. Nothing here is timed."""
+"""The loops that measure the machine's limits do the work that is counted. Nothing is timed here."""
 
 from __future__ import annotations
 
@@ -20,24 +20,20 @@ THREADS = (1, 2)
 @pytest.mark.parametrize("rounds", [1, 2, 5])
 @pytest.mark.parametrize("threads", THREADS)
 def test_multiply_adds_are_done(instructions: str, rounds: int, threads: int) -> None:
-    """Every chain i goes from i to i / 2 + 1, round after round; the result is the sum of all lanes of all chains."""
+    """Each round maps x to x / 2 + 1 in every chain, and chain i starts from i. The result sums lanes and chains."""
     result = torch.ones(threads)
     done = limits.multiply_add_loop(instructions)(rounds, result.data_ptr(), threads)
     assert done == rounds * LANES[instructions] * CHAINS[instructions]
-    expected = LANES[instructions] * sum(_after(chain, rounds) for chain in range(CHAINS[instructions]))
-    assert result.tolist() == [expected] * threads
-
-
-def _after(value: float, rounds: int) -> float:
+    chains = torch.arange(float(CHAINS[instructions]))
     for _ in range(rounds):
-        value = 0.5 * value + 1
-    return value
+        chains = 0.5 * chains + 1
+    assert result.tolist() == [float(LANES[instructions] * chains.sum())] * threads
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("past", [False, True])
-def test_streams_write_what_they_read(rounds: int, threads: int, past: bool) -> None:
+def test_streams_write_the_sum_of_their_inputs(rounds: int, threads: int, past: bool) -> None:
     blocks = 3
     size = threads * blocks * limits.BLOCK
     a, b = torch.arange(float(size)), torch.arange(float(size)).flip(0) * 2
@@ -52,7 +48,7 @@ def test_streams_write_what_they_read(rounds: int, threads: int, past: bool) -> 
 @pytest.mark.parametrize("threads", THREADS)
 def test_streams_read_everything(rounds: int, threads: int) -> None:
     blocks = 3
-    a = torch.arange(float(threads * blocks * limits.BLOCK)) % 7  # small whole numbers: their sums are exact
+    a = torch.arange(float(threads * blocks * limits.BLOCK)) % 7  # sums of small integers are exact
     sums = torch.zeros(threads)
     _stream(a, None, None, sums, blocks, rounds, False, threads)
     assert torch.equal(sums, rounds * a.view(threads, -1).sum(1))
@@ -67,7 +63,7 @@ def _stream(
 
 @dataclass
 class Clock:
-    """Every timed run takes a second."""
+    """A clock for which every timed run takes a second."""
 
     runs: int = 0
     asked: list[float] = field(default_factory=list)
@@ -80,7 +76,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_rates_are_what_was_done_by_second(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_are_work_per_second(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(limits, "best_seconds", clock.best_seconds)
     monkeypatch.setattr(limits, "ROUNDS", 10)
@@ -91,17 +87,17 @@ def test_rates_are_what_was_done_by_second(threads: int, monkeypatch: pytest.Mon
     page = limits.BLOCK * limits.FLOAT
     for touched in (page, 2**18, 2**21):
         moved = [limits._stream(touched, *kind, threads, 0.5) for kind in limits.STREAMS]
-        # Whole pages of up to three arrays and of every thread, forward and backward: somewhat more than asked for.
+        # The loops move whole pages of up to three arrays per thread, forward and backward: slightly more than asked.
         assert min(moved) >= max(2**20, 2 * touched)
         assert max(moved) <= 2 * (max(2**20, touched) + 6 * page * threads)
         assert limits.stream(touched, threads, 0.5) == max(moved)
     assert set(clock.asked[len(instruction_sets()) :]) == {0.5}
 
 
-def test_the_shortest_of_all_runs_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Before and after the clock is read for the end of the measurement; then a start and an end of every run.
+def test_best_seconds_is_the_shortest_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first readings and the last ones bound the measurement; between them, every run has a start and an end.
     times = iter([0.0, 0.0, 0.0, 0.4, 0.4, 0.4, 0.7, 0.7, 0.7, 1.2, 1.3])
     monkeypatch.setattr("ssm_kernels.native.limits.time.perf_counter", lambda: next(times))
     calls: list[None] = []
     assert limits.best_seconds(lambda: calls.append(None), 1.0) == pytest.approx(0.3)
-    assert len(calls) == 4  # the first one warms up
+    assert len(calls) == 4  # the first call warms up

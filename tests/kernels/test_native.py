@@ -1,4 +1,4 @@
-"""Compiling at first use: the cache and who may write to it, compilers that fail or are missing; and simd.h itself."""
+"""Compilation at first use: the cache, its permissions, failing or missing compilers, and the functions of simd.h."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from kernels.builds import Build
-from kernels.simd_functions import check_ends, check_precision, check_sums, write_functions
+from kernels.simd_functions import check_extremes, check_precision, check_sums, write_functions
 from ssm_kernels import backends, gated_rms_norm, native
 from ssm_kernels.native import (
     InstructionsError,
@@ -37,7 +37,7 @@ SOURCE = '#include "answer.h"\nextern "C" int answer() { return ANSWER; }\n'
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache folder; what this process has loaded already is forgotten."""
+    """An empty cache folder. The process forgets its loaded libraries."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("SSM_KERNELS_CACHE", str(folder))
     memories = (native._load, native._openmp_flags)
@@ -57,14 +57,14 @@ def source(tmp_path: Path) -> Path:
 
 
 def script(path: Path, lines: str) -> list[str]:
-    """A compiler of our own."""
+    """A shell script that is used as a compiler."""
     path.write_text(f"#!/bin/sh\n{lines}\n")
     path.chmod(0o700)
     return [str(path)]
 
 
 def counting_compiler(tmp_path: Path) -> tuple[list[str], Callable[[], int]]:
-    """The system's compiler, and how often it has compiled something."""
+    """The system's compiler, and a function that counts its compilations."""
     log, real = tmp_path / "calls", " ".join(find_compiler())
     command = script(tmp_path / "counting", f'[ "$1" = --version ] || echo . >> {log}\nexec {real} "$@"')
     return command, lambda: len(log.read_text().split()) if log.exists() else 0
@@ -82,7 +82,7 @@ def test_compiles_once(cache: Path, source: Path, tmp_path: Path) -> None:
     assert list(cache.iterdir()) == [first]
 
 
-def test_compiles_again_for_anything_else(cache: Path, source: Path, tmp_path: Path) -> None:
+def test_compiles_again_for_other_flags_compilers_and_sources(cache: Path, source: Path, tmp_path: Path) -> None:
     compiler, calls = counting_compiler(tmp_path)
     libraries = {build(source, compiler, FLAGS)}
     libraries.add(build(source, compiler, [*FLAGS, "-O1"]))
@@ -109,7 +109,7 @@ def test_the_cache_is_private(cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
     cache.parent.chmod(0o777)
     with pytest.raises(NativeUnavailable, match="others can replace the cache folder"):
         cache_folder()
-    cache.parent.chmod(0o1777)  # as /tmp
+    cache.parent.chmod(0o1777)  # like /tmp
     assert cache_folder() == cache.resolve()
     monkeypatch.setattr(os, "getuid", lambda: cache.stat().st_uid + 1)
     with pytest.raises(NativeUnavailable, match="belongs to another user"):
@@ -125,14 +125,14 @@ def test_the_cache_is_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pyt
     assert cache_folder() == (tmp_path / ".cache" / "ssm_kernels").resolve()
 
 
-def test_a_cache_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_cache_that_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SSM_KERNELS_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(NativeUnavailable, match="SSM_KERNELS_CACHE"):
         cache_folder()
 
 
-def test_a_failed_compile_is_one_line_and_leaves_nothing(cache: Path, source: Path) -> None:
+def test_a_failed_compilation_gives_one_line_and_leaves_no_file(cache: Path, source: Path) -> None:
     source.write_text("int good;\nint bad = nothing_of_this_name;\n")
     with pytest.raises(NativeUnavailable, match=r"cannot compile answer.cpp: .*error.*nothing_of_this_name") as caught:
         build(source, find_compiler(), FLAGS)
@@ -141,7 +141,7 @@ def test_a_failed_compile_is_one_line_and_leaves_nothing(cache: Path, source: Pa
 
 
 @pytest.mark.parametrize("end", ["exit 3", "kill -9 $$"])
-def test_a_compiler_that_dies_half_way_leaves_nothing(cache: Path, source: Path, tmp_path: Path, end: str) -> None:
+def test_a_killed_compiler_leaves_no_file(cache: Path, source: Path, tmp_path: Path, end: str) -> None:
     write = 'for last; do :; done; while [ "$1" != -o ]; do shift; done; echo half > "$2"'
     dying = script(tmp_path / "dying", f'[ "$1" = --version ] && exit 0\n{write}\n{end}')
     with pytest.raises(NativeUnavailable, match=r"cannot compile answer.cpp"):
@@ -149,14 +149,14 @@ def test_a_compiler_that_dies_half_way_leaves_nothing(cache: Path, source: Path,
     assert list(cache.iterdir()) == []
 
 
-def test_two_processes_at_once(cache: Path, source: Path, tmp_path: Path) -> None:
-    """One is in the middle of writing its library when the other builds, loads and ends: neither meets half of one."""
+def test_two_processes_build_at_once(cache: Path, source: Path, tmp_path: Path) -> None:
+    """One process builds, loads and ends while the other one is writing its library. Both load a complete library."""
     real, half, go = " ".join(find_compiler()), tmp_path / "half", tmp_path / "go"
     os.mkfifo(half)
     os.mkfifo(go)
-    told, tell = os.open(half, os.O_RDONLY | os.O_NONBLOCK), os.open(go, os.O_RDWR)
+    receive, send = os.open(half, os.O_RDONLY | os.O_NONBLOCK), os.open(go, os.O_RDWR)
     write = 'for last; do :; done; for x; do [ "$before" = -o ] && out="$x"; before="$x"; done; echo half > "$out"'
-    wait = f'[ -n "$SLOW" ] && {{ echo "$out" > {half}; read line < {go}; }}'  # each waits for the test
+    wait = f'[ -n "$SLOW" ] && {{ echo "$out" > {half}; read line < {go}; }}'  # waits for the test
     compiler = script(tmp_path / "halting", f'[ "$1" = --version ] && exit 0\n{write}\n{wait}\nexec {real} "$@"')
     code = (
         "import ctypes; from pathlib import Path; from ssm_kernels.native import build\n"
@@ -166,21 +166,21 @@ def test_two_processes_at_once(cache: Path, source: Path, tmp_path: Path) -> Non
     environment = os.environ | {"PYTHONPATH": str(Path(native.__file__).parents[2])}
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, env=environment | {"SLOW": "1"}, stdout=subprocess.PIPE, text=True) as slow:
-        assert select.select([told], [], [], 300)[0]  # until it is written
-        unfinished = Path(os.read(told, 4096).decode().strip())
+        assert select.select([receive], [], [], 300)[0]  # until the unfinished file exists
+        unfinished = Path(os.read(receive, 4096).decode().strip())
         assert unfinished.read_text() == "half\n"
         quick = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=300)
         assert unfinished.read_text() == "half\n"
         (library,) = set(cache.iterdir()) - {unfinished}
-        os.write(tell, b"on\n")
+        os.write(send, b"on\n")
         outputs = (quick.stdout, slow.communicate(timeout=300)[0])
     assert outputs == (f"42 {library}\n",) * 2
     assert list(cache.iterdir()) == [library]
-    for pipe in (told, tell):
+    for pipe in (receive, send):
         os.close(pipe)
 
 
-def test_what_killed_builds_left_is_removed(cache: Path, source: Path) -> None:
+def test_old_files_of_killed_builds_are_removed(cache: Path, source: Path) -> None:
     old, new, other = (cache_folder() / name for name in (".answer-0-old.so", ".answer-0-new.so", "kept-0.so"))
     for file in (old, new, other):
         file.touch()
@@ -190,10 +190,10 @@ def test_what_killed_builds_left_is_removed(cache: Path, source: Path) -> None:
     assert set(cache.iterdir()) == {new, other, library}
 
 
-def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_without_a_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    reason = "no C++ compiler: looked for $CXX, c++, g++ and clang++"
+    reason = "no C++ compiler: searched for $CXX, c++, g++ and clang++"
     assert native.why_not("selective_scan/selective_scan.cpp") == reason
     with pytest.raises(NativeUnavailable, match="no C"):
         load("selective_scan/selective_scan.cpp")
@@ -202,7 +202,7 @@ def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find_compiler()
 
 
-def test_without_openmp_it_runs_in_one_thread_and_says_so_once(
+def test_without_openmp_it_runs_in_one_thread_and_logs_this_once(
     cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = " ".join(find_compiler())
@@ -216,7 +216,7 @@ def test_without_openmp_it_runs_in_one_thread_and_says_so_once(
     assert "no OpenMP" in line
 
 
-def test_what_does_not_load_is_said(tmp_path: Path) -> None:
+def test_error_of_a_library_that_does_not_load(tmp_path: Path) -> None:
     (tmp_path / "broken.so").write_text("not a library")
     with pytest.raises(NativeUnavailable, match=r"cannot load .*broken\.so"):
         native.open_library(tmp_path / "broken.so")
@@ -225,7 +225,7 @@ def test_what_does_not_load_is_said(tmp_path: Path) -> None:
 def test_the_environment_chooses_the_instruction_set(
     cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default the best that the processor has; each has a library of its own, and a choice holds at once."""
+    """The default is the best instruction set of the processor. Each set has its own library."""
     source.write_text('#include "simd.h"\nextern "C" int answer() { return simd::bytes; }\n')
     monkeypatch.delenv(VARIABLE, raising=False)
     bytes_of = {"avx512": 64, "avx2": 32, "plain": 16}
@@ -256,10 +256,10 @@ def test_the_environment_chooses_the_compiler(
     ],
 )
 @pytest.mark.parametrize("backend", ["auto", "cpp"])
-def test_an_instruction_set_that_is_not_there_is_said(
+def test_error_of_an_unavailable_instruction_set(
     name: str, problem: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one line, and nothing else serves in its place."""
+    """One line, and no other backend runs instead."""
     monkeypatch.setattr(cpu, "instruction_sets", lambda: ("plain",))
     monkeypatch.setattr(backends, "_chosen", {})
     monkeypatch.setenv(VARIABLE, name)
@@ -289,16 +289,9 @@ def functions_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_functions_of_vectors_are_precise(functions_source: Path, build: Build, dtype: torch.dtype) -> None:
-    check_precision(Functions(load(str(functions_source))), dtype)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_functions_of_vectors_at_the_ends(functions_source: Path, build: Build, dtype: torch.dtype) -> None:
-    check_ends(Functions(load(str(functions_source))), dtype)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("count", [1, 7, 16, 37])
-def test_sums_over_lanes(functions_source: Path, build: Build, dtype: torch.dtype, count: int) -> None:
-    check_sums(Functions(load(str(functions_source))), dtype, count)
+def test_functions_of_vectors(functions_source: Path, build: Build, dtype: torch.dtype) -> None:
+    functions = Functions(load(str(functions_source)))
+    check_precision(functions, dtype)
+    check_extremes(functions, dtype)
+    for count in (1, 7, 16, 37):
+        check_sums(functions, dtype, count)

@@ -1,4 +1,4 @@
-"""What PyTorch expects of an operator, of every operation in every backend."""
+"""Every operation on every backend behaves as PyTorch expects of an operator."""
 
 from __future__ import annotations
 
@@ -7,57 +7,40 @@ from importlib import import_module
 import pytest
 import torch
 from kernels.builds import Build
-from kernels.cases import ALL, EACH, EVERY, MOST, NORM, PAIRS, ROW, make, variants
-from kernels.numerics import with_gradients, worst
-from kernels.recording import Recording
+from kernels.cases import ALL, EACH, EVERY, MOST, NORM, ROW, Recording, exhaustive, make, run, variants
+from kernels.numerics import same_bits, threads, with_gradients, worst
 from ssm_kernels import backends
 from ssm_kernels.operators import Parts
 from torch import Tensor
 from torch.autograd import forward_ad
 
 each, most = (pytest.mark.parametrize(ROW, rows) for rows in (EACH, MOST))
-first = pytest.mark.parametrize(  # those of `each`; the others are exhaustive
-    ROW,
-    [
-        pytest.param(operation, backend, variant, marks=[] if number == 0 else pytest.mark.exhaustive)
-        for operation, backend in PAIRS
-        for number, variant in enumerate(variants(operation))
-    ],
-)
-
-
+first = pytest.mark.parametrize(ROW, [*EACH, *exhaustive(*(case for case in ALL if case not in EACH))])
 TRACED = [(name, "cpp", variants(name)[0]) for name in ("gated_scan", "selective_scan")]
 
 
-def same_bits(got: list[Tensor], expected: list[Tensor]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
-
-
 def forget(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a new process: nothing chosen, no backend looked at."""
+    """Reset the choice of backends, as in a new process."""
     operator = import_module(f"ssm_kernels.{operation}").operator
     monkeypatch.setattr(backends, "_chosen", {})
     monkeypatch.setattr(operator, "_parts", {name: Parts() for name in operator.backends})
 
 
 @most
-def test_the_same_bits_on_any_number_of_threads(operation: str, backend: str, variant: int) -> None:
-    """More than one thread may share a sequence, a group of channels, or neither; torch promises it for one number."""
+def test_results_do_not_depend_on_the_number_of_threads(operation: str, backend: str, variant: int) -> None:
+    """Threads may share a sequence, a group of channels, or neither. torch promises this only for a fixed number."""
     for batch, length, width, state in ((1, 260, 130, 7), (3, 70, 70, 16), (9, 31, 20, 5)):
         case = make(operation, 2, length, batch, width, state, variant=variant).to(torch.float32)
         results = []
-        for threads in (1, 2, 3, 3) if backend == "cpp" else (2, 2):
-            torch.set_num_threads(threads)
-            try:
-                results.append(with_gradients(case.function(backend), case.values, 0))
-            finally:
-                torch.set_num_threads(1)
+        for number in (1, 2, 3, 3) if backend == "cpp" else (2, 2):
+            with threads(number):
+                results.append(run(case, backend))
         assert all(same_bits(other, results[0]) for other in results[1:])
 
 
 @each
-def test_one_output_alone_has_its_gradients(operation: str, backend: str, variant: int) -> None:
-    """Through y alone, through the state alone: together they are the gradients of the sum."""
+def test_gradients_of_one_output(operation: str, backend: str, variant: int) -> None:
+    """The gradients of only y and of only the state add up to the gradients of both."""
     for length in (1, 3, 40):
         case = make(operation, 3, length=length, variant=variant)
         leaves = [x.requires_grad_() for x in case.values]
@@ -68,21 +51,21 @@ def test_one_output_alone_has_its_gradients(operation: str, backend: str, varian
 
 
 @pytest.mark.parametrize(ROW, [case for case in MOST if case[0] != NORM])
-def test_no_state_is_a_state_of_zeros(operation: str, backend: str, variant: int) -> None:
+def test_without_a_state_it_starts_from_zeros(operation: str, backend: str, variant: int) -> None:
     for length in (20, 45):
         case = make(operation, 18, length=length, variant=variant)
         name = "state" if operation == "causal_conv1d" else "h0"
         zeros = case._replace(tensors=case.tensors | {name: torch.zeros_like(case.tensors[name])})
         none = case._replace(tensors={n: x for n, x in case.tensors.items() if n != name})
-        expected = with_gradients(zeros.function(backend), zeros.values, 0)
+        expected = run(zeros, backend)
         del expected[2 + list(case.tensors).index(name)]
-        assert worst(with_gradients(none.function(backend), none.values, 0), expected) < 1e-13
+        assert worst(run(none, backend), expected) < 1e-13
 
 
 @each
 def test_some_inputs_may_need_no_gradient(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 4, variant=variant)
-    expected = with_gradients(case.function(backend), case.values, 0)
+    expected = run(case, backend)
     for chosen in range(len(case.values)):
         values = list(case.values)
 
@@ -93,10 +76,10 @@ def test_some_inputs_may_need_no_gradient(operation: str, backend: str, variant:
 
 
 @most
-def test_any_layout_of_memory_will_do(operation: str, backend: str, variant: int) -> None:
-    """Transposed, strided and expanded inputs, and gradients that are: the same numbers as from contiguous ones.
+def test_inputs_may_have_any_memory_layout(operation: str, backend: str, variant: int) -> None:
+    """Transposed, strided, sliced and expanded inputs, and expanded gradients, work like contiguous ones.
 
-    A slice of wider rows too, as a mixer's projection gives it: what lies beside it does not matter.
+    Slices of wider rows come from a mixer's projections. The memory around a slice is NaN here.
     """
     case = make(operation, 5, length=19, batch=2, variant=variant)
     case = case._replace(tensors={n: x[:1].expand_as(x) if x.dim() > 1 else x for n, x in case.tensors.items()})
@@ -120,8 +103,8 @@ def test_any_layout_of_memory_will_do(operation: str, backend: str, variant: int
 
 
 @most
-def test_conjugated_and_negated_views_are_read_as_they_are(operation: str, backend: str, variant: int) -> None:
-    """Of inputs and of gradients; the memory of such a view holds other numbers than it shows."""
+def test_conjugated_and_negated_views(operation: str, backend: str, variant: int) -> None:
+    """Inputs and gradients may be lazy views, whose memory holds other numbers than the view."""
     case = make(operation, 17, length=9, variant=variant)
 
     def lazy(x: Tensor) -> Tensor:
@@ -140,8 +123,8 @@ def test_conjugated_and_negated_views_are_read_as_they_are(operation: str, backe
 
 
 @most
-def test_nothing_is_written_to_and_nothing_shared(operation: str, backend: str, variant: int) -> None:
-    """Inputs keep their values, outputs and gradients have memory of their own."""
+def test_inputs_do_not_change_and_no_memory_is_shared(operation: str, backend: str, variant: int) -> None:
+    """Every output and gradient has its own memory."""
     case = make(operation, 6, variant=variant, resets=0.1).to(torch.float32)
     before = [x.clone() for x in case.values]
     leaves = [x.requires_grad_() for x in case.values]
@@ -154,11 +137,11 @@ def test_nothing_is_written_to_and_nothing_shared(operation: str, backend: str, 
     places = [x.untyped_storage().data_ptr() for x in (*leaves, *outputs, *grads, *gradients) if x.numel()]
     assert len(places) == len(set(places))
     state = outputs[1]
-    assert state.untyped_storage().nbytes() == state.numel() * state.element_size()  # it keeps no input alive
+    assert state.untyped_storage().nbytes() == state.numel() * state.element_size()  # not a view of a larger tensor
 
 
 @first
-def test_a_compiled_call_is_an_eager_one(operation: str, backend: str, variant: int) -> None:
+def test_a_compiled_call_equals_an_eager_call(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 7, length=20, variant=variant, resets=0.1).to(torch.float32)
     function = case.function(backend)
 
@@ -171,12 +154,9 @@ def test_a_compiled_call_is_an_eager_one(operation: str, backend: str, variant: 
     assert same_bits(with_gradients(compiled, case.values, 0), with_gradients(used, case.values, 0))
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [EVERY[0], *(pytest.param(name, marks=pytest.mark.exhaustive) for name in EVERY[1:])],
-)
+@pytest.mark.parametrize("operation", [EVERY[0], *exhaustive(*EVERY[1:])])
 def test_the_first_call_may_be_compiled(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an eager call would have remembered must not be needed, by one backend or by several in one function."""
+    """A compiled function does not need an eager call before it, with one backend or with several."""
     case = make(operation, 7, length=5).to(torch.float32)
     expected = case.function("auto")(*case.values)
     used = ("auto", "torch", "reference")
@@ -192,19 +172,18 @@ def test_the_first_call_may_be_compiled(operation: str, monkeypatch: pytest.Monk
 
 
 @each
-def test_autocast_does_not_reach_inside(operation: str, backend: str, variant: int) -> None:
-    """A product of decays in bfloat16 would be wrong by 1%, and a state in bfloat16 forgets small additions."""
+def test_autocast_has_no_effect_inside_an_operation(operation: str, backend: str, variant: int) -> None:
+    """A product of decays in bfloat16 has an error of 1%, and a state in bfloat16 forgets small additions."""
     for length in (70, 20):
         case = make(operation, 8, length=length, variant=variant).to(torch.float32)
-        expected = with_gradients(case.function(backend), case.values, 0)
+        expected = run(case, backend)
         with torch.autocast("cpu", torch.bfloat16):
-            got = with_gradients(case.function(backend), case.values, 0)
-        assert same_bits(got, expected)
+            assert same_bits(run(case, backend), expected)
 
 
 @most
 def test_precisions_may_be_mixed(operation: str, backend: str, variant: int) -> None:
-    """As under autocast: some inputs from matrix products in bfloat16, parameters and state in float32."""
+    """As with autocast: outputs of matrix products in bfloat16, parameters and state in float32."""
     case = make(operation, 9, variant=variant).to(torch.float32)
     half = {n: x.bfloat16() for n, x in case.tensors.items() if n in case.sequences and not x.is_complex()}
     mixed = case._replace(tensors=case.tensors | half)
@@ -216,18 +195,17 @@ def test_precisions_may_be_mixed(operation: str, backend: str, variant: int) -> 
 
 
 @each
-def test_inference_leaves_training_alone(operation: str, backend: str, variant: int) -> None:
-    """Constants that were made in inference mode must not reach a graph; what is kept for it changes no bit."""
+def test_training_works_after_inference(operation: str, backend: str, variant: int) -> None:
+    """Constants that were created in inference mode must not enter a graph. Both modes give the same bits."""
     case = make(operation, 10, length=29, variant=variant)
     with torch.inference_mode():
-        quiet = case.function(backend)(*case.values)
-    results = with_gradients(case.function(backend), case.values, 0)
-    assert same_bits([x.clone() for x in quiet], results[:2])
+        inference = case.function(backend)(*case.values)
+    assert same_bits([x.clone() for x in inference], run(case, backend)[:2])
 
 
 @each
-def test_a_derivative_that_is_not_there_is_missed(operation: str, backend: str, variant: int) -> None:
-    """Second derivatives and forward mode: an error, not a number without its part; the reference has them."""
+def test_error_of_a_missing_derivative(operation: str, backend: str, variant: int) -> None:
+    """Second derivatives and forward mode raise an error in compiled backends. The others have them."""
     case = make(operation, 12, length=5, variant=variant)
 
     def penalty(name: str) -> Tensor:
@@ -256,12 +234,12 @@ def test_a_derivative_that_is_not_there_is_missed(operation: str, backend: str, 
     with pytest.raises(RuntimeError, match="has no forward-mode"):
         torch.func.jvp(case.function(backend), tuple(case.values), tuple(case.values))
     with forward_ad.dual_level():
-        case.function(backend)(*case.values)  # nothing asks for a derivative
+        case.function(backend)(*case.values)  # no error without a derivative
 
 
 @each
-def test_gradients_of_a_graph_that_is_kept_are_right(operation: str, backend: str, variant: int) -> None:
-    """create_graph without a second derivative is no error."""
+def test_first_gradients_with_create_graph(operation: str, backend: str, variant: int) -> None:
+    """create_graph without a second derivative is not an error."""
     case = make(operation, 13, length=5, variant=variant)
     leaves = [x.requires_grad_() for x in case.values]
     loss = sum(x.abs().sum() for x in case.function(backend)(*leaves))
@@ -270,7 +248,7 @@ def test_gradients_of_a_graph_that_is_kept_are_right(operation: str, backend: st
 
 
 @each
-def test_vmap_maps_it(operation: str, backend: str, variant: int) -> None:
+def test_vmap(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 15, length=5, variant=variant)
     stacks = [torch.stack([x, 0.5 * x]) for x in case.values]
     got = torch.vmap(case.function(backend))(*stacks)
@@ -280,7 +258,7 @@ def test_vmap_maps_it(operation: str, backend: str, variant: int) -> None:
 
 @each
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-def test_a_traced_call_is_an_eager_one(operation: str, backend: str, variant: int) -> None:
+def test_a_traced_call_equals_an_eager_call(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 16, length=5, variant=variant)
     function = case.function(backend)
     traced = torch.jit.trace(function, tuple(torch.zeros_like(x) for x in case.values), check_trace=False)
@@ -288,19 +266,17 @@ def test_a_traced_call_is_an_eager_one(operation: str, backend: str, variant: in
 
 
 @first
-def test_the_custom_operators_keep_their_promises(operation: str, backend: str, variant: int, build: Build) -> None:
-    """Schema, fake tensors and autograd registration, by PyTorch's own check."""
-    check_promises(operation, backend, variant, ("test_schema", "test_autograd_registration", "test_faketensor"))
+def test_registration_of_the_custom_operators(operation: str, backend: str, variant: int, build: Build) -> None:
+    """PyTorch's own check of schema, fake tensors and autograd registration."""
+    check_operators(operation, backend, variant, ("test_schema", "test_autograd_registration", "test_faketensor"))
 
 
-@pytest.mark.parametrize(
-    ROW, [pytest.param(*case, marks=[] if case in TRACED else pytest.mark.exhaustive) for case in ALL]
-)
+@pytest.mark.parametrize(ROW, [*TRACED, *exhaustive(*(case for case in ALL if case not in TRACED))])
 def test_the_custom_operators_can_be_traced_with_any_sizes(operation: str, backend: str, variant: int) -> None:
-    check_promises(operation, backend, variant, ("test_aot_dispatch_dynamic",))
+    check_operators(operation, backend, variant, ("test_aot_dispatch_dynamic",))
 
 
-def check_promises(operation: str, backend: str, variant: int, checks: tuple[str, ...]) -> None:
+def check_operators(operation: str, backend: str, variant: int, checks: tuple[str, ...]) -> None:
     case = make(operation, 11, length=13, batch=2, variant=variant, resets=0.2).to(torch.float32)
     forward, gradient = (getattr(torch.ops.ssm_kernels, operation + end) for end in ("", "_backward"))
 
@@ -310,8 +286,8 @@ def check_promises(operation: str, backend: str, variant: int, checks: tuple[str
     composite = hasattr(backends.module(operation, backend), "run")
     assert [func for func, _ in recording.calls] == ([] if composite else [forward.default, gradient.default])
     for func, args in recording.calls:
-        again = func is forward.default  # the backward pass has no derivative of its own
+        differentiable = func is forward.default  # the backward pass has no derivative
         detached = tuple(
-            x.detach().requires_grad_(again and x.requires_grad) if isinstance(x, Tensor) else x for x in args
+            x.detach().requires_grad_(differentiable and x.requires_grad) if isinstance(x, Tensor) else x for x in args
         )
         torch.library.opcheck(func, detached, test_utils=checks)

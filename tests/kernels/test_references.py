@@ -1,10 +1,11 @@
-"""The oracles against formulas that share nothing with them: sums written out, filters, and other people's functions.
+"""The oracles equal independent formulas: explicit sums, filters of scipy, functions of PyTorch and transformers.
 
-Every other backend is compared with its oracle in test_exactness.py.
+test_exactness.py compares every other backend with the oracle.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import product
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernels.cases import DECAYS, Case, make
-from kernels.numerics import normal, with_gradients, worst
+from kernels.numerics import error, normal, with_gradients, worst
 from scipy.signal import lfilter
 from ssm_kernels import causal_conv1d, diagonal_scan, gated_rms_norm, gated_scan
 from torch import Tensor
@@ -25,7 +26,7 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def selective_unrolled(case: Case) -> tuple[Array, Array]:
-    """Every input's share in every output by itself."""
+    """An explicit sum over all pairs of an input step and an output step."""
     named = {name: x.numpy() for name, x in case.tensors.items()}
     u, A, B, C = (named[name] for name in ("u", "A", "B", "C"))
     delta = named["dt"] + named.get("dt_bias", 0.0)
@@ -45,7 +46,7 @@ def selective_unrolled(case: Case) -> tuple[Array, Array]:
 
 
 def gated_unrolled(case: Case) -> tuple[Array, Array]:
-    """Every pair of steps on its own: the decays between two are a product of the decays themselves."""
+    """An explicit sum over all pairs of steps, weighted by the product of the decays between them."""
     named = {name: x.numpy() for name, x in case.tensors.items()}
     Q, K, V, S0 = (named[name] for name in ("q", "k", "v", "h0"))
     (batch, length, heads, _), keys = V.shape, K.shape[-1]
@@ -69,7 +70,7 @@ def gated_unrolled(case: Case) -> tuple[Array, Array]:
 
 
 def delta_by_transitions(case: Case) -> tuple[Array, Array]:
-    """S_t = M_t S_{t-1} + k'_t v_t^T with the (K, K) matrix M_t of every step written out."""
+    """S_t = M_t S_{t-1} + k'_t v_t^T with the explicit (K, K) matrix M_t of every step."""
     named = {name: x.numpy() for name, x in case.tensors.items()}
     Q, K, V, S0 = (named[name] for name in ("q", "k", "v", "h0"))
     (batch, length, heads, _), keys = V.shape, K.shape[-1]
@@ -93,7 +94,7 @@ def delta_by_transitions(case: Case) -> tuple[Array, Array]:
 
 
 def filtered(case: Case) -> tuple[Array, Array]:
-    """A constant a is a first-order filter: scipy has it, with its initial state."""
+    """With a constant a, the scan is a first-order filter, as in scipy."""
     a, b, h0 = (x.numpy() for x in case.tensors.values())
     h = np.empty(b.shape, np.result_type(a, b, h0))
     for i, d in product(range(b.shape[0]), range(b.shape[2])):
@@ -102,7 +103,7 @@ def filtered(case: Case) -> tuple[Array, Array]:
 
 
 def convolved(case: Case) -> tuple[Array, Array]:
-    """By PyTorch's convolution; the state is the last inputs."""
+    """PyTorch's convolution. The state is the last K - 1 inputs."""
     x, weight, state = (case.tensors[name] for name in ("x", "weight", "state"))
     everything = torch.cat([state, x], 1)  # (B, K - 1 + T, D)
     y = F.conv1d(everything.mT, weight.unsqueeze(1), case.tensors.get("bias"), groups=x.shape[2]).mT
@@ -120,7 +121,7 @@ FORMULAS: dict[str, tuple[Callable[[Case], tuple[Array, Array]], tuple[int, ...]
 
 
 @pytest.mark.parametrize(("operation", "variant"), [(name, n) for name, (_, of) in FORMULAS.items() for n in of])
-def test_the_oracle_is_the_formula(operation: str, variant: int) -> None:
+def test_the_oracle_equals_the_formula(operation: str, variant: int) -> None:
     decays = ("usual",) if operation == "causal_conv1d" else DECAYS
     for decay, length in product(decays, (2, 13)):
         case = make(operation, 3, length=length, width=3, decay=decay, variant=variant)
@@ -128,13 +129,13 @@ def test_the_oracle_is_the_formula(operation: str, variant: int) -> None:
         assert worst(case.function("reference")(*case.values), expected) < 1e-13
 
 
-def test_left_out_inputs_of_the_convolution_are_zeros() -> None:
+def test_omitted_inputs_of_the_convolution_are_zeros() -> None:
     x, weight, bias, state = normal(0, (2, 6, 3), (3, 4), (3,), (2, 3, 3))
     expected = causal_conv1d(x, weight, torch.zeros_like(bias), torch.zeros_like(state), backend="reference")
     assert worst(causal_conv1d(x, weight, backend="reference"), expected) == 0
 
 
-def test_a_constant_is_the_same_decay_at_every_step() -> None:
+def test_a_constant_decay_equals_the_same_decay_at_every_step() -> None:
     q, k, v, log_decay = normal(1, (2, 50, 1, 4), (2, 50, 1, 4), (2, 50, 3, 5), (3,))
     inputs = [q, k, v, -log_decay.abs()]
 
@@ -145,7 +146,7 @@ def test_a_constant_is_the_same_decay_at_every_step() -> None:
     assert worst(with_gradients(run, inputs, 0), spread) < 1e-13
 
 
-def test_the_norm_is_torchs_of_what_the_gate_leaves_by_groups() -> None:
+def test_the_norm_equals_rms_norm_of_torch_per_group() -> None:
     x, weight, gate = normal(1, (2, 5, 12), (12,), (2, 5, 12))
     for groups, given in ((1, None), (3, None), (3, gate)):
         gated = x if given is None else x * F.silu(given)
@@ -155,8 +156,8 @@ def test_the_norm_is_torchs_of_what_the_gate_leaves_by_groups() -> None:
         assert worst([got], [expected]) < 1e-14
 
 
-def test_the_norm_is_that_of_transformers() -> None:
-    """Its Mamba-2 gates first and normalizes all channels, in float32."""
+def test_the_norm_equals_transformers() -> None:
+    """Mamba-2 of transformers applies the gate first and normalizes all channels, in float32."""
     from transformers import Mamba2Config
     from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
 
@@ -170,8 +171,8 @@ def test_the_norm_is_that_of_transformers() -> None:
 
 
 @pytest.mark.parametrize("backend", ["torch", "cpp"])
-def test_the_states_of_s5_stay_exact_over_a_hundred_thousand_steps(backend: str) -> None:
-    """S5's own decays as it is initialized, in float32, with a state handed on half way: against a loop in float64."""
+def test_the_states_of_s5_are_precise_over_a_hundred_thousand_steps(backend: str) -> None:
+    """With S5's initial decays in float32, in two calls. The expected states are from a loop in float64."""
     steps = 100_000
     torch.manual_seed(1)
     mixer = S5(S5Mixer(d_state=16, dt_range=(1e-4, 1e-1)), d_model=2, n_layers=1)
@@ -179,10 +180,20 @@ def test_the_states_of_s5_stay_exact_over_a_hundred_thousand_steps(backend: str)
         a, into, _ = mixer.system()  # (P / 2,), (P / 2, D)
         x = torch.randn(1, steps, 2)
         inputs = x.to(into.dtype) @ into.mT  # (1, T, P / 2)
-        first, handed = diagonal_scan(a, inputs[:, : steps // 2], backend=backend)
-        second, last = diagonal_scan(a, inputs[:, steps // 2 :], handed, backend=backend)
-    assert 1 / (1 - abs(a.numpy()).max()) > 10_000  # steps that the slowest state remembers
+        first, middle = diagonal_scan(a, inputs[:, : steps // 2], backend=backend)
+        second, last = diagonal_scan(a, inputs[:, steps // 2 :], middle, backend=backend)
+    assert 1 / (1 - abs(a.numpy()).max()) > 10_000  # memory of the slowest state in steps
     poles, driven = (value.numpy().astype(np.complex128) for value in (a, inputs[0].mT))
     loop = np.stack([lfilter([1.0], [1.0, -pole], row) for pole, row in zip(poles, driven, strict=True)])
     got = [torch.cat([first, second], 1)[0], last[0]]
     assert worst(got, [torch.from_numpy(loop.T), torch.from_numpy(loop[:, -1])]) < 1e-5
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_errors_of_values_that_are_not_finite_are_infinite(wrong: float) -> None:
+    good, bad = torch.ones(3), torch.tensor([1.0, wrong, 1.0])
+    assert error(bad, good) == error(good, bad) == math.inf
+    for place in range(3):
+        got = [good] * 3
+        got[place] = bad
+        assert worst(got, [good] * 3) == math.inf

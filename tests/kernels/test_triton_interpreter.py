@@ -1,27 +1,27 @@
-"""The Triton kernels in Triton's interpreter, on the CPU: equal to the oracle in outputs, states and all gradients."""
+"""The Triton kernels in Triton's interpreter on the CPU equal the oracle in outputs, states and all gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from kernels.cases import Case, make
+from kernels.cases import Case, exhaustive, make, run
 from kernels.interpreted import Call, interpreter
-from kernels.numerics import error, with_gradients
+from kernels.numerics import error, same_bits, with_gradients
 
 pytest.importorskip("triton", reason="the triton package is not installed (Linux only)")
-exhaustive = pytest.mark.exhaustive
 
 GATED = {"head": 0, "key": 1, "constant": 2, "none": 3, "head, bonus": 4, "key, bonus": 5, "head, grouped": 24}
-# of the delta scan the first and the last in chunks, the others step by step
+# The delta scan computes the first and the last variant in chunks, and the others step by step.
 DELTA = {"none": 0, "key": 2, "general, none": 3, "general, head": 4, "general, key": 5, "head, grouped": 13}
 SMALL = {"batch": 1, "length": 37, "width": 5, "state": 3, "resets": 0.1}
 
 
 class Errors(NamedTuple):
-    """What a worker measured; tensors stay there."""
+    """Measurements in the interpreting process. Tensors stay in that process."""
 
     worst: float  # over outputs and gradients
     state: float
@@ -30,17 +30,15 @@ class Errors(NamedTuple):
 
 
 def measure(case: Case, segments: bool = False) -> Errors:
-    """Runs in the interpreting process, with fresh memory full of NaN; optionally with time cut into segments."""
+    """Measure errors in the interpreting process, optionally with time split into segments. Fresh memory is NaN."""
     from ssm_kernels.native import triton_launch
 
     usual = triton_launch.PROGRAMS, triton_launch.MIN_STEPS
     if segments:
         triton_launch.PROGRAMS, triton_launch.MIN_STEPS = 64, 32
-    torch.use_deterministic_algorithms(
-        True
-    )  # and so fill_uninitialized_memory, which is on unless someone turned it off
+    torch.use_deterministic_algorithms(True)  # this turns on torch.utils.deterministic.fill_uninitialized_memory
     try:
-        got = with_gradients(case.function("triton"), case.values, 0)
+        got = run(case, "triton")
     finally:
         triton_launch.PROGRAMS, triton_launch.MIN_STEPS = usual
         torch.use_deterministic_algorithms(False)
@@ -49,10 +47,9 @@ def measure(case: Case, segments: bool = False) -> Errors:
     return Errors(max(errors), errors[1], all(bool(x.isfinite().all()) for x in got), {x.dtype for x in got})
 
 
-def same_bits(case: Case) -> bool:
-    """Whether two calls agree to the last bit, forward and backward."""
-    one, two = (with_gradients(case.function("triton"), case.values, 0) for _ in range(2))
-    return all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+def is_deterministic(case: Case) -> bool:
+    """Whether two calls give the same bits in outputs and gradients."""
+    return same_bits(run(case, "triton"), run(case, "triton"))
 
 
 @pytest.fixture(scope="module")
@@ -66,28 +63,19 @@ CASES += [("selective_scan", variant) for variant in (0, 1, 14)] + [("diagonal_s
 CASES += [("delta_scan", variant) for variant in DELTA.values()]
 
 
-SOME = {
-    "gated_scan": (1, 4, 24),
-    "diagonal_scan": (5,),
-    "delta_scan": (5, 13),
-    "selective_scan": (0, 14),
-}  # elsewhere all
-FEW = [case for case in CASES if case[1] in SOME.get(case[0], (case[1],))]
-REST = [pytest.param(*case, marks=exhaustive) for case in CASES if case not in FEW]
-BY_KEY = pytest.param(*CASES[1], marks=exhaustive)  # the slowest one to interpret
+SOME = {"gated_scan": (1, 4, 24), "diagonal_scan": (5,), "delta_scan": (5, 13), "selective_scan": (0, 14)}
+FEW = [case for case in CASES if case[1] in SOME[case[0]]]
+rows = partial(pytest.mark.parametrize, ("operation", "variant"))
 
 
-@pytest.mark.parametrize(("operation", "variant"), [*FEW, *REST])
+@rows([*FEW, *exhaustive(*(case for case in CASES if case not in FEW))])
 def test_equals_the_reference(interpreted: Call, operation: str, variant: int) -> None:
     errors = interpreted(measure, make(operation, 1, variant=variant, decay="mixed", **SMALL))
     assert errors.worst < 1e-11
 
 
-@pytest.mark.parametrize(
-    ("operation", "variant"),
-    [("gated_scan", 0), pytest.param("gated_scan", 1, marks=exhaustive), ("selective_scan", 9), ("delta_scan", 1)],
-)
-def test_a_scan_from_nothing(interpreted: Call, operation: str, variant: int) -> None:
+@rows([("gated_scan", 0), *exhaustive(("gated_scan", 1)), ("selective_scan", 9), ("delta_scan", 1)])
+def test_without_a_state_and_resets(interpreted: Call, operation: str, variant: int) -> None:
     errors = interpreted(measure, make(operation, 2, variant=variant, **{**SMALL, "resets": 0.0}, start=False))
     assert errors.worst < 1e-11
 
@@ -95,15 +83,14 @@ def test_a_scan_from_nothing(interpreted: Call, operation: str, variant: int) ->
 @pytest.mark.parametrize(
     ("operation", "variant", "length"),
     [
-        pytest.param("gated_scan", 4, 130, marks=exhaustive),
+        *exhaustive(("gated_scan", 4, 130), ("diagonal_scan", 0, 300)),
         ("gated_scan", 5, 66),
         ("selective_scan", 0, 200),
-        pytest.param("diagonal_scan", 0, 300, marks=exhaustive),
         ("diagonal_scan", 7, 300),
     ],
 )
 def test_a_sequence_cut_into_segments(interpreted: Call, operation: str, variant: int, length: int) -> None:
-    """Segments side by side, joined by a carry, forward and backward."""
+    """Programs compute segments in parallel. A carry joins them, forward and backward."""
     errors = interpreted(measure, make(operation, 3, variant=variant, **{**SMALL, "length": length}), segments=True)
     assert errors.worst < 1e-11
 
@@ -111,11 +98,13 @@ def test_a_sequence_cut_into_segments(interpreted: Call, operation: str, variant
 @pytest.mark.parametrize(
     ("operation", "variant", "width", "state", "length"),
     [
-        pytest.param("gated_scan", 24, 70, 67, 20, marks=exhaustive),
-        pytest.param("gated_scan", 5, 70, 35, 20, marks=exhaustive),
+        *exhaustive(
+            ("gated_scan", 24, 70, 67, 20),
+            ("gated_scan", 5, 70, 35, 20),
+            ("diagonal_scan", 0, 70, 1, 20),
+            ("delta_scan", 13, 70, 67, 40),  # in chunks
+        ),
         ("selective_scan", 0, 70, 17, 20),
-        pytest.param("diagonal_scan", 0, 70, 1, 20, marks=exhaustive),
-        pytest.param("delta_scan", 13, 70, 67, 40, marks=exhaustive),  # in chunks
         ("delta_scan", 13, 35, 17, 20),  # step by step
         ("delta_scan", 17, 35, 17, 20),
     ],
@@ -125,36 +114,27 @@ def test_several_tiles(interpreted: Call, operation: str, variant: int, width: i
     assert interpreted(measure, case).worst < 1e-11
 
 
-@pytest.mark.parametrize("decay", [pytest.param("usual", marks=exhaustive), "strong"])
-@pytest.mark.parametrize(
-    ("operation", "variant"),
+@pytest.mark.parametrize("decay", [*exhaustive("usual"), "strong"])
+@rows(
     [
-        *(CASES[0], BY_KEY, ("selective_scan", 0), CASES[-2]),
-        *(pytest.param(*case, marks=exhaustive) for case in (CASES[4], ("diagonal_scan", 2), CASES[-1])),
-    ],
+        *(CASES[0], ("selective_scan", 0), CASES[-2]),
+        *exhaustive(CASES[1], CASES[4], ("diagonal_scan", 2), CASES[-1]),
+    ]
 )
-def test_float32_loses_little_even_at_strong_decay(interpreted: Call, operation: str, variant: int, decay: str) -> None:
+def test_float32_is_precise_even_at_strong_decay(interpreted: Call, operation: str, variant: int, decay: str) -> None:
     case = make(operation, 5, variant=variant, decay=decay, **SMALL).to(torch.float32)
     assert interpreted(measure, case).worst < 2e-6
 
 
 def test_small_steps_keep_their_precision(interpreted: Call) -> None:
-    """softplus(-9) is 1e-4: log(1 + e^-9) in float32 would have lost three digits of it."""
+    """softplus(-9) is 1e-4. log(1 + e^-9) in float32 would lose three digits."""
     case = make("selective_scan", 10, variant=6, **SMALL)
     case.tensors["dt"] -= 9.0
     assert interpreted(measure, case.to(torch.float32)).worst < 2e-6
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.bfloat16, 5e-3), pytest.param(torch.float16, 6e-4, marks=exhaustive)]
-)
-@pytest.mark.parametrize(
-    ("operation", "variant"),
-    [
-        *(BY_KEY, ("selective_scan", 0), ("delta_scan", 1)),
-        *(pytest.param(*case, marks=exhaustive) for case in (CASES[0], ("diagonal_scan", 0))),
-    ],
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 5e-3), *exhaustive((torch.float16, 6e-4))])
+@rows([("selective_scan", 0), ("delta_scan", 1), *exhaustive(CASES[0], CASES[1], ("diagonal_scan", 0))])
 def test_half_precision_is_scanned_in_float32(
     interpreted: Call, operation: str, variant: int, dtype: torch.dtype, tolerance: float
 ) -> None:
@@ -164,49 +144,34 @@ def test_half_precision_is_scanned_in_float32(
     assert torch.float32 in errors.dtypes
 
 
-@pytest.mark.parametrize(
-    ("operation", "variant"),
+@rows(
     [
-        *(pytest.param(*CASES[number], marks=exhaustive) for number in (1, 5, -1)),
         *(CASES[0], ("selective_scan", 0), ("diagonal_scan", 0), CASES[-2]),
-    ],
+        *exhaustive(CASES[1], CASES[5], CASES[-1]),
+    ]
 )
-def test_nothing_becomes_infinite_at_any_decay(interpreted: Call, operation: str, variant: int) -> None:
+def test_results_are_finite_at_any_decay(interpreted: Call, operation: str, variant: int) -> None:
     case = make(operation, 7, variant=variant, decay="wide", **SMALL).to(torch.float32)
     if "log_decay" in case.tensors:
         case.tensors["log_decay"] *= 1e4
     assert interpreted(measure, case).finite
 
 
-@pytest.mark.parametrize(
-    ("operation", "variant"),
-    [
-        CASES[0],
-        *(pytest.param(*case, marks=exhaustive) for case in (CASES[1], ("selective_scan", 0), ("diagonal_scan", 1))),
-        *(pytest.param(*case, marks=exhaustive) for case in CASES[-2:]),
-    ],
-)
-def test_the_same_call_gives_the_same_bits(interpreted: Call, operation: str, variant: int) -> None:
-    assert interpreted(same_bits, make(operation, 8, variant=variant, **SMALL).to(torch.float32))
+@rows([CASES[0], *exhaustive(CASES[1], ("selective_scan", 0), ("diagonal_scan", 1), *CASES[-2:])])
+def test_results_are_deterministic(interpreted: Call, operation: str, variant: int) -> None:
+    assert interpreted(is_deterministic, make(operation, 8, variant=variant, **SMALL).to(torch.float32))
 
 
-@pytest.mark.parametrize(
-    ("operation", "variant"),
-    [
-        ("gated_scan", 0),
-        ("selective_scan", 0),
-        *(pytest.param(*case, marks=exhaustive) for case in (("diagonal_scan", 0), ("delta_scan", 5))),
-    ],
-)
+@rows([("gated_scan", 0), ("selective_scan", 0), *exhaustive(("diagonal_scan", 0), ("delta_scan", 5))])
 def test_slices_of_wider_tensors(interpreted: Call, operation: str, variant: int) -> None:
-    """A mixer's projections are slices of one product: rows apart, and read where they are."""
+    """A mixer's projections are slices of one matrix product. The kernels read them without a copy."""
     case = make(operation, 9, variant=variant, **SMALL)
     wide = {n: torch.stack([x, x], -2)[..., 0, :] if n in case.sequences else x for n, x in case.tensors.items()}
     assert not all(x.is_contiguous() for x in wide.values())
     assert interpreted(measure, case._replace(tensors=wide)).worst < 1e-11
 
 
-def test_without_a_gpu_it_says_so() -> None:
+def test_error_without_a_gpu() -> None:
     from ssm_kernels import backends
 
     case: Any = make("gated_scan")

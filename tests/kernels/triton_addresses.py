@@ -1,8 +1,8 @@
-"""Whether an address that a Triton kernel computes can overflow, from its intermediate code (TTIR) for given arguments.
+"""Interval analysis of a Triton kernel's intermediate code (TTIR): can the computation of an address overflow?
 
-Every integer has an interval: arguments are known, programs are as many as the grid says, loops run from bound to
-bound. An operation whose result may not fit its type is noted, and the note goes with all that is computed from it. An
-offset of a pointer that carries a note is an address that may be wrong.
+Every integer has an interval. The arguments are known, the grid bounds the program ids, and loops have bounds. A result
+that may not fit its type gets a note, and so does everything that is computed from it. A pointer offset with a note is
+an address that may be wrong.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ SAME = ("splat", "broadcast", "expand_dims", "trans", "reshape", "extsi", "trunc
 
 
 class Value(NamedTuple):
-    """What an integer, or each of a tensor of them, may be."""
+    """The interval of an integer, or of all elements of a tensor."""
 
     low: int
     high: int
-    note: str = ""  # how it may have come to be wrong
+    note: str = ""  # why the value may be wrong
 
 
 def wrong_addresses(launch: Launch, code: str) -> list[str]:
-    """One line for every offset of a pointer that may have overflowed on its way.
+    """One line for every pointer offset whose computation may overflow.
 
     Args:
-        launch: what the kernel is called with.
-        code: its TTIR, as of `intermediate_code`.
+        launch: the kernel and its arguments.
+        code: its TTIR from `intermediate_code`.
     """
     values: dict[str, Value] = {
         f"%{name}": Value(value, value)
@@ -59,13 +59,13 @@ def wrong_addresses(launch: Launch, code: str) -> list[str]:
             value = _value(operation, line, [values.get(name) for name in operands], launch)
             values[result] = _checked(value, width, line)
         else:
-            values.pop(str(result), None)  # a name may come again in another block
-    assert offsets, "no address at all"
+            values.pop(str(result), None)  # another block may use the same name
+    assert offsets, "the code has no address"
     return problems
 
 
 def _enter(line: str, values: dict[str, Value]) -> None:
-    """What is known inside a loop: its counter, and of what it carries that nobody knows it."""
+    """Set the interval of a loop's counter. Values that the loop carries are unknown."""
     loop = LOOP.search(line)
     assert loop is not None, line
     counter, low, high, _ = loop.groups()
@@ -82,7 +82,7 @@ def _enter(line: str, values: dict[str, Value]) -> None:
 
 
 def _value(operation: str, line: str, operands: Sequence[Value | None], launch: Launch) -> Value:
-    """The interval of a result, as if integers had no end."""
+    """The interval of a result for integers of unlimited size."""
     kind = operation.split(".")[-1]
     if kind == "constant":
         number = re.search(r"constant (?:dense<)?(-?\d+|true|false)", line)
@@ -124,19 +124,19 @@ def _value(operation: str, line: str, operands: Sequence[Value | None], launch: 
     elif kind == "remsi" and last.low > 0 and first.low >= 0:
         bounds_of = [0, min(first.high, last.high - 1)]
     else:
-        return Value(0, 0, f"{kind}: its result is not known")
+        return Value(0, 0, f"{kind}: unknown result")
     return Value(min(bounds_of), max(bounds_of), note)
 
 
 def _checked(value: Value, width: int, line: str) -> Value:
-    """The value with a note, if it may not fit into so many bits."""
+    """The value, with a note if it may not fit into this number of bits."""
     if value.note or -(2 ** (width - 1)) <= value.low <= value.high < 2 ** (width - 1):
         return value
     return Value(0, 0, f"{line} may be {value.low} to {value.high}")
 
 
 def _width(line: str) -> int | None:
-    """Bits of a result of integers of more than one; None for all else."""
+    """The bits of an integer result; None for booleans and other types."""
     kind = re.split(r"->| to | : ", line)[-1]
     widths = WIDTH.findall(kind)
     return int(widths[-1]) if widths and int(widths[-1]) > 1 and "ptr" not in kind else None

@@ -1,4 +1,4 @@
-"""Ahead-of-time compilation of recorded launches for a GPU that need not be there, and what each kernel takes of it."""
+"""Ahead-of-time compilation of recorded launches without a GPU, and the resources of each kernel."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CUOBJDUMP = str(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "
 
 
 class Resources(NamedTuple):
-    """What one program of a kernel takes."""
+    """Resources of one program of a kernel."""
 
     name: str
     shared: int  # bytes of shared memory
-    registers: int  # by thread
-    spilled: int  # bytes of a thread's stack: what did not fit its registers
+    registers: int  # per thread
+    spilled: int  # bytes of stack per thread, for values that do not fit into registers
 
 
 def compile_ahead(launch: Launch, capability: int) -> Resources:
     """Compile a recorded launch for compute capability 80 (A100) or 90 (H100), specialized as at run time.
 
     Raises:
-        Exception: Triton's or ptxas' own, where the kernel does not compile.
+        Exception: an error of Triton or ptxas, if the kernel does not compile.
     """
     compiled = triton.compile(_source(launch), target=GPUTarget("cuda", capability, 32), options=_options(launch))
     registers, spilled = _registers(compiled.asm["cubin"])
@@ -47,7 +47,7 @@ def compile_ahead(launch: Launch, capability: int) -> Resources:
 
 
 def intermediate_code(launch: Launch, capability: int = 90) -> str:
-    """A recorded launch as Triton's own intermediate code (TTIR): one function, before any layout is chosen."""
+    """A recorded launch as Triton's intermediate code (TTIR): one function, before Triton chooses layouts."""
     target = GPUTarget("cuda", capability, 32)
     backend, source, context = make_backend(target), _source(launch), ir.context()
     options = backend.parse_options(_options(launch))
@@ -82,7 +82,7 @@ def _options(launch: Launch) -> dict[str, Any]:
 
 
 def _registers(cubin: bytes) -> tuple[int, int]:
-    """Registers and bytes of stack by thread."""
+    """Registers and bytes of stack per thread."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

@@ -1,10 +1,10 @@
-"""Other projects' kernels behind this package's signatures: to compare with, never to run models with.
+"""Kernels of other projects with this package's signatures. They are for comparison only; models never use them.
 
     mamba_ssm    selective_scan, chunk_scan and gated_scan (Mamba-2's), causal_conv1d
     fla          gated_scan (linear attention, RetNet, scalar decays, GLA, RWKV-6), delta_scan
 
-Every module has `unavailable(operation, device)`: None, or what is missing. What a peer cannot do (resets, an initial
-state) raises ValueError.
+Every module has `unavailable(operation, device)`, which returns None or what is missing. Arguments that a peer does not
+support (resets, an initial state) raise ValueError.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def peer(name: str) -> ModuleType:
 
 
 def refuse(name: str, operation: str, what: str) -> ValueError:
-    """The error of a peer that lacks something."""
+    """The error for a feature that a peer lacks."""
     return ValueError(f"{name}: {operation} has no {what}")

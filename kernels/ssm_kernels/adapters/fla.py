@@ -1,13 +1,13 @@
-"""flash-linear-attention's chunked kernels (Triton) behind `gated_scan` and `delta_scan`. For comparison only.
+"""flash-linear-attention's chunked Triton kernels with the signatures of `gated_scan` and `delta_scan`.
 
-Which kernel, by the form of the decay:
+The form of the decay selects the kernel:
 
     none            chunk_linear_attn, without its normalization          chunk_delta_rule
     (H,)            chunk_simple_gla with g_gamma; chunk_retention is this with RetNet's own decays
     (B, T, H)       chunk_simple_gla with g                               chunk_gated_delta_rule
     (B, T, H, K)    chunk_gla; with a bonus chunk_rwkv6                   chunk_kda; with a and b chunk_dplr_delta_rule
 
-Its layout is ours, (B, T, H, K) and a state (B, H, K, V) in float32, but q and k have a head for every head of v.
+Its layout is the same as ours, (B, T, H, K) with a float32 state (B, H, K, V), but q and k have as many heads as v.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ssm_kernels.adapters import refuse
 
 
 def unavailable(operation: str, device: torch.device) -> str | None:
-    """Why it cannot run on this device; None if it can."""
+    """The reason why fla cannot run on this device; None if it can."""
     if operation not in ("gated_scan", "delta_scan"):
         return f"fla has no {operation}"
     if device.type != "cuda":
@@ -31,7 +31,7 @@ def unavailable(operation: str, device: torch.device) -> str | None:
     try:
         _function("gla", "chunk_gla")
     except ImportError as error:
-        return f"flash-linear-attention is not installed, or not whole: {error}"
+        return f"flash-linear-attention is not installed, or its installation is incomplete: {error}"
     return None
 
 
@@ -46,10 +46,10 @@ def gated_scan(
     resets: Tensor | None = None,
     chunk: int = 64,
 ) -> tuple[Tensor, Tensor]:
-    """As `ssm_kernels.gated_scan`, without resets; no gradient for a decay of shape (H,), and the chunk is its own.
+    """`ssm_kernels.gated_scan` without resets, without a gradient for a decay of shape (H,), with fla's chunk size.
 
     Raises:
-        ValueError: resets, or a bonus with another decay than a vector.
+        ValueError: resets are given, or a bonus without a vector decay.
     """
     if resets is not None:
         raise refuse("fla", "gated_scan", "resets within a batch")
@@ -82,10 +82,10 @@ def delta_scan(
     resets: Tensor | None = None,
     chunk: int = 64,
 ) -> tuple[Tensor, Tensor]:
-    """As `ssm_kernels.delta_scan`, without resets; the chunk is its own.
+    """`ssm_kernels.delta_scan` without resets, with fla's chunk size.
 
     Raises:
-        ValueError: resets, or a and b with another decay than a vector.
+        ValueError: resets are given, or a and b without a vector decay.
     """
     if resets is not None:
         raise refuse("fla", "delta_scan", "resets within a batch")
@@ -105,14 +105,14 @@ def delta_scan(
 
 
 def _common(q: Tensor, k: Tensor, v: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """q and k for every head, (B, T, H, K), and what all kernels take."""
-    sharing = v.shape[2] // k.shape[2]  # heads that read one group
+    """q and k for every head, (B, T, H, K), and the arguments that all kernels share."""
+    sharing = v.shape[2] // k.shape[2]  # heads per group
     q, k = (x if sharing == 1 else x.repeat_interleave(sharing, 2) for x in (q, k))
     state = None if h0 is None else h0.float()
     return q, k, {"scale": 1.0, "initial_state": state, "output_final_state": True}
 
 
 def _function(operation: str, name: str) -> Any:
-    with warnings.catch_warnings():  # it says at its import that there is no GPU, which `unavailable` says better
+    with warnings.catch_warnings():  # its import warns that there is no GPU
         warnings.simplefilter("ignore")
         return getattr(import_module(f"fla.ops.{operation}"), name)

@@ -1,7 +1,7 @@
-"""mamba_ssm's selective scan (Mamba-1, CUDA) and chunk scan (Mamba-2, Triton), and causal_conv1d. For comparison only.
+"""mamba_ssm's selective scan (Mamba-1, CUDA) and chunk scan (Mamba-2, Triton), and causal_conv1d, for comparison.
 
-Their layouts: the selective scan and the convolution take channels before steps, (B, D, T), here as transposed views;
-Mamba-2's state is (B, H, V, K), ours (B, H, K, V).
+The selective scan and the convolution take (B, D, T); they get transposed views here. Mamba-2's state is (B, H, V, K)
+there and (B, H, K, V) here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ssm_kernels.adapters import refuse
 
-# Where each operation lives: package to install, module, function.
+# Operation -> (package to install, module, function).
 WHERE = {
     "selective_scan": ("mamba-ssm", "mamba_ssm.ops.selective_scan_interface", "selective_scan_fn"),
     "chunk_scan": ("mamba-ssm", "mamba_ssm.ops.triton.ssd_combined", "mamba_chunk_scan_combined"),
@@ -24,7 +24,7 @@ WHERE = {
 
 
 def unavailable(operation: str, device: torch.device) -> str | None:
-    """Why a peer's operation cannot run on this device; None if it can."""
+    """The reason why an operation cannot run on this device; None if it can."""
     if operation not in WHERE:
         return f"mamba_ssm has no {operation}"
     if device.type != "cuda":
@@ -32,7 +32,7 @@ def unavailable(operation: str, device: torch.device) -> str | None:
     try:
         _function(operation)
     except (ImportError, AttributeError) as error:
-        return f"{WHERE[operation][0]} is not installed, or without its CUDA extension: {error}"
+        return f"{WHERE[operation][0]} is not installed, or its CUDA extension is missing: {error}"
     return None
 
 
@@ -50,7 +50,7 @@ def selective_scan(
     dt_softplus: bool = True,
     resets: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As `ssm_kernels.selective_scan`, but no h0, no resets, and no gradient through hT.
+    """`ssm_kernels.selective_scan` without h0, without resets, and without a gradient through hT.
 
     Raises:
         ValueError: h0 or resets are given.
@@ -86,7 +86,7 @@ def chunk_scan(
     resets: Tensor | None = None,
     chunk: int = 256,
 ) -> tuple[Tensor, Tensor]:
-    """Mamba-2 in its own terms, h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t: gated_scan(C, B, dt x, dt A, h0).
+    """Mamba-2's own form, h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t. It equals gated_scan(C, B, dt x, dt A, h0).
 
     Args:
         x: (B, T, H, V).
@@ -94,8 +94,8 @@ def chunk_scan(
         A: (H,).
         B, C: (B, T, G, K).
         h0: (B, H, K, V) or None.
-        resets: (B, T) bool or None; they become its sequence numbers, of which the initial state has number 0.
-        chunk: tokens a chunk.
+        resets: (B, T) bool or None. They become sequence numbers; the initial state has number 0.
+        chunk: tokens per chunk.
 
     Returns:
         y (B, T, H, V) and the final state (B, H, K, V).
@@ -125,13 +125,13 @@ def gated_scan(
     resets: Tensor | None = None,
     chunk: int = 256,
 ) -> tuple[Tensor, Tensor]:
-    """As `ssm_kernels.gated_scan` with a scalar decay per head and step, other than exactly 0 or 1.
+    """`ssm_kernels.gated_scan` with a scalar decay per head and step that is neither 0 nor 1.
 
-    Its decay and the scale of its inputs are one number: dt = -log_decay, A = -1 and x = v / dt. To compare times, call
-    `chunk_scan`, which spares it the division.
+    In Mamba-2 one number, dt, gives the decay and scales the inputs: dt = -log_decay, A = -1 and x = v / dt. To compare
+    speeds, call `chunk_scan`, which does not divide.
 
     Raises:
-        ValueError: another form of decay, or a bonus.
+        ValueError: the decay has another form, or a bonus is given.
     """
     if log_decay is None or log_decay.dim() != 3:
         raise refuse("mamba_ssm", "gated_scan", "decay other than a scalar per head and step, (B, T, H)")
@@ -151,7 +151,7 @@ def causal_conv1d(
     resets: Tensor | None = None,
     activation: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As `ssm_kernels.causal_conv1d`, for K from 2 to 4 and channels in eights, without resets.
+    """`ssm_kernels.causal_conv1d` without resets, for K from 2 to 4 and a multiple of 8 channels.
 
     Raises:
         ValueError: resets are given.
@@ -159,7 +159,7 @@ def causal_conv1d(
     if resets is not None:
         raise refuse("causal_conv1d", "causal_conv1d", "resets together with a state")
     y, after = _function("causal_conv1d")(
-        x.transpose(1, 2),  # (B, D, T), the channels next to each other in memory
+        x.transpose(1, 2),  # (B, D, T), channels contiguous in memory
         weight,
         bias,
         initial_states=None if state is None else state.to(x.dtype).transpose(1, 2),  # (B, D, K - 1), likewise

@@ -1,1 +1,1 @@
-"""Benchmarks of the kernels and of training steps, beside independent implementations: results first, then speed."""
+"""Benchmarks of scans and training steps next to independent implementations. Results are compared first."""

@@ -1,4 +1,4 @@
-"""What the scan benchmark measures: operations at sizes, with and without an initial state, on a CPU and on a GPU."""
+"""Cases of the scan benchmark: operations and sizes, with and without an initial state, for CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Arguments = dict[str, Tensor | None]
-Normal = Callable[..., Tensor]  # standard normal numbers of a shape
+Normal = Callable[..., Tensor]  # shape -> standard normal numbers
 
 
 @dataclass(frozen=True)
 class Case:
     """One operation at one size.
 
-    `sizes` are (B, T, D) of a diagonal scan and of a convolution (K = 4), (B, T, D, N) of a selective scan and
-    (B, T, H, K, V) of a gated and of a delta scan, whose q and k are shared by all heads for Mamba-2 and a head's own
-    for the others.
+    `sizes` is (B, T, D) for a diagonal scan and for a convolution (K = 4), (B, T, D, N) for a selective scan, and
+    (B, T, H, K, V) for a gated scan and a delta scan. All heads of Mamba-2 share q and k. Other systems have one q and
+    one k for each head.
     """
 
     operation: str  # a function of ssm_kernels
-    system: str  # whose shapes and decays these are
+    system: str  # the system that has these shapes and decays
     sizes: tuple[int, ...]
-    state: bool = False  # with an initial state, and with a gradient through the final one
-    backward: bool = True  # forward and backward, or forward alone
+    state: bool = False  # whether there is an initial state and a gradient through the final state
+    backward: bool = True  # forward and backward, or only forward
     dtype: torch.dtype = torch.float32
 
     @property
@@ -44,11 +44,11 @@ class Case:
 
     @property
     def options(self) -> dict[str, str]:
-        """What the operation takes besides tensors."""
+        """Arguments of the operation that are not tensors."""
         return {"activation": "silu"} if self.operation == "causal_conv1d" else {}
 
     def arguments(self, device: torch.device, seed: int = 0) -> Arguments:
-        """The operation's tensors by name, drawn on the CPU, in the case's dtype (decays and states in float32)."""
+        """The operation's tensors by name, drawn on the CPU, in the case's dtype. Decays and states are float32."""
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape: int) -> Tensor:
@@ -144,7 +144,7 @@ INPUTS: dict[str, Callable[[Case, Normal], Arguments]] = {
 
 
 def cpu_cases() -> list[Case]:
-    """Small models and long sequences, on the way to which a laptop meets every system."""
+    """Cases for CPUs: layers of small models for every system, and long sequences."""
     both = [
         ("diagonal_scan", "RG-LRU", (8, 256, 1024)),
         ("diagonal_scan", "S5, complex", (8, 256, 512)),
@@ -177,7 +177,7 @@ def cpu_cases() -> list[Case]:
 
 
 def gpu_cases() -> list[Case]:
-    """One layer of a model of about a billion parameters, in bfloat16, as the peers' own benchmarks have it."""
+    """Cases for GPUs: one layer of a model with about 1B parameters, in bfloat16, as in other projects' benchmarks."""
     shapes = [
         ("selective_scan", "Mamba", (8, 2048, 4096, 16)),
         ("selective_scan", "Mamba", (1, 65536, 4096, 16)),

@@ -1,31 +1,31 @@
-"""What a machine allows: the least time that a scan takes on it.
+"""Lower bounds of the time that a scan can take on this machine.
 
-No implementation can be faster than the limit of a case, but for noise. So the limit counts the fewest operations that
-any known form of the scan needs, and not those of the form that somebody uses:
+No implementation is faster than the limit of a case, except for noise. Therefore the limit counts the fewest operations
+that any known form of the scan needs. For the forward pass it is
 
-    limit = max(multiply-adds / the processor's rate of multiply-adds, bytes / the rate of the fastest stream)
+    limit = max(multiply-adds / rate of multiply-adds, bytes / rate of the fastest stream)
 
-for the forward pass, and the same again for the backward pass, which begins when the forward pass has ended. The
-bytes of a pass are its inputs and its outputs, each once, without states. The stream goes over as many bytes, so it
-finds them in the caches where a scan can find them there. `ssm_kernels.native.limits` measures both rates.
+The backward pass has a limit of the same form, and both are added. The bytes of a pass are those of its inputs and
+outputs, each counted once, without states. The stream covers the same number of bytes, so it uses the caches as a scan
+can. `ssm_kernels.native.limits` measures both rates.
 
-A product of two numbers counts as a multiply-add, because the same units of a processor do both. Additions, divisions,
-comparisons and conversions do not count: processors have other units for them. The multiply-adds of a step, where an
-exponential has 5 (a polynomial of degree 5):
+A product of two numbers counts as a multiply-add, because the same units of a processor compute both. Additions,
+divisions, comparisons and conversions do not count, because processors have other units for them. An exponential
+counts as 5 multiply-adds (a polynomial of degree 5). The multiply-adds of one step are:
 
-    diagonal_scan    h: 1 by number. Backward: dh and da, 2. Complex: twice that for each real number
-    selective_scan   by channel and state: the exponent, its exponential, delta u B, h and y: 9. Backward: h again, 8,
-                     since to keep all h moves N times as many bytes; the gradients, 8. By channel: softplus, delta u
-                     and D u: 12. Backward: softplus, its slope, and the gradients: 16
-    gated_scan       by head: k v into the state and q out of it, 2 K V; an exponential for each decay. Chunks add
-                     their scores, and steps their decays. Backward: twice the products. (Below about 2 K steps the
-                     products of all pairs of steps are cheaper; no case is as short.)
-    delta_scan       by head: k out of the state, the correction into it, q out of it, 3 K V; generalized 4 K V; the
-                     rest as of gated_scan
-    causal_conv1d    by number: 4 taps, an exponential, a product: 10. Backward: the value before the activation again,
-                     9, the slope of the activation, 3, the gradients of x and of the weight, 8
+    diagonal_scan    per element: 1 for h. Backward: 2 for dh and da. Complex numbers: twice as many per real number.
+    selective_scan   per channel and state: 9 for the exponent, its exponential, delta u B, h and y. Backward: 8 to
+                     compute h again (storing it moves N times as many bytes) and 8 for gradients.
+                     Per channel: 12 for softplus, delta u and D u. Backward: 16 for softplus, its slope, gradients.
+    gated_scan       per head: 2 K V for k v into the state and q out of it, and an exponential for each decay. The
+                     scores inside chunks and the decay of the state do not count. Backward: twice the products.
+                     (Below about 2 K steps, products of all pairs of steps are cheaper. No case is that short.)
+    delta_scan       per head: 3 K V for k out of the state, the correction into it and q out of it; 4 K V in the
+                     generalized form. The rest is as in gated_scan.
+    causal_conv1d    per element: 10 for 4 taps, an exponential and a product. Backward: 9 for the value before the
+                     activation, 3 for the slope of the activation, 8 for the gradients of x and of the weight.
 
-On a GPU the limit is the memory's alone: a copy of a gigabyte.
+On a GPU the limit counts only memory: the rate of copying a gigabyte.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ import torch
 from ssm_kernels.benchmarks.cases import Case
 
 EXP = 5  # multiply-adds of an exponential
-FAR = 2**29  # bytes of the streams that tell a CPU's memory from its caches
-GPU_FAR = 2**30  # bytes that a GPU copies to tell its memory's speed
-EXCEEDED = 1.05  # limit over time that is more than noise
+FAR = 2**29  # bytes of a stream that is much larger than a CPU's caches
+GPU_FAR = 2**30  # bytes that a GPU copies to measure the rate of its memory
+EXCEEDED = 1.05  # a ratio of limit to time above this is more than noise
 DISTURBED = "nothing can be faster than the limit, so other programs may have disturbed its measurement"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of all threads together (a CPU), or of a GPU."""
+    """Limits of a CPU (all threads together) or of a GPU."""
 
     device: str  # cpu, cuda
     threads: int
-    memory: float  # bytes read and written a second through memory
-    multiply_adds: float | None = None  # of float32 numbers, a second; None on a GPU
-    gemm: float | None = None  # multiply-adds a second of a product of matrices by torch, to compare; None on a GPU
-    instructions: str | None = None  # what the C++ is compiled for; None on a GPU
-    processor: str | None = None  # as it describes itself; None on a GPU
+    memory: float  # bytes read and written per second in main memory
+    multiply_adds: float | None = None  # float32 multiply-adds per second; None on a GPU
+    gemm: float | None = None  # multiply-adds per second of torch's matrix product, for comparison; None on a GPU
+    instructions: str | None = None  # instruction set that the C++ is compiled for; None on a GPU
+    processor: str | None = None  # name of the processor; None on a GPU
 
     def text(self) -> str:
-        """One line for reading."""
+        """One line that people read."""
         memory = f"{self.memory / 1e9:,.0f} GB/s through memory"
         if self.multiply_adds is None or self.gemm is None:
             return f"Limits of {self.device}: {memory}"
@@ -67,29 +67,29 @@ class Limits:
         return f"Limits of {self.threads} thread(s): {peak} by multiply-adds (GEMM by torch: {gemm}), {memory}"
 
     def warnings(self) -> list[str]:
-        """A line where torch's product of matrices is faster than the limit."""
+        """One line if torch's matrix product is faster than the limit."""
         if self.multiply_adds is None or self.gemm is None or self.gemm <= EXCEEDED * self.multiply_adds:
             return []
         return [f"GEMM by torch: {self.gemm / self.multiply_adds:.2f} times the limit; {DISTURBED}"]
 
     def content(self) -> dict[str, object]:
-        """Plain data, for the provenance."""
+        """Plain data, for the provenance of a table."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Work:
-    """The least that one pass has to do."""
+    """The smallest amount of work of one pass."""
 
     multiply_adds: float
-    bytes: float  # inputs and outputs, each once
+    bytes: float  # of inputs and outputs, each counted once
 
 
 def measure_limits(device: torch.device) -> Limits:
-    """Measured in a few seconds, with the threads that torch has now.
+    """Measure the limits in a few seconds, with torch's current number of threads.
 
     Raises:
-        NativeUnavailable: a CPU without a C++ compiler.
+        NativeUnavailable: the device is a CPU, and there is no C++ compiler.
     """
     if device.type == "cuda":
         return Limits("cuda", 1, _gpu_copy(device))
@@ -108,7 +108,7 @@ def measure_limits(device: torch.device) -> Limits:
 
 
 def limit_ms(case: Case, limits: Limits) -> float:
-    """The least time of the case on this machine, in milliseconds; on a GPU that of its memory alone."""
+    """The smallest time of the case on this machine, in milliseconds. On a GPU only memory counts."""
     seconds = 0.0
     for done in work(case):
         if limits.multiply_adds is None:
@@ -120,7 +120,7 @@ def limit_ms(case: Case, limits: Limits) -> float:
 
 
 def work(case: Case) -> list[Work]:
-    """The least work of a case's forward pass, then of its backward pass if it has one."""
+    """The smallest work of a case's forward pass, and of its backward pass if it has one."""
     passes = WORK[case.operation](case)
     return list(passes) if case.backward else [passes[0]]
 
@@ -129,7 +129,7 @@ Passes = tuple[Work, Work]  # forward, backward
 
 
 def _diagonal(case: Case) -> Passes:
-    complex_ = case.system == "S5, complex"  # whose a is a constant
+    complex_ = case.system == "S5, complex"  # its a is constant in time
     numbers = prod(case.sizes) * (2 if complex_ else 1)
     products = numbers * (2 if complex_ else 1)
     forward, backward = (2, 3) if complex_ else (3, 5)  # b -> h; dh, h -> db; and a -> ; a -> da
@@ -163,7 +163,7 @@ def _delta(case: Case) -> Passes:
 
 
 def _matrix_states(case: Case, products: int, inputs: float, decays: int) -> Passes:
-    """Of states of K x V numbers: `products` with the state, and `inputs` besides v, by token and head."""
+    """Work for states of (K, V), with `products` with the state and `inputs` besides v, per token and head."""
     B, T, H, K, V = case.sizes
     tokens = B * T * H
     forward, backward = inputs + 2 * V, 2 * inputs + 3 * V  # inputs, v -> y; and dy -> their gradients
@@ -202,7 +202,7 @@ def _stream(touched: int, threads: int) -> float:
 
 
 def _gemm() -> float:
-    """Multiply-adds a second of a large product of matrices by torch."""
+    """Multiply-adds per second of a large matrix product in torch."""
     from ssm_kernels.native.limits import best_seconds
 
     n = 1024
@@ -211,7 +211,7 @@ def _gemm() -> float:
 
 
 def _gpu_copy(device: torch.device) -> float:
-    """Bytes read and written a second by a copy of a gigabyte, by CUDA events."""
+    """Bytes read and written per second by a copy of a gigabyte, timed by CUDA events."""
     here, there = (torch.empty(GPU_FAR, dtype=torch.uint8, device=device) for _ in range(2))
     return 2 * GPU_FAR / _gpu_seconds(lambda: there.copy_(here))
 

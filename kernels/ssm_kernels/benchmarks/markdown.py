@@ -1,10 +1,10 @@
-"""The README's table of the scans' speed, written from two runs of the benchmark: with one thread, and with two.
+"""Write the README's table of scan speeds from two runs of the benchmark: one with one thread, one with two.
 
     ssm bench scans --threads 1 --out one.parquet
     ssm bench scans --threads 2 --out two.parquet
     python -m ssm_kernels.benchmarks.markdown one.parquet two.parquet kernels/README.md
 
-The table takes the place of what stands between the two marks of the README.
+The new table replaces the text between the two marks of the README.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ class Run:
 
 
 def read_run(path: str, threads: int) -> Run:
-    """What `ssm bench scans --out` wrote.
+    """Read a table that `ssm bench scans --out` wrote.
 
     Raises:
-        UserError: no such table, or not one of a CPU with so many threads.
+        UserError: there is no such table, or it is not from a CPU with this number of threads.
     """
     frame, made = read_table(path, SCAN_SPEED), read_provenance(path)
     try:
         limits = Limits(**made["limits"])
     except (KeyError, TypeError):
-        raise UserError(f"{path}: lacks the limits that `ssm bench scans` measures; measure again") from None
+        raise UserError(f"{path}: the limits of the machine are missing; run `ssm bench scans` again") from None
     if (limits.device, limits.threads) != ("cpu", threads):
         raise UserError(f"{path}: expected a run with --device cpu --threads {threads}")
     return Run(frame, made, limits)
 
 
 def markdown(one: Run, two: Run) -> str:
-    """What was measured with one thread and with two, as a paragraph and a table.
+    """The results with one thread and with two, as a paragraph and a table.
 
     Raises:
-        UserError: the runs are of two processors or instruction sets, or a case was not timed in both.
+        UserError: the runs used different processors or instruction sets, or a case was not timed in both.
     """
     compared = [(run.limits.processor, run.limits.instructions) for run in (one, two)]
     if compared[0] != compared[1]:
-        raise UserError(f"the runs are of different machines: {compared[0]} and {compared[1]}")
+        raise UserError(f"the runs are from different machines: {compared[0]} and {compared[1]}")
     made = one.provenance
     packages = {"torch": made["packages"]["torch"]} | made["peers"]
     lines = [
@@ -88,19 +88,19 @@ def markdown(one: Run, two: Run) -> str:
     together = _medians(two.frame)
     for case, medians in _medians(one.frame).items():
         *_, state, direction = case
-        if state and direction == "forward":  # as long as without a state
+        if state and direction == "forward":  # takes as long as without a state
             continue
         if "cpp" not in medians or "cpp" not in together.get(case, {}):
-            raise UserError(f"no time of cpp with one thread and with two: {', '.join(map(str, case))}")
+            raise UserError(f"the backend cpp was not timed in both runs: {', '.join(map(str, case))}")
         lines.append(_line(_cells(case, medians, together[case])))
     return "\n".join(lines)
 
 
-Medians = dict[str, float]  # milliseconds by contestant, and the limit's
+Medians = dict[str, float]  # contestant -> milliseconds; "limit" -> the limit in milliseconds
 
 
 def _medians(frame: pl.DataFrame) -> dict[tuple[Any, ...], Medians]:
-    """By case, of those who were timed."""
+    """Case -> medians of the contestants that were timed."""
     found: dict[tuple[Any, ...], Medians] = {}
     timed = frame.filter(pl.col("milliseconds").is_not_null()).group_by(*CASE, "contestant", maintain_order=True)
     for row in timed.agg(pl.col("milliseconds").median(), pl.col("limit_ms").first()).iter_rows(named=True):
@@ -132,7 +132,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Write the table; 2 and one line on stderr for bad input."""
+    """Write the table. Bad input: one line on stderr and exit code 2."""
     if len(words) != 3:
         print("usage: python -m ssm_kernels.benchmarks.markdown ONE.parquet TWO.parquet README.md", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""transformers' Mamba and Mamba-2 with the weights of a model of ours: independent implementations to compare with."""
+"""transformers' Mamba and Mamba-2 with the weights of our model, as independent implementations for comparison."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from ssm.base.errors import UserError
 from ssm.models.backbone import LanguageModel
 from ssm.models.formats import FORMATS
 
-# Our name of a parameter -> theirs, the same in both but for what only one of them has.
+# Our name of a parameter -> their name.
 NAMES = {row.ours: str(row.theirs) for key in ("mamba", "mamba2") for row in FORMATS[key].rows}
 
 
 def transformers_mamba2(model: LanguageModel, chunk: int) -> nn.Module:
-    """A transformers.Mamba2ForCausalLM that computes what `model` does; its scan takes `chunk` tokens at a time.
+    """A transformers.Mamba2ForCausalLM with the weights of `model`. Its scan takes `chunk` tokens at a time.
 
-    Called with tokens (B, T) it returns an object whose `logits` are (B, T, V), V rounded up as our embedding is.
+    Called with tokens (B, T), it returns an object with `logits` (B, T, V). V is rounded up like that of our embedding.
 
     Raises:
-        UserError: transformers is not installed, or its Mamba-2 is not what `model` is.
+        UserError: transformers is not installed, or its Mamba-2 cannot express `model`.
     """
     return _with_weights("Mamba2", model, chunk_size=chunk)
 
 
 def transformers_mamba(model: LanguageModel, mambapy: bool) -> nn.Module:
-    """A transformers.MambaForCausalLM that computes what `model` does, with mambapy's parallel scan or step by step.
+    """A transformers.MambaForCausalLM with the weights of `model`. It scans with mambapy, in parallel, or step by step.
 
     Raises:
-        UserError: transformers or mambapy is not installed, or its Mamba is not what `model` is.
+        UserError: transformers or mambapy is not installed, or transformers' Mamba cannot express `model`.
     """
     if mambapy and importlib.util.find_spec("mambapy") is None:
         raise UserError("the comparison needs mambapy: pip install 'ssm-length[bench]'")
-    # Its associative scan is taken by compiled code alone.
+    # Only compiled code uses transformers' associative scan.
     return _with_weights("Mamba", model, use_mambapy=mambapy, use_associative_scan=False)
 
 
 def peer_name(name: str) -> str:
-    """What transformers calls our parameter `name`."""
+    """transformers' name of our parameter `name`."""
     layer = re.match(r"layers\.(\d+)\.", name)
     if layer is None:
         return NAMES[name]
@@ -67,5 +67,5 @@ def _transformers() -> Any:
         import transformers
     except ImportError as error:
         raise UserError("the comparison needs transformers: pip install 'ssm-length[bench]'") from error
-    transformers.utils.logging.set_verbosity_error()  # it warns that its own CUDA kernels are not there
+    transformers.utils.logging.set_verbosity_error()  # it warns that its CUDA kernels are missing
     return transformers

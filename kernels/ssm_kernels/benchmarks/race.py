@@ -1,4 +1,4 @@
-"""A fair race: everybody in turn, in one process, with the same inputs; medians of what was timed."""
+"""Time several implementations fairly: in turn, in one process, with the same inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm.models.device import seconds_of
 
 @dataclass
 class Contestant:
-    """One implementation of the thing that is timed, and the milliseconds of each of its calls."""
+    """One implementation, and the milliseconds of each of its timed calls."""
 
     name: str
     run: Callable[[], object]
@@ -26,11 +26,11 @@ class Contestant:
 
 
 def race(contestants: list[Contestant], repeats: int, seconds: float, device: torch.device) -> None:
-    """Call every contestant up to `repeats` times and note each call's milliseconds.
+    """Call every contestant up to `repeats` times and store the milliseconds of each call.
 
-    Round after round all of them run once, each round begun by another one, so that a machine that slows down slows
-    everybody. A first call warms up and does not count; who needs more than `seconds` for all repeats drops out early,
-    and whose first call takes that long is judged by it alone.
+    In each round every contestant runs once, and each round starts with another contestant. So a machine that slows
+    down slows all of them. The first call warms up and does not count. A contestant stops early when all its calls
+    together would take more than `seconds`. If its first call takes that long, this call is its only result.
     """
     allowed = {}
     for contestant in contestants:
@@ -47,7 +47,7 @@ def race(contestants: list[Contestant], repeats: int, seconds: float, device: to
 
 @contextmanager
 def flushed_denormals(flush: bool = True) -> Iterator[None]:
-    """Denormal numbers count as zero in this thread: decays make many of them, and a CPU is slow on each."""
+    """Treat denormal numbers as zero in this thread. Decays make many of them, and CPUs are slow on them."""
     torch.set_flush_denormal(flush)
     try:
         yield

@@ -1,6 +1,6 @@
-"""Other people's scans behind our own signatures: transformers' on any device, mamba_ssm's and fla's where they run.
+"""Scans of other projects with our signatures: transformers on any device, mamba_ssm and fla on GPUs.
 
-Where fla's kernels do not, its delta rules take part in their plain form, chunks in PyTorch.
+On a CPU, where fla's kernels cannot run, its delta rules are measured in their plain PyTorch form.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHUNKS = (32, 64, 256)  # of transformers' Mamba-2; its default is 256
 
 
 def peers(case: Case, device: torch.device) -> Iterator[tuple[str, Peer | str]]:
-    """Name and function of every peer that has this operation, or why it takes no part."""
+    """(name, function) of every peer that has this operation, or (name, reason why it cannot run)."""
     if case.operation == "selective_scan":
         yield "transformers", _without_state(case) or _needs("transformers") or partial(_mamba, False)
         mambapy = _without_state(case) or _needs("transformers") or _needs("mambapy")
@@ -37,7 +37,7 @@ def peers(case: Case, device: torch.device) -> Iterator[tuple[str, Peer | str]]:
     if case.system == "Gated DeltaNet":
         for chunk in (32, 64):  # its default is 64
             yield f"transformers, chunk {chunk}", _needs("transformers") or partial(_gated_delta, chunk)
-    if case.operation == "delta_scan" and device.type == "cpu":  # where fla's kernels do not run
+    if case.operation == "delta_scan" and device.type == "cpu":  # fla's kernels need a GPU
         unfit = _without_state(case) if case.system == "DeltaNet" else None
         yield "fla, plain", unfit or _needs("fla") or partial(PLAIN[case.system], math.gcd(case.sizes[1], 32))
 
@@ -52,7 +52,7 @@ def _adapted(scan: Callable[..., Outputs], case: Case, arguments: Arguments) -> 
 
 
 def _needs(package: str) -> str | None:
-    """Why a package cannot be used; None if it can."""
+    """The reason why a package cannot be used; None if it can."""
     try:
         importlib.import_module(package)
     except ImportError:
@@ -65,7 +65,7 @@ def _without_state(case: Case) -> str | None:
 
 
 def _mamba(mambapy: bool, arguments: Arguments) -> Outputs:
-    """transformers' Mamba: one step after the other, or the parallel scan of mambapy."""
+    """transformers' Mamba: step by step, or with the parallel scan of mambapy."""
     from transformers.models.mamba.modeling_mamba import mamba_selective_scan
 
     u, dt, B, C = (_tensor(arguments, name).transpose(1, 2) for name in ("u", "dt", "B", "C"))  # (B, D or N, T)
@@ -84,7 +84,7 @@ def _mamba(mambapy: bool, arguments: Arguments) -> Outputs:
 
 
 def _mamba2(chunk: int, arguments: Arguments) -> Outputs:
-    """transformers' Mamba-2, whose dt scales the input and the decay at once."""
+    """transformers' Mamba-2. Its dt scales both the input and the decay."""
     from transformers.models.mamba2.modeling_mamba2 import mamba2_chunk_scan
 
     q, k, v, log_decay = (_tensor(arguments, name) for name in ("q", "k", "v", "log_decay"))
@@ -107,21 +107,21 @@ def _gated_delta(chunk: int, arguments: Arguments) -> Outputs:
     from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
     q, k, v, beta, g = (_tensor(arguments, name) for name in ("q", "k", "v", "beta", "log_decay"))
-    y, state = inspect.unwrap(torch_chunk_gated_delta_rule)(  # not what fla has in its place
+    y, state = inspect.unwrap(torch_chunk_gated_delta_rule)(  # without fla's replacement
         _unscaled(q), k, v, g, beta, chunk, initial_state=arguments.get("h0"), output_final_state=True
     )
     return y, state
 
 
 def _fla_delta(chunk: int, arguments: Arguments) -> Outputs:
-    """Heads before tokens, and a q that it scales by K^-1/2."""
+    """fla's DeltaNet. Its layout is (B, H, T, .), and it scales q by K^-1/2."""
     q, k, v, beta = (_tensor(arguments, name).transpose(1, 2) for name in ("q", "k", "v", "beta"))  # (B, H, T, .)
     y, state = _fla("delta_rule.naive", "delta_rule_chunkwise")(_unscaled(q), k, v, beta, chunk)
     return y.transpose(1, 2), state
 
 
 def _fla_gated(file: str, function: str, chunk: int, arguments: Arguments) -> Outputs:
-    """Gated DeltaNet and KDA."""
+    """fla's Gated DeltaNet and KDA."""
     q, k, v, beta, g = (_tensor(arguments, name) for name in ("q", "k", "v", "beta", "log_decay"))
     more = {"scale": 1.0, "initial_state": arguments.get("h0"), "output_final_state": True, "chunk_size": chunk}
     y, state = _fla(file, function)(q=q, k=k, v=v, beta=beta, g=g, **more)
@@ -129,7 +129,7 @@ def _fla_gated(file: str, function: str, chunk: int, arguments: Arguments) -> Ou
 
 
 def _fla_dplr(chunk: int, arguments: Arguments) -> Outputs:
-    """RWKV-7, as a matrix that is diagonal plus one of low rank."""
+    """fla's RWKV-7, in the form "diagonal plus low rank" (DPLR)."""
     q, k, v, a, b, g = (_tensor(arguments, name).transpose(1, 2) for name in ("q", "k", "v", "a", "b", "log_decay"))
     y, state = _fla("generalized_delta_rule.dplr.naive", "dplr_chunkwise")(
         _unscaled(q), k, v, a, b, g, arguments.get("h0"), chunk_size=chunk
@@ -146,13 +146,13 @@ PLAIN: dict[str, Callable[[int, Arguments], Outputs]] = {
 
 
 def _fla(file: str, function: str) -> Callable[..., Any]:
-    with warnings.catch_warnings():  # it says at its import that there is no GPU
+    with warnings.catch_warnings():  # its import warns that there is no GPU
         warnings.simplefilter("ignore")
         return getattr(importlib.import_module(f"fla.ops.{file}"), function)
 
 
 def _unscaled(q: Tensor) -> Tensor:
-    """What a peer scales by K^-1/2 by itself."""
+    """q times K^1/2, for peers that scale q by K^-1/2."""
     return q * q.shape[-1] ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""Speed of the scans: every backend that runs here and every peer, side by side, each first checked by the oracle."""
+"""Speed of the scans: all backends and peers that can run here, each compared with the float64 oracle first."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ssm_kernels.benchmarks.scan_peers import peers
 Outputs = tuple[Tensor, Tensor | None]
 Scan = Callable[[Arguments], Outputs]
 
-# Relative error (norm of the difference over norm) that a result may have and still be timed.
+# Largest relative error (norm of the difference over norm) of an implementation that is timed.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3}
-SLOW = ("reference",)  # the oracle takes no part in a race
+SLOW = ("reference",)  # the oracle is not timed
 
 
 def scan_speed(
     cases: list[Case], device: torch.device, repeats: int, seconds: float, limits: Limits
 ) -> Iterator[pl.DataFrame]:
-    """One table of the schema SCAN_SPEED per case. A wrong implementation has its error and no time.
+    """One table with the schema SCAN_SPEED per case. A wrong implementation has an error and no time.
 
     Args:
-        repeats: timed calls of each contestant, at most.
-        seconds: what they may take together, for each.
-        limits: of this machine, measured in the same run.
+        repeats: largest number of timed calls of each contestant.
+        seconds: largest total time of these calls, for each contestant.
+        limits: limits of this machine, measured in the same run.
     """
     for case in cases:
         arguments = case.arguments(device)
@@ -46,10 +46,10 @@ def scan_speed(
                 continue
             try:
                 errors[name] = _worst(_results(scan, arguments, case), expected, case)
-            except (ValueError, RuntimeError) as error:  # a peer that lacks something, or does not run here
+            except (ValueError, RuntimeError) as error:  # a peer that lacks a feature or cannot run here
                 reasons[name] = str(error).splitlines()[0]
                 continue
-            if errors[name] <= TOLERANCE[case.dtype]:  # NaN is not
+            if errors[name] <= TOLERANCE[case.dtype]:  # false for NaN
                 contestants.append(Contestant(name, _call(scan, arguments, case)))
             else:
                 reasons[name] = f"wrong: its relative error is {errors[name]:.2g}"
@@ -67,7 +67,7 @@ def scan_speed(
 
 
 def _contestants(case: Case, device: torch.device) -> Iterator[tuple[str, Scan | str]]:
-    """Name and function of everybody, or why they take no part."""
+    """(name, function) of every backend and peer, or (name, reason why it cannot run)."""
     for name in backends.available(case.operation):
         if name not in SLOW:
             missing = backends.unavailable(case.operation, name, device)
@@ -86,7 +86,7 @@ def _ours(case: Case, backend: str) -> Scan:
 
 
 def _results(scan: Scan, arguments: Arguments, case: Case) -> list[Tensor | None]:
-    """Outputs, then the gradient of every input: all that has to be right."""
+    """The outputs, then the gradients of all inputs."""
     leaves = {name: None if x is None else x.detach().requires_grad_(case.backward) for name, x in arguments.items()}
     with torch.set_grad_enabled(case.backward):
         y, state = scan(leaves)
@@ -98,7 +98,7 @@ def _results(scan: Scan, arguments: Arguments, case: Case) -> list[Tensor | None
 
 
 def _loss(y: Tensor, state: Tensor | None, case: Case) -> Tensor:
-    """A loss that touches the outputs that count, real for complex ones."""
+    """A real loss of all outputs that get a gradient."""
     outputs = _that_count(y, state, case)
     total = y.new_zeros((), dtype=torch.promote_types(y.real.dtype, torch.float32))
     for output in outputs:
@@ -109,12 +109,12 @@ def _loss(y: Tensor, state: Tensor | None, case: Case) -> Tensor:
 
 
 def _that_count(y: Tensor, state: Tensor | None, case: Case) -> list[Tensor]:
-    """The outputs whose gradients are asked for."""
+    """The outputs that get a gradient."""
     return [y, state] if case.state and state is not None else [y]
 
 
 def _call(scan: Scan, arguments: Arguments, case: Case) -> Callable[[], object]:
-    """What is timed: the scan, and the gradients of all its inputs for given gradients of its outputs."""
+    """The function that is timed: the scan, and the gradients of its inputs for given gradients of its outputs."""
     if not case.backward:
         detached = {name: None if x is None else x.detach() for name, x in arguments.items()}
 
@@ -142,7 +142,7 @@ def _doubled(arguments: Arguments) -> Arguments:
 
 
 def _worst(found: list[Tensor | None], expected: list[Tensor | None], case: Case) -> float:
-    """The largest relative error. What is not computed at all is wrong, but for a final state that nobody asked for."""
+    """The largest relative error. A missing result counts as infinite, except a final state in a case without state."""
     errors = []
     for place, (a, b) in enumerate(zip(found, expected, strict=True)):
         if b is None or (place == 1 and not case.state):

@@ -1,4 +1,4 @@
-"""The scan benchmark as text: a block per case, a line per contestant."""
+"""Text output of the scan benchmark: one block per case, one line per contestant."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ssm_kernels.benchmarks.limits import DISTURBED, EXCEEDED
 
 
 def block(frame: pl.DataFrame) -> str:
-    """One case: medians, how much slower than the fastest, the machine's limit over the time, and the error.
+    """Text of one case: medians, ratios to the fastest, ratios of the limit to the time, and errors.
 
     Args:
-        frame: of the schema SCAN_SPEED, of one case.
+        frame: rows of one case, with the schema SCAN_SPEED.
     """
     about = frame.row(0, named=True)
     lines = [_title(about), f"  {'':<26}{'ms':>11}{'x fastest':>11}{'limit/t':>9}{'error':>10}"]
@@ -27,10 +27,10 @@ def block(frame: pl.DataFrame) -> str:
 
 
 def warnings(frame: pl.DataFrame) -> list[str]:
-    """A line for everybody who was faster than the machine's limit allows: then the limit is wrong, or was disturbed.
+    """One line for every contestant that was faster than the limit. Then the limit's measurement was disturbed.
 
     Args:
-        frame: of the schema SCAN_SPEED, of one case.
+        frame: rows of one case, with the schema SCAN_SPEED.
     """
     return [
         f"{row['contestant']}, {_title(frame.row(0, named=True))}: limit/t is {row['share']:.2f}; {DISTURBED}"
@@ -44,7 +44,7 @@ def _title(about: dict[str, object]) -> str:
 
 
 def _contestants(frame: pl.DataFrame) -> pl.DataFrame:
-    """Of each one its median time, the limit's `share` of that, its error, and the reason why it was not timed."""
+    """Per contestant: median time, ratio of the limit to it (`share`), error, and the reason for a missing time."""
     return (
         frame.group_by("contestant", maintain_order=True)
         .agg(pl.col("milliseconds").median(), pl.col("error", "reason", "limit_ms").first())

@@ -1,6 +1,6 @@
-"""Speed of a training step on the CPU: ours against transformers' Mamba and Mamba-2, step by step in turn.
+"""Speed of a training step on the CPU, compared with transformers' Mamba and Mamba-2.
 
-Both have the same weights, batches, optimizer and clipping. Equal results come first: without them no speed is told.
+Both sides have the same weights, batches, optimizer and clipping. Nothing is timed before their results agree.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ssm.training.optimizer import build_optimizer, set_rates
 from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba, transformers_mamba2
 from ssm_kernels.benchmarks.race import Contestant, flushed_denormals, race
 
-# Small enough for a laptop, large enough that the scan is not all: 4 layers of width 128.
+# 4 layers of width 128: small enough for a laptop, and large enough for the projections to matter.
 MODELS = {
     "mamba1": ModelSpec(name="mamba1", d_model=128, n_layers=4, mixer=Mamba1Mixer(), peak_lr=1e-3),
     "mamba2": ModelSpec(name="mamba2", d_model=128, n_layers=4, mixer=Mamba2Mixer(d_state=64), peak_lr=1e-3),
 }
 VOCABULARY = 256  # bytes
-PEER_CHUNKS = (16, 32, 64, 256)  # of transformers' Mamba-2; 256 is its default
-TOLERANCE = 1e-4  # of logits and of losses
-GRADIENT_TOLERANCE = 1e-3  # norm of the difference over norm, by parameter
-GATE_STEPS = 3  # training steps whose losses must agree: they warm both sides up, too
+PEER_CHUNKS = (16, 32, 64, 256)  # chunk sizes of transformers' Mamba-2; 256 is its default
+TOLERANCE = 1e-4  # largest difference of logits and of losses
+GRADIENT_TOLERANCE = 1e-3  # largest norm of the difference over norm, for each parameter
+GATE_STEPS = 3  # training steps with equal losses before timing; they also warm up
 
 
 class GateError(UserError):
-    """The implementations disagree, so that comparing their speed means nothing."""
+    """The implementations disagree, so their speeds cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Trainee:
     optimizer: torch.optim.Optimizer
 
     def gradients(self, tokens: Tensor) -> dict[str, Tensor]:
-        """The loss's gradient of every parameter, by name."""
+        """Gradients of the loss by name of the parameter."""
         self.backward(tokens)
         return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in self.model.named_parameters()}
 
     def backward(self, tokens: Tensor) -> Tensor:
-        """The loss on tokens (B, T + 1), with its gradients in the parameters."""
+        """The loss on tokens (B, T + 1). Writes the gradients into the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         logits = self.logits(tokens[:, :-1])  # (B, T, V)
         loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
@@ -71,17 +71,17 @@ class Trainee:
 
 
 def training_speed(model: str, context: int, batch_size: int, repeats: int, seconds: float) -> pl.DataFrame:
-    """Time training steps of every implementation of one of MODELS, with denormals flushed to zero and with them kept.
+    """Time training steps of all implementations of one of MODELS, with denormals flushed to zero and with them kept.
 
     Args:
-        repeats: timed steps of each implementation, at most.
-        seconds: what they may take together, for each.
+        repeats: largest number of timed steps of each implementation.
+        seconds: largest total time of these steps, for each implementation.
 
     Returns:
-        A table of the schema TRAINING_SPEED.
+        A table with the schema TRAINING_SPEED.
 
     Raises:
-        GateError: logits or losses differ; nothing was timed.
+        GateError: logits, gradients or losses differ. Nothing was timed.
         UserError: transformers or mambapy is not installed.
     """
     training = TrainingSpec(context=context, batch_tokens=context * batch_size, budget=Budget(steps=1))
@@ -109,12 +109,12 @@ def training_speed(model: str, context: int, batch_size: int, repeats: int, seco
 
 
 def check(trainees: list[Trainee], batches: list[Tensor], clip_norm: float) -> None:
-    """The gate: equal logits and equal gradients of every parameter at the start, then equal losses of training steps.
+    """Compare logits and all gradients at the start, then the losses of training steps.
 
-    Gradients by themselves: Adam divides their size away, so that the losses alone would not tell.
+    Gradients are compared directly, because Adam divides by their size: losses would not show a wrong scale.
 
     Raises:
-        GateError: the first that differs from ours by more than TOLERANCE, or GRADIENT_TOLERANCE.
+        GateError: names the first difference from ours above TOLERANCE or GRADIENT_TOLERANCE.
     """
     ours, *peers = trainees
     with torch.no_grad():
@@ -137,12 +137,12 @@ def check(trainees: list[Trainee], batches: list[Tensor], clip_norm: float) -> N
 
 
 def _agree(what: str, difference: float, tolerance: float) -> None:
-    if not difference <= tolerance:  # NaN is a difference
-        raise GateError(f"no speed to report: the {what} differ by {difference:.3g}, more than {tolerance:g}")
+    if not difference <= tolerance:  # NaN fails too
+        raise GateError(f"nothing was timed: the {what} differ by {difference:.3g}, more than {tolerance:g}")
 
 
 def _trainees(spec: ModelSpec, training: TrainingSpec) -> list[Trainee]:
-    """Ours, then transformers in each of its ways to scan: one set of weights, one set of rates."""
+    """Ours, then transformers with each of its scans. All have the same weights and learning rates."""
     model = build_model(spec, VOCABULARY, 0)
     optimizer = build_optimizer(model, training)
     if isinstance(spec.mixer, Mamba1Mixer):
@@ -165,7 +165,7 @@ def _logits_of(peer: nn.Module) -> Callable[[Tensor], Tensor]:
 def _optimizer_like(
     optimizer: torch.optim.Optimizer, model: LanguageModel, peer: nn.Module, training: TrainingSpec
 ) -> torch.optim.AdamW:
-    """The optimizer of `model` for the same parameters of `peer`, in the same groups."""
+    """An optimizer for `peer`, with the parameter groups of the optimizer of `model`."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     groups = [
         group | {"params": [peer.get_parameter(peer_name(names[id(parameter)])) for parameter in group["params"]]}
@@ -175,13 +175,13 @@ def _optimizer_like(
 
 
 def medians(frame: pl.DataFrame) -> pl.DataFrame:
-    """Per denormal setting and implementation the median of both columns, in the order of the race."""
+    """Median of both columns per denormal setting and implementation, in the order of the race."""
     keys = ("flush_denormal", "implementation")
     return frame.group_by(keys, maintain_order=True).agg(pl.col("milliseconds", "tokens_per_second").median())
 
 
 def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, str]]:
-    """By denormal setting: our speed over that of the fastest peer (by medians), and who that is."""
+    """Denormal setting -> (our speed over that of the fastest peer, by medians; name of this peer)."""
     found = {}
     for flush in (True, False):
         here = medians(frame).filter(flush_denormal=flush)
@@ -192,7 +192,7 @@ def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, str]]:
 
 
 def table_text(frame: pl.DataFrame) -> str:
-    """The medians and the ratios, for reading."""
+    """The medians and the ratios as a table that people read."""
     columns = {flush: medians(frame).filter(flush_denormal=flush) for flush in (True, False)}
     lines = [
         f"{'':<24}{'denormals flushed':>26}{'denormals kept':>26}",

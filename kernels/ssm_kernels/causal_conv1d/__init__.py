@@ -24,11 +24,11 @@ def causal_conv1d(
     activation: str | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """Convolve a whole sequence, from the inputs before it to the inputs that the next one needs.
+    """Convolve a sequence. `state` holds the last inputs before it; the result has those for the next sequence.
 
     Args:
         x: inputs, (B, T, D).
-        weight: (D, K); its last column multiplies the present input.
+        weight: (D, K); its last column multiplies the current input.
         bias: (D,) or None.
         state: the K - 1 inputs before x, oldest first, (B, K - 1, D); None is zero.
         resets: (B, T) bool; True forgets all inputs before step t.
@@ -39,7 +39,7 @@ def causal_conv1d(
         y (B, T, D) in the dtype of x, and the state after it (B, K - 1, D), at least in float32.
 
     Raises:
-        ValueError: shapes or dtypes that do not fit, or an unknown name.
+        ValueError: shapes or dtypes do not match, or a name is unknown.
     """
     inputs = Inputs(x, weight, bias, state, resets)
     tensors = inputs._asdict()

@@ -1,12 +1,12 @@
 // The causal depthwise convolution with its bias and SiLU, forward and backward, on the CPU.
 //
-// Channels lie in the lanes of a vector. A tile of 8 steps loads each input and each weight once and computes 8
-// outputs from registers; tiles walk whole rows, so that memory is read in order. The backward pass computes the
-// value before the activation again, goes back tile by tile, and hands the gradients of the last K - 1 such values
-// to the tile before. Work is cut into segments of 128 steps of one sequence, however many threads there are: each
-// sums its own gradients of weight and bias, which are then added up in the order of the segments.
+// The lanes of a vector are channels. A tile of 8 steps loads each input and each weight once, and computes 8 outputs
+// from registers. Tiles go along whole rows, so memory is read in order. The backward pass recomputes the values before
+// the activation and goes backward tile by tile. It passes the gradients of the first K - 1 of these values to the
+// previous tile. The work is split into segments of 128 steps of one sequence, for any number of threads. Each segment
+// sums its gradients of weight and bias. These sums are added in the order of the segments.
 //
-// `reach` is the number of inputs before step t that it sees: K - 1, or fewer after a reset.
+// `reach` is the number of earlier inputs that step t uses: K - 1, or fewer after a reset.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,7 @@ constexpr int64_t SEGMENT = 128;
 template <typename T>
 struct Conv {
     const T* x;  // (B, T, D), rows of D contiguous channels
-    int64_t x_batch, x_row;  // steps between sequences and between rows, in elements
+    int64_t x_batch, x_row;  // strides of sequences and rows in elements
     const T* weight;  // (K, D)
     const T* bias;  // (D,), zeros for none
     const T* state;  // (B, K - 1, D), zeros for none
@@ -40,7 +40,7 @@ struct Conv {
 template <typename T>
 using Vec = simd::Vec<T>;
 
-// bias + the taps of step r of a tile; `in(i)` is the input K - 1 - i steps before the tile's first step.
+// bias + the sum over taps for step r of a tile. `in(i)` is the input K - 1 - i steps before the tile's first step.
 template <typename T, bool MASKED, typename Weight, typename In>
 inline Vec<T> taps(int64_t K, int r, int32_t reach, Vec<T> bias, Weight weight, In in) {
     Vec<T> sum = bias;
@@ -50,7 +50,7 @@ inline Vec<T> taps(int64_t K, int r, int32_t reach, Vec<T> bias, Weight weight, 
     return sum;
 }
 
-// KC: K known at compile time, or 0. Inputs and weights then stay in registers.
+// KC is K if it is known at compile time, otherwise 0. A known K keeps inputs and weights in registers.
 template <typename T, int KC, int ROWS, bool MASKED>
 void forward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, T* y) {
     const int64_t K = KC ? KC : c.K;
@@ -71,16 +71,16 @@ void forward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach
     });
 }
 
-// Gradients of a tile. `pending` (K - 1, D): those of the values before the activation of the K - 1 steps after the
-// tile, which its inputs reach; on return those of its own first K - 1 steps. `sums` (K + 1, D): of weight and bias.
-// `scratch`: ROWS + K - 1 vectors, used when K is not known.
+// Gradients of a tile. `pending` (K - 1, D): gradients of the values before the activation, on entry for the K - 1
+// steps after the tile (which depend on its inputs), on return for its first K - 1 steps. `sums` (K + 1, D): gradients
+// of weight and bias. `scratch`: ROWS + K - 1 vectors, used if KC is 0.
 template <typename T, int KC, int ROWS, bool MASKED>
 void backward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, const T* const* dy, T* dx,
                    T* pending, T* sums, Vec<T>* scratch) {
     const int64_t K = KC ? KC : c.K;
     simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) {
         Vec<T> w[KC ? KC : 1], x[KC ? ROWS + KC - 1 : 1], known[KC ? ROWS + KC - 1 : 1];
-        Vec<T>* g = KC ? known : scratch;  // gradients before the activation, of the tile and of the steps after it
+        Vec<T>* g = KC ? known : scratch;  // gradients before the activation, for the tile and the steps after it
         if (KC) {
             for (int i = 0; i < KC; ++i) w[i] = lanes.load(c.weight + i * c.D + d);
             for (int i = 0; i < ROWS + KC - 1; ++i) x[i] = lanes.load(inputs[i] + d);
@@ -120,7 +120,7 @@ void backward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reac
     });
 }
 
-// Whether steps [t, t + n) of a sequence see all their K - 1 inputs before them.
+// Whether steps [t, t + n) of a sequence use all K - 1 earlier inputs.
 template <typename T>
 bool whole(const Conv<T>& c, int64_t batch, int64_t t, int64_t n) {
     if (!c.reach) return true;
@@ -181,11 +181,11 @@ void backward_rows(const Conv<T>& c, int64_t batch, int64_t t, const T* dy, int6
     }
 }
 
-// What step t < K - 1 took from the state before the sequence.
+// Gradients through the initial state, for step t < K - 1.
 template <typename T>
 void state_gradient(const Conv<T>& c, int64_t batch, const T* pending, T* dstate) {
     const int64_t K = c.K;
-    for (int64_t i = 0; i < K - 1; ++i) {  // the input K - 1 - i steps before the first
+    for (int64_t i = 0; i < K - 1; ++i) {  // the input K - 1 - i steps before the first step
         T* row = dstate + (batch * (K - 1) + i) * c.D;
         std::fill_n(row, c.D, T(0));
         for (int64_t t = 0; t <= i && t < c.T_; ++t) {
@@ -220,7 +220,7 @@ void backward(const Conv<T>& c, const T* dy, int64_t dy_batch, int64_t dy_row, T
         };
         using One = std::integral_constant<int, 1>;
         using Tile = std::integral_constant<int, TILE>;
-        // The next segment's first steps, for what they hand back; all else of them is its own to compute.
+        // The first steps of the next segment, only for the gradients that they pass back to this segment.
         std::fill(s.pending.begin(), s.pending.end(), T(0));
         for (int64_t t = std::min(c.T_, end + c.K - 1) - 1; t >= end; --t) {
             back(One(), t, s.row.data(), s.sums.data());
@@ -243,7 +243,7 @@ void backward(const Conv<T>& c, const T* dy, int64_t dy_batch, int64_t dy_row, T
 
 }  // namespace
 
-// They return 0, or 1 for lack of memory.
+// The functions return 0, or 1 if there is not enough memory.
 #define EXPORT(NAME, T)                                                                                             \
     extern "C" int causal_conv1d_forward_##NAME(                                                                    \
         const T* x, int64_t x_batch, int64_t x_row, const T* weight, const T* bias, const T* state,                 \

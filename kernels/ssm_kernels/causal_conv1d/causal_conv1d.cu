@@ -9,7 +9,7 @@ int64_t blocks(const Convolution& c, int pack) {
 
 }  // namespace
 
-// All return 0 or the error of the CUDA runtime, which causal_conv1d_error puts into words.
+// All functions return 0 or an error of the CUDA runtime. causal_conv1d_error returns its message.
 extern "C" int causal_conv1d_forward(const Convolution* c, int device, void* stream) {
   if (int error = begin(device)) return error;
   if (c->channels % 4 == 0)

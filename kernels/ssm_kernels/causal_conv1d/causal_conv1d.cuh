@@ -1,14 +1,14 @@
 // A causal depthwise convolution with SiLU, forward and backward, from a state to a state.
 //
-// A thread takes PACK neighbouring channels of a run of steps and keeps the last K inputs in registers, so that
-// every element is read once (but for K - 1 steps at a run's start); neighbouring threads take neighbouring channels.
+// A thread processes PACK adjacent channels of a run of steps and keeps the last K inputs in registers. So it reads
+// every element once, except for K - 1 steps at the start of a run. Adjacent threads process adjacent channels.
 #pragma once
 
 #include "cuda.h"
 
 constexpr int K = TAPS;
 constexpr int THREADS = 128;
-constexpr int AHEAD = 4;  // steps whose loads are under way at once
+constexpr int AHEAD = 4;  // number of steps that are loaded at once
 
 // Pointers to device memory, C-contiguous and aligned to 16 bytes, null where absent. The same struct as `Convolution`
 // of cuda.py.
@@ -52,7 +52,7 @@ struct Share {
 
   __device__ int64_t at(const Convolution& c, int64_t t) const { return (batch * c.length + t) * c.channels + channel; }
 
-  // Of row `i` of a state: the input K - 1 - i steps before the first one.
+  // Offset of row `i` of a state: the input K - 1 - i steps before the first step.
   __device__ int64_t row(const Convolution& c, int64_t i) const {
     return (batch * (K - 1) + i) * c.channels + channel;
   }
@@ -61,7 +61,7 @@ struct Share {
     return c.resets != nullptr && c.resets[batch * c.length + t];
   }
 
-  // AHEAD steps of a (B, T, D) tensor from t on; 0 from `stop` on.
+  // Loads AHEAD steps of a (B, T, D) tensor from step t. Steps from `stop` are 0.
   __device__ void load(float (&values)[AHEAD][PACK], const Convolution& c, const Element* from, int64_t t,
                        int64_t stop) const {
 #pragma unroll
@@ -81,7 +81,7 @@ struct Share {
   }
 };
 
-// The last K inputs, oldest first, and how many of them came at or after the last reset; the others are 0.
+// The last K inputs, oldest first, and the number of them since the last reset. Earlier inputs are 0.
 template <int PACK>
 struct Window {
   float value[K][PACK] = {};
@@ -146,8 +146,9 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(const Convolution c) {
   for (int i = 1; i < K; i++) store_pack(c.after + share.row(c, i - 1), window.value[i]);
 }
 
-// Steps in their order: the gradient of an input is whole K - 1 steps after it, when it leaves the window. A run goes
-// on for those steps beyond its end, and owns the gradients of its own inputs (the first run those of the state too).
+// Steps are in forward order. The gradient of an input is complete K - 1 steps later, when the input leaves the window.
+// So a run continues K - 1 steps beyond its end. It writes the gradients of its inputs; the first run also writes the
+// gradient of the state.
 template <int PACK>
 __global__ void __launch_bounds__(THREADS, 3) backward_kernel(const Convolution c) {
   const Share<PACK> share(c);
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(THREADS, 3) backward_kernel(const Convolution 
             if (j >= K - window.alive) dwindow[j][p] = fmaf(gradient, share.weight[j][p], dwindow[j][p]);
           }
         }
-        if (t == c.length - 1) {  // what is left in the window is the state after it
+        if (t == c.length - 1) {  // the window now holds the state after the sequence
 #pragma unroll
           for (int j = 1; j < K; j++) {
             float dafter[PACK];

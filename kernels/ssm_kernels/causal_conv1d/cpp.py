@@ -15,17 +15,17 @@ ZERO_DSTATE_IS_NONE = True
 
 
 def unavailable(device: torch.device) -> str | None:
-    """Why it cannot run on this device; None if it can."""
+    """The reason why it cannot run on this device; None if it can."""
     return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Nothing: the values before the activation are computed again."""
+    """Empty: backward computes the values before the activation again."""
     return (0,)
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y (B, T, D) and the inputs that the next step needs (B, K - 1, D)."""
+    """y (B, T, D) and the last inputs, which are the next state (B, K - 1, D)."""
     x, weight, bias, state, reach = _prepared(inputs)
     (B, T, D), K = x.shape, weight.shape[0]
     y = x.new_empty(B, T, D)
@@ -50,14 +50,14 @@ def backward(
     if dafter is not None:
         if inputs.resets is not None:
             dafter = dafter.masked_fill(_forgotten(inputs.resets, K), 0)
-        came_in = max(0, K - 1 - T)  # inputs of the state after that were in the state before
+        came_in = max(0, K - 1 - T)  # inputs that are in both states
         dstate[:, K - 1 - came_in :] += dafter[:, :came_in]
         dx[:, T - (K - 1 - came_in) :] += dafter[:, came_in:]
     return dx, sums[:K].t().contiguous(), sums[K].clone(), dstate, None
 
 
 def _prepared(inputs: Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """x, weight (K, D), bias and state (zeros for none) in the dtype to compute in; how far back each step sees."""
+    """x, weight (K, D), bias and state (zeros if None) in the compute dtype, and the visible steps before each step."""
     x, weight, bias, state, resets = inputs
     dtype, (B, _, D), K = compute_dtype(*inputs), x.shape, weight.shape[1]
     x = with_rows(x, dtype)
@@ -75,12 +75,12 @@ def _steps(resets: Tensor) -> Tensor:
 
 
 def _last_reset(resets: Tensor, K: int) -> Tensor:
-    """The last step at or before each at which there was a reset; -K for none. (B, T)"""
+    """(B, T): the last step with a reset at or before each step; -K if there is none."""
     return torch.where(resets, _steps(resets), -K).cummax(1).values
 
 
 def _forgotten(resets: Tensor, K: int) -> Tensor:
-    """(B, K - 1, 1): True for those of the last K - 1 inputs that come before the last reset."""
+    """(B, K - 1, 1): whether each of the last K - 1 inputs comes before the last reset."""
     T = resets.shape[1]
     steps = torch.arange(T - K + 1, T, device=resets.device)  # (K - 1,)
     return (steps < _last_reset(resets, K)[:, -1:]).unsqueeze(-1)

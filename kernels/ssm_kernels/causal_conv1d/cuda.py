@@ -12,8 +12,8 @@ from ssm_kernels.causal_conv1d.inputs import Inputs, Options
 from ssm_kernels.native import cuda as native
 
 SOURCE = "causal_conv1d/causal_conv1d.cu"
-THREADS_AT_ONCE = 1024  # that a multiprocessor should have at the least
-SHORTEST_RUN, LONGEST_RUN = 8, 256  # steps a thread: short ones read much twice, long ones leave few threads
+THREADS_AT_ONCE = 1024  # smallest number per multiprocessor
+SHORTEST_RUN, LONGEST_RUN = 8, 256  # steps per thread: short runs read many inputs twice, long runs give few threads
 
 
 class Convolution(ctypes.Structure):
@@ -27,19 +27,19 @@ class Convolution(ctypes.Structure):
 
 
 def unavailable(device: torch.device) -> str | None:
-    """Why it cannot run on this device: no GPU, or no nvcc to compile it."""
+    """The reason why it cannot run on this device (no GPU, or no nvcc); None if it can."""
     return native.why_not(device)
 
 
 def unsuited(inputs: Inputs) -> str | None:
-    """Why it does not take these inputs; None if it does."""
+    """The reason why it does not support these inputs; None if it does."""
     if any(x is not None and x.dtype == torch.float64 for x in inputs):
         return "computes in float32 and takes no float64"
     return None
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Nothing: the backward reads the inputs again."""
+    """Empty: the backward pass reads the inputs again."""
     return (0,)
 
 
@@ -56,7 +56,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 def backward(
     dy: Tensor, dafter: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
-    """One gradient per field of Inputs; those of the weights and the state in float32."""
+    """One gradient per field of Inputs. Gradients of the weights and the state are float32."""
     packed = _packed(inputs)
     x, K = packed.x, packed.weight.shape[1]
     batch, _, channels = x.shape
@@ -83,7 +83,7 @@ def backward(
 
 
 def _packed(inputs: Inputs) -> Inputs:
-    """Contiguous, x in its own dtype and the rest in float32."""
+    """Contiguous inputs: x in its own dtype, the rest in float32."""
     x, weight, bias, state, resets = inputs
     wide = torch.float32
     return Inputs(
@@ -96,7 +96,7 @@ def _packed(inputs: Inputs) -> Inputs:
 
 
 def _runs(inputs: Inputs) -> tuple[int, int]:
-    """How many runs of how many steps to cut a sequence into, so that all multiprocessors are busy."""
+    """Number and length of the runs of a sequence, so that all multiprocessors are busy."""
     batch, length, channels = inputs.x.shape
     threads = native.multiprocessors(inputs.x.device) * THREADS_AT_ONCE
     packs = channels // 4 if channels % 4 == 0 else channels

@@ -1,4 +1,4 @@
-"""What a causal convolution takes."""
+"""Inputs and options of the causal convolution."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """ "silu", or "" for none."""
+    """`activation` is "silu", or "" for none."""
 
     activation: str

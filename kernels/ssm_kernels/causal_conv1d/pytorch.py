@@ -1,6 +1,6 @@
-"""The causal convolution in PyTorch: one pass per tap over some steps at a time, gradients by hand.
+"""The causal convolution in PyTorch: one pass per tap over blocks of steps, and a hand-written backward pass.
 
-Nothing is kept for the backward pass, which computes again what came before the activation.
+Nothing is stored for the backward pass, which computes the values before the activation again.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from torch import Tensor
 from ssm_kernels.causal_conv1d.inputs import Inputs, Options
 from ssm_kernels.dtypes import compute_dtype
 
-# Elements that are worked on at once: what a cache holds, or what fills a device.
+# Elements that are processed together: as many as fit into a cache, or as many as fill a GPU.
 BLOCK = {"cpu": 1 << 17}
 BLOCK_ELSEWHERE = 1 << 24
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Nothing."""
+    """Empty: nothing is stored."""
     return (0,)
 
 
@@ -48,7 +48,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 def backward(
     dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
-    """Every gradient in the compute dtype."""
+    """Gradients in the compute dtype."""
     x, weight, bias, state, resets = inputs
     dtype, (B, T, D), K = saved.dtype, x.shape, weight.shape[1]
     taps, age = weight.to(dtype), _age(resets)
@@ -72,7 +72,7 @@ def backward(
 
 
 def _blocks(x: Tensor) -> Iterator[slice]:
-    """Steps that are worked on together."""
+    """Blocks of steps that are processed together."""
     B, T, D = x.shape
     length = max(1, BLOCK.get(x.device.type, BLOCK_ELSEWHERE) // max(1, B * D))
     return (slice(start, min(start + length, T)) for start in range(0, T, length))
@@ -98,7 +98,7 @@ def _before_activation(window: Tensor, taps: Tensor, bias: Tensor | None, hidden
 
 
 def _age(resets: Tensor | None) -> Tensor | None:
-    """Steps since the last reset, 0 at one and far more than any tap reaches where there was none: (B, T)."""
+    """(B, T): steps since the last reset, 0 at a reset, and a huge number before the first reset."""
     if resets is None:
         return None
     step = torch.arange(resets.shape[1], device=resets.device)  # (T,)
@@ -106,16 +106,16 @@ def _age(resets: Tensor | None) -> Tensor | None:
 
 
 def _hidden(age: Tensor | None, steps: slice, K: int) -> list[Tensor] | None:
-    """For each tap (B, l, 1): True where it, reaching back K - 1 - i steps, would cross a reset."""
+    """For each tap i (B, l, 1): whether its input, K - 1 - i steps back, lies before a reset."""
     return None if age is None else [age[:, steps, None] < K - 1 - i for i in range(K)]
 
 
 def _shown(x: Tensor, hidden: Sequence[Tensor] | None, tap: int) -> Tensor:
-    """x (B, l, D) where this tap sees it, else 0: not a product, for 0 times infinity would be NaN."""
+    """x (B, l, D) where the tap may read it, else 0. A product would not work: 0 times infinity is NaN."""
     return x if hidden is None else x.masked_fill(hidden[tap], 0)
 
 
 def _forgotten(age: Tensor, K: int) -> Tensor:
-    """(B, K - 1, 1): True for those of the last K - 1 inputs that come before the last reset."""
+    """(B, K - 1, 1): whether each of the last K - 1 inputs comes before the last reset."""
     back = torch.arange(K - 2, -1, -1, device=age.device)  # (K - 1,): steps before the last
     return (age[:, -1:] < back).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""The oracle: a sliding window over the last K inputs, one step at a time."""
+"""The oracle: one step at a time, with a sliding window over the last K inputs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ssm_kernels.causal_conv1d.inputs import Inputs, Options
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
-    """y_t = act(bias + sum_i w_i x_{t-K+1+i}); a reset empties the window."""
+    """y_t = act(bias + sum_i w_i x_{t-K+1+i}); a reset clears the window."""
     x, weight, bias, state, resets = inputs
     batch, _, channels = x.shape
     before = x.new_zeros(batch, weight.shape[1] - 1, channels) if state is None else state

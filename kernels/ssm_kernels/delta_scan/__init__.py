@@ -5,12 +5,15 @@ With a_t = exp(log_decay_t), S: (K, V) per head, and y_t = q_t^T S_t:
     delta rule     S_t = diag(a_t) S_{t-1} + beta_t k_t (v_t - k_t^T diag(a_t) S_{t-1})^T
     generalized    S_t = diag(a_t) S_{t-1} + b_t (a^_t^T S_{t-1}) + k_t v_t^T           a^: the argument `a`
 
-The delta rule reads what the decayed state holds at k_t and moves it towards v_t: by beta_t |k_t|^2 = 1 all the way, by
-2 to the other side. Without decay it is DeltaNet (Schlag et al. 2021, "Linear transformers are secretly fast weight
-programmers"; Yang et al. 2024, "Parallelizing linear transformers with the delta rule over sequence length"); with a
-decay per head Gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"); with one per key Kimi Delta Attention (Kimi
-Team 2025, "Kimi Linear"). The generalized form is RWKV-7 (Peng et al. 2025, "RWKV-7 Goose") with a^ = -kappa_hat and
-b = kappa_hat * iclr; a^ reads the state before its decay.
+The delta rule reads the value of the decayed state at k_t and moves it towards v_t. With beta_t |k_t|^2 = 1
+the new value is v_t. With 2 it is on the other side of v_t, at the same distance. The systems are:
+
+    no decay              DeltaNet (Schlag et al. 2021, "Linear transformers are secretly fast weight programmers";
+                          Yang et al. 2024, "Parallelizing linear transformers with the delta rule")
+    a decay per head      Gated DeltaNet (Yang et al. 2024, "Gated Delta Networks")
+    a decay per key       Kimi Delta Attention (Kimi Team 2025, "Kimi Linear")
+    generalized form      RWKV-7 (Peng et al. 2025, "RWKV-7 Goose"), with a^ = -kappa_hat and b = kappa_hat * iclr.
+                          a^ reads the state before its decay.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ def delta_scan(
     chunk: int = 32,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """Scan a whole sequence from `h0` to its final state; gradients flow through every input and both outputs.
+    """Scan a sequence from the state `h0` to its final state. Gradients flow through all inputs and both outputs.
 
     Args:
         q: queries, (B, T, G, K). Head h reads group h // (H / G). Not scaled here.
@@ -51,10 +54,10 @@ def delta_scan(
         log_decay: log a_t <= 0. None: no decay (DeltaNet). (B, T, H): one per head (Gated DeltaNet). (B, T, H, K): a
             vector (Kimi Delta Attention, RWKV-7). -inf is a decay of exactly 0.
         h0: initial state, (B, H, K, V); None is zero.
-        a: the generalized form's a^, (B, T, H, K): what it reads of the state before the step's decay.
-        b: the generalized form's b, (B, T, H, K): where it writes that.
-        resets: (B, T) bool; True forgets all that came before step t; in `torch` and `triton` that must be finite.
-        chunk: tokens a chunk, where a backend lets one choose; changes speed and rounding only.
+        a: a^ of the generalized form, (B, T, H, K). It reads the state before the decay of the step.
+        b: b of the generalized form, (B, T, H, K). The value that a^ reads is written there.
+        resets: (B, T) bool; True clears the state before step t. Earlier values must be finite in `torch` and `triton`.
+        chunk: tokens per chunk, in backends with a free choice. It changes only speed and rounding.
         backend: auto, reference, torch, cpp or triton.
 
     Returns:

@@ -1,10 +1,10 @@
-// What both backward passes share. Chunks come from the last to the first: the states that a chunk's blocks start from
-// are computed again from the one that was kept; then its blocks from the last to the first, each with dS, the adjoint
-// of the state behind it, in hand. Both are held transposed, (V, K), because most sums run over V.
+// Shared by both backward passes. Chunks go from the last to the first. A chunk recomputes the states before its blocks
+// from its saved state. Then its blocks go from the last to the first, and carry dS, the adjoint of the state after the
+// block. States and adjoints are transposed, (V, K), because most sums are over V.
 //
-// The gradient of a log decay is the sum of the terms that pass it (pairs on its two sides, reads of the state from
-// before it, writes that last beyond it): no difference of large sums is taken, nothing is divided, and a decay of 0
-// has a gradient of 0.
+// The gradient of a log decay is the sum of the terms that contain it: pairs around it, reads of the state before it,
+// and writes that last beyond it. So there is no difference of large sums and no division, and a decay of 0 has a
+// gradient of 0.
 #pragma once
 
 #include <deque>
@@ -13,8 +13,8 @@
 
 namespace delta {
 
-// A Block has SIZE tokens at most, and `read`s them; at `keys` (count, K) and `lasting` (count, V) is what they add to
-// the state behind it, and `whole_at(n)` what is left of the keys n .. n + W of the one before.
+// A Block has at most SIZE tokens, and `read` reads them. `keys` (count, K) and `lasting` (count, V) are the factors
+// that they add to the next state. `whole_at(n)` is the block's decay of the keys n .. n + W.
 template <typename T, typename Block>
 class Backward {
 public:
@@ -37,7 +37,7 @@ public:
     }
 
 protected:
-    // The gradients of a block's inputs, and dstate of the state before it, which is null for zeros.
+    // Computes the gradients of a block's inputs, and dstate of the state before it (null: zeros).
     virtual void gradients(const Task& task, int64_t h, Block& block, const T* state, const T* saved) = 0;
 
     // to (V, K) = `from` times the whole block's decays, plus left^T right with left (n, V) and right (n, K).
@@ -56,13 +56,13 @@ protected:
     const Inputs<T>& in;
     const Gradients<T>& out;
     const int64_t K, V;  // padded
-    Buffer<T> natural;   // (K, V): a state on its way to or from its transposed form
+    Buffer<T> natural;   // (K, V): a state before or after its transposition
     Buffer<T> dstate;    // (V, K)
 
 private:
-    static constexpr int64_t BLOCKS = CHUNK / Block::SIZE;  // of a chunk that do not start with a reset, at most
+    static constexpr int64_t BLOCKS = CHUNK / Block::SIZE;  // most blocks of a chunk that do not start with a reset
 
-    // A state in its padded, transposed form; null is zeros.
+    // A state in padded, transposed form. Null means zeros.
     void transposed(const T* state, T* to) {
         if (state == nullptr) {
             std::memset((void*)to, 0, V * K * sizeof(T));
@@ -76,7 +76,7 @@ private:
 
     void chunk(const Task& task, int64_t h, int64_t c, const T* saved) {
         Span spans[CHUNK];
-        const T* before[CHUNK];  // the states that the spans start from; null is zeros
+        const T* before[CHUNK];  // the states before the spans; null means zeros
         const int64_t start = c * CHUNK, end = std::min(start + CHUNK, in.T_);
         int64_t count = 0;
         for (int64_t t = start; t < end; t += spans[count++].length) spans[count] = in.span(task.b, t, Block::SIZE);
@@ -98,7 +98,7 @@ private:
         }
         for (int64_t m = count - 1; m >= 0; m--) {
             Block& block = blocks[m % BLOCKS];
-            if (m + BLOCKS < count) block.read(task.b, h, spans[m], saved);  // a later one has taken its place
+            if (m + BLOCKS < count) block.read(task.b, h, spans[m], saved);  // a later block has overwritten it
             gradients(task, h, block, before[m], saved);
         }
     }

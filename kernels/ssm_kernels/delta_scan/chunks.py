@@ -1,17 +1,17 @@
-"""Chunks of the delta scan: what every token writes, by one triangular system a chunk, and the states between chunks.
+"""Chunks of the delta scan: one triangular system per chunk gives the writes of all tokens.
 
-Both forms are the same recurrence, of a reader r, a writer w and what it writes, u:
+Both forms are the same recurrence with a reader r, a writer w and the written values u:
 
     S_t = diag(a_t) S_{t-1} + w_t u_t^T + k_t v_t^T,   u_t = r_t^T S_{t-1} + x_t,   y_t = q_t^T S_t
 
 The delta rule has r = -beta a * k, w = k, x = beta v and no k_t v_t^T, the generalized form r = a^, w = b and x = 0.
-With S the state that the chunk starts from, f_t the decay from there to before token t, and A(r, w) the scores
-r_t . w_s under the decays between s < t (`decays`), the u of a chunk solve
+S is the state at the start of the chunk, and f_t the decay from there to just before token t. A(r, w) are the scores
+r_t . w_s for s < t, times the decays between s and t (`decays`). The u of a chunk solve
 
     (I - A(r, w)) u = (r * f) S + A(r, k) v + x
 
-(Yang et al. 2024, the WY form). The system is solved as it is, its inverse never taken. It is solved for the columns of
-r * f and of the rest, u = R S + X, so that from chunk to chunk go two products only.
+(Yang et al. 2024, the WY form). The code solves the system and never computes its inverse. It solves for the columns of
+r * f and for the rest, u = R S + X, so that the recurrence over chunks needs only two products.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ssm_kernels.delta_scan.decays import ScalarDecay, Scores, VectorDecay
 
 
 class Terms(NamedTuple):
-    """The recurrence of C chunks of N sequences and heads; M = C N, chunks first."""
+    """Terms of the recurrence for C chunks of N sequences and heads; M = C N, with chunks first."""
 
     q: Tensor  # (M, L, K)
     r: Tensor  # (M, L, K)
@@ -36,7 +36,7 @@ class Terms(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """What both directions need of a span."""
+    """Tensors of a span that forward and backward both need."""
 
     decay: ScalarDecay | VectorDecay
     a: Tensor  # (M, L, K or 1)
@@ -69,7 +69,7 @@ def backward(dy: Tensor, dstate: Tensor, terms: Terms, state: Tensor) -> tuple[T
     decay, N = parts.decay, state.shape[0]
     reading, writing = parts.late * decay.from_start, w * decay.to_end  # (M, L, K)
 
-    # Through the recurrence over chunks, from the last.
+    # Recurrence over chunks, from the last.
     du = torch.bmm(parts.by_late[0].mT, dy)  # (M, L, V): of what tokens write
     du.addcmul_(_dot(q, w), dy)
     read = torch.bmm(reading.mT, dy)  # (M, K, V)
@@ -82,7 +82,7 @@ def backward(dy: Tensor, dstate: Tensor, terms: Terms, state: Tensor) -> tuple[T
         dstate.baddbmm_(parts.reach[c : c + N].mT, du[c : c + N])
     dx = _solve(parts.system.mT, du, upper=True)  # (M, L, V)
 
-    # Through what reads the state that the chunk starts from, and what writes to the one that it leaves.
+    # Gradients of what reads the state at the chunk's start, and of what writes to the state at its end.
     entering = parts.entering.mT
     dlate, dr = torch.bmm(dy, entering), torch.bmm(dx, entering)  # (M, L, K), of what is decayed from the start
     dw = torch.bmm(parts.u, leaving.mT)
@@ -118,7 +118,7 @@ def backward(dy: Tensor, dstate: Tensor, terms: Terms, state: Tensor) -> tuple[T
 
 
 def _compute(terms: Terms, state: Tensor) -> _Parts:
-    """What a span's outputs are made of."""
+    """Compute the tensors from which the outputs of a span follow."""
     q, r, w, v, k, log_decay = terms
     (N, K, V), M = state.shape, q.shape[0]
     decay = (ScalarDecay if log_decay.shape[2] == 1 else VectorDecay)(log_decay)
@@ -143,10 +143,10 @@ def _compute(terms: Terms, state: Tensor) -> _Parts:
 
 
 def _solve(system: Tensor, x: Tensor, upper: bool) -> Tensor:
-    """The u with (system + I) u = x, both (M, L, columns), from the right: x is then in the order that LAPACK wants."""
+    """Solve (system + I) u = x for u, both (M, L, columns). The right-hand form has LAPACK's memory order."""
     return torch.linalg.solve_triangular(system.mT, x.mT, upper=not upper, left=False, unitriangular=True).mT
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
-    """The products of tokens' vectors, (M, L, 1)."""
+    """Dot products of the vectors of each token, (M, L, 1)."""
     return (x * y).sum(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""The delta scan in C++: hand-written forward and backward, vectorised, threaded over sequences and groups of heads."""
+"""The delta scan in C++: vectorized forward and backward passes, with threads over sequences and groups of heads."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from ssm_kernels.native.matrix_scan import MatrixScan
 
 SCAN = MatrixScan("delta_scan", kinds={3: 1, 4: 2})
 SOURCE = SCAN.source
-CHUNK = 64  # tokens between the states that are kept for the backward pass; CHUNK of problem.h
-TOKENS = 16  # that are solved together where a decay is a head's; TOKENS of problem.h
+CHUNK = 64  # tokens between states that are stored for the backward pass; equals CHUNK in problem.h
+TOKENS = 16  # tokens that are solved together if decays are per head; equals TOKENS in problem.h
 ZERO_DSTATE_IS_NONE = True
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It needs the CPU and a C++ compiler."""
+    """The reason why it cannot run on this device; None if it can."""
     return why_not(SOURCE) if device.type == "cpu" else f"it runs on the CPU, not on {device.type}"
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Of every head, (B, H, numbers): the states that chunks start from, (kept, K, V), but for the first one's, which
-    is h0 or zeros; and of every step V numbers, what it read of its state or, of the delta rule, v minus that. Of the
-    delta rule with decays by head also its products with the keys and queries of its block, 2 TOKENS."""
+    """(B, H, numbers). For each head these numbers are:
+
+    - the states at chunk starts (kept, K, V), without that of the first chunk, which is h0 or zeros;
+    - V numbers per step: the values that it read from its state, or v minus these for the delta rule;
+    - 2 TOKENS numbers per step, for the delta rule with decays per head: products with keys and queries of its block.
+    """
     B, T, H, V = inputs.v.shape
     kept = (T - 1) // CHUNK
     by_head = inputs.beta is not None and (inputs.log_decay is None or inputs.log_decay.dim() == 3)
@@ -34,7 +37,7 @@ def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y, the final state, and what is kept for the backward pass."""
+    """y, the final state, and the numbers for the backward pass."""
     return SCAN.forward(inputs, saved_shape(inputs, options) if save else None)
 
 

@@ -1,8 +1,9 @@
-"""Scores between the tokens of a chunk under decays of one number per head or one per key, and their gradients.
+"""Scores between the tokens of a chunk, with decays per head or per key, and their gradients.
 
-Everything here is read before its own step's decay: from a token s to a later token t lie the decays of the steps
-between them, from the chunk's start to t those before t, from s to the chunk's end those after s. Nothing is divided by
-a decay and no sum of logs is subtracted from another, as in `gated_scan`. Log decays must be finite.
+Every read comes before the decay of its own step. So the decay from token s to a later token t is that of the steps
+strictly between them. The decay from the chunk's start to t is that of the steps before t, and from s to the chunk's
+end that of the steps after s. As in `gated_scan`, there is no division by a decay and no difference of sums. Log decays
+must be finite.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from torch import Tensor
 from ssm_kernels.gated_scan.vector_decay import Level, halves, pairs
 
 Scores = list[list[Tensor]]  # [reader][writer] of (M, L, L)
-Gradients = tuple[list[Tensor], list[Tensor], Tensor]  # of the readers and writers, (M, L, K), and of the log decays
+Gradients = tuple[list[Tensor], list[Tensor], Tensor]  # of readers, of writers (M, L, K), and of log decays
 
 
 class ScalarDecay:
-    """One decay per head and step: products of matrices, times the decays of all pairs."""
+    """One decay per head and step: matrix products times the decays of all pairs."""
 
     def __init__(self, log_decay: Tensor):
-        """log_decay (M, L, 1); M may be 1 where all chunks have the same."""
+        """log_decay (M, L, 1), or (1, L, 1) if it is the same for all chunks."""
         L = log_decay.shape[1]
         sums, mask = _pair_sums(L, log_decay.dtype, log_decay.device)
         decay = torch.addmm(mask, log_decay.squeeze(-1), sums).exp_().view(-1, L + 1, L + 1)
@@ -31,7 +32,7 @@ class ScalarDecay:
         self.from_start = decay[:, :-1, :1]  # (M, L, 1)
         self.to_end = decay[:, -1, 1:, None]  # (M, L, 1)
         self.whole = decay[:, -1:, :1]  # (M, 1, 1)
-        self.between = decay[:, :-1, 1:]  # (M, L, L): 0 but below the diagonal
+        self.between = decay[:, :-1, 1:]  # (M, L, L): 0 on and above the diagonal
 
     def scores(self, readers: Sequence[Tensor], writers: Sequence[Tensor]) -> Scores:
         """r_t . w_s times the decay between, for s < t; 0 elsewhere. Readers and writers (M, L, K)."""
@@ -57,7 +58,7 @@ class ScalarDecay:
 
 
 class VectorDecay:
-    """One decay per key and step: halves of halves of the chunk, whose length is a power of two (`vector_decay`)."""
+    """One decay per key and step, by repeated halving (`vector_decay`). The chunk length is a power of two."""
 
     def __init__(self, log_decay: Tensor):
         """log_decay (M, L, K)."""
@@ -77,7 +78,7 @@ class VectorDecay:
         self.whole = total.exp().mT  # (M, K, 1)
 
     def scores(self, readers: Sequence[Tensor], writers: Sequence[Tensor]) -> Scores:
-        """r_t . w_s under the decays between, for s < t; 0 elsewhere. Readers and writers (M, L, K)."""
+        """r_t . w_s times the decays between, for s < t; 0 elsewhere. Readers and writers (M, L, K)."""
         self.readers, self.writers = readers, writers
         M, L, _ = readers[0].shape
         scores = [[r.new_zeros(M, L, L) for _ in writers] for r in readers]
@@ -91,7 +92,7 @@ class VectorDecay:
     def backward(self, dscores: Scores, start: Tensor, end: Tensor, whole: Tensor) -> Gradients:
         """From the gradients of the scores, and those of the logs of `from_start`, `to_end` (M, L, K) and `whole`.
 
-        From the whole chunk down to single tokens: of each level's sums, then of the sums of its halves.
+        It goes from the whole chunk down to single tokens: gradients of each level's sums, then those of its halves.
         """
         dreaders, dwriters = ([torch.zeros_like(x) for x in given] for given in (self.readers, self.writers))
         prefix, suffix, dtotal = start.clone(), end.clone(), whole.mT  # (M, L, K), (M, L, K), (M, 1, K)
@@ -121,18 +122,18 @@ class VectorDecay:
 
 
 def _sum(terms: Iterable[Tensor]) -> Tensor:
-    """Their sum, in the memory of the first."""
+    """The sum of the terms, in the memory of the first term."""
     return reduce(Tensor.add_, terms)
 
 
 @lru_cache(maxsize=4)
-@torch.inference_mode(False)  # made during inference, kept for training
+@torch.inference_mode(False)  # also usable for training if made during inference
 def _pair_sums(L: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The constant matrix that sums log decays over every pair, and the mask that goes with it.
+    """A constant matrix that sums the log decays of every pair of tokens, and its mask.
 
-    Column (t, s) of `sums` (L, (L + 1)^2) holds ones at the steps s <= i < t: multiplied from the left by a row of log
-    decays it gives the log decay from after token s - 1, or from the chunk's start, to before token t, or to the
-    chunk's end. `mask` (1, (L + 1)^2) is -inf where token s - 1 is not before t.
+    Column (t, s) of `sums` (L, (L + 1)^2) is 1 at the steps s <= i < t, else 0. A row of log decays times this matrix
+    gives the log decays from after token s - 1 (or the chunk's start) to before token t (or the chunk's end). `mask`
+    (1, (L + 1)^2) is -inf if token s - 1 does not come before t.
     """
     t, s, i = torch.arange(L + 1)[:, None, None], torch.arange(L + 1)[None, :, None], torch.arange(L)[None, None, :]
     sums = ((s <= i) & (i < t)).to(dtype).view(-1, L).t().contiguous()  # (L, (L + 1)^2)

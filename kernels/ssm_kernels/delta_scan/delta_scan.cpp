@@ -2,8 +2,8 @@
 //
 // per_head_block.h has the algorithm for the delta rule with one decay a head or none, per_key_block.h that for the
 // rest. A task is a group of one sequence, or a part of its heads, and runs through its blocks in order. Where the
-// gradients of q and k add up over tasks, they do so in a fixed order, and how a group is cut into parts in the backward
-// pass depends on shapes alone: the bits are the same for any number of threads.
+// gradients of q and k add up over tasks, they do so in a fixed order, and how a group is cut into parts in the
+// backward pass depends on shapes alone: the bits are the same for any number of threads.
 
 #include "per_head.h"
 #include "per_head_backward.h"

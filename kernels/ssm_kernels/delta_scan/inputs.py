@@ -1,4 +1,4 @@
-"""What a delta scan takes."""
+"""Inputs and options of the delta scan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Inputs(NamedTuple):
-    """Shapes as in `ssm_kernels.delta_scan`: either beta is there, or a and b are."""
+    """Arguments of `ssm_kernels.delta_scan`: either beta, or both a and b."""
 
     q: Tensor  # (B, T, G, K)
     k: Tensor  # (B, T, G, K)
@@ -22,6 +22,6 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Tokens a chunk: speed and rounding only."""
+    """`chunk` is the number of tokens per chunk. It changes only speed and rounding."""
 
     chunk: int

@@ -1,8 +1,7 @@
-"""The delta scan in PyTorch: chunks of tokens at once, a short recurrence over their states, gradients by hand.
+"""The delta scan in PyTorch: chunks in parallel, a short recurrence over chunk states, and a hand-written backward.
 
-Both forms become the terms of one recurrence (`chunks`), a span of chunks at a time. Only the states at span starts are
-kept for the backward pass, which computes the rest again: memory beside inputs and outputs hardly grows with
-the length.
+Both forms are written as one recurrence (`chunks`), one span of chunks at a time. Only the states at span starts are
+stored for the backward pass, which computes the rest again. So the additional memory hardly grows with the length.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 def backward(
     dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
-    """From the last span to the first; every gradient in the compute dtype."""
+    """Gradients in the compute dtype, computed from the last span to the first."""
     dtype, parts = saved.dtype, spans(inputs.k, inputs.v, options.chunk)
     make = torch.empty if parts else torch.zeros
     gradients = {
@@ -70,12 +69,12 @@ def backward(
 
 
 def _cut(inputs: Inputs, span: Span, dtype: torch.dtype) -> Inputs:
-    """A span's inputs as chunks, (M, L, ...) with M = C B H; log decays are there, finite, and have the resets in them.
+    """The inputs of a span as chunks, (M, L, ...) with M = C B H. Log decays are finite and contain the resets.
 
-    Without decay and resets the log decays are (1, L, 1).
+    Without decay and resets, the log decays are zeros (1, L, 1).
     """
     H, log_decay = inputs.v.shape[2], inputs.log_decay
-    # Halves of vector decays need a power of two; tokens of zeros change nothing.
+    # Vector decays are halved, which needs a power of two. Padding with zeros changes nothing.
     L = span.Q if log_decay is None or log_decay.dim() == 3 else 1 << (span.Q - 1).bit_length()
 
     def cut(x: Tensor | None, dtype: torch.dtype = dtype) -> Tensor | None:
@@ -97,7 +96,7 @@ def _cut(inputs: Inputs, span: Span, dtype: torch.dtype) -> Inputs:
 
 
 def _terms(cut: Inputs) -> Terms:
-    """The recurrence that a span's inputs stand for."""
+    """The terms of the recurrence in `chunks`, from the inputs of a span."""
     q, k, v, beta, log_decay, _, a, b, resets = cut
     assert log_decay is not None
     if beta is not None:
@@ -109,7 +108,7 @@ def _terms(cut: Inputs) -> Terms:
 
 
 def _of_inputs(gradients: Terms, terms: Terms, cut: Inputs) -> Inputs:
-    """From the gradients of a recurrence's terms those of the inputs that it stands for."""
+    """Gradients of the inputs of a span, from the gradients of the terms."""
     q, r, w, v, k, log_decay = gradients
     _, key, value, beta, decays, *_, resets = cut
     assert decays is not None

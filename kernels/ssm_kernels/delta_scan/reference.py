@@ -1,4 +1,4 @@
-"""The oracle: the recurrence as its definition says, one step at a time."""
+"""The oracle: the definition of the recurrence, one step at a time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ssm_kernels.delta_scan.inputs import Inputs, Options
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
-    """S_t by the delta rule or in the generalized form, as the package's first lines say; y_t = q_t^T S_t."""
+    """S_t by the delta rule or in the generalized form (see `ssm_kernels.delta_scan`); y_t = q_t^T S_t."""
     q, k, v, beta, log_decay, h0, a, b, resets = inputs
     batch, length, heads, value_dim = v.shape
     groups, key_dim = k.shape[2:]
@@ -38,12 +38,12 @@ def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
 
 
 def _steps(x: Tensor | None, length: int) -> Sequence[Any]:
-    """A tensor's steps; as many times nothing where it is not there."""
+    """The steps of a tensor; `length` times None if there is no tensor."""
     return (None,) * length if x is None else x.unbind(1)
 
 
 def _decay(log_decay: Tensor | None) -> Tensor | None:
-    """What the state (B, H, K, V) is multiplied with: (B, T, H, 1 or K, 1)."""
+    """The decays, (B, T, H, 1 or K, 1), which multiply the state (B, H, K, V)."""
     if log_decay is None:
         return None
     a = log_decay.exp()

@@ -1,11 +1,11 @@
-"""The delta scan in Triton: in chunks where its form allows, else step by step.
+"""The delta scan in Triton: in chunks if possible, else step by step.
 
-In chunks (`triton_chunks`): the delta rule with one decay per head or none, on all but short sequences. Step by step
-(`triton_steps`): everything. There programs run side by side over sequences, heads and blocks of values, each through
-all of time; the forward keeps the states before every `chunk` steps, the backward computes those between from them.
+`triton_chunks` computes the delta rule without decay or with a decay per head, except for short sequences.
+`triton_steps` computes all other cases step by step, in parallel over sequences, heads and blocks of values. Its
+forward pass stores a state every `chunk` steps, and its backward pass computes the states between them again.
 
-No atomics: gradients that are sums over blocks of values are written in parts and added in a fixed order; the same call
-gives the same bits.
+There are no atomics. Gradients that are sums over blocks of values are written in parts and added in a fixed order. So
+equal calls give equal bits.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ssm_kernels.native.triton_launch import all_rows, launch, plain, real_dtype
 
 __all__ = ["backward", "forward", "saved_shape", "unavailable"]
 
-FEWEST = 32  # steps, below which chunks do not pay
-TILE = 4096  # numbers of a program's state: 32 registers of every thread for each of the few tensors of that size
+FEWEST = 32  # smallest number of steps for which chunks are faster
+TILE = 4096  # numbers of a state per program: 32 registers per thread for each tensor of this size
 
 
 class _Plan(NamedTuple):
@@ -37,7 +37,7 @@ class _Plan(NamedTuple):
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Step by step the states before the chunks, (chunks, B, H, K, V); else nothing: they are computed again."""
+    """Step by step: the states before the chunks, (chunks, B, H, K, V). In chunks: empty, they are computed again."""
     if triton_chunks.suits(inputs, FEWEST):
         return (0,)
     B, T, H, V = inputs.v.shape
@@ -45,7 +45,7 @@ def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y (B, T, H, V), the final state (B, H, K, V) and, if asked for, the states before the chunks."""
+    """y (B, T, H, V), the final state (B, H, K, V) and, if `save`, the states before the chunks."""
     if triton_chunks.suits(inputs, FEWEST):
         y, last = triton_chunks.forward(inputs)
         return y, last, last.new_empty(0)
@@ -92,7 +92,7 @@ def backward(
 
 
 def _plan(inputs: Inputs, options: Options) -> _Plan:
-    """Blocks of values so that a state is of at most one size whatever K, and many: each takes one step at a time."""
+    """Choose blocks of values so that the part of a state in one program has a bounded size for any K."""
     (B, T, H, V), (G, K) = inputs.v.shape, inputs.k.shape[2:]
     dtype = compute_dtype(*inputs)
     BK = tile(K, 2**20)

@@ -1,16 +1,16 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The delta rule in chunks, with one decay per head or none: matrix products within, a recurrence over states between.
+"""The delta rule in chunks, with one decay per head or none: matrix products in chunks, and a recurrence over states.
 
-Step i writes k_i w_i^T with w_i = beta_i u_i, where u_i is v_i less what the state held at k_i. Within a chunk that
+Step i writes k_i w_i^T with w_i = beta_i u_i, where u_i is v_i minus the value of the state at k_i. In a chunk that
 starts from S, with E_i = v_i - (decay from the start to i) S^T k_i and
 
     L_ij = (decay from j to i) k_i . k_j for i > j, else 0            (C, C)
     u = E - L beta u, so that u = E - X beta E with X = L - L beta X, row after row
 
-(Yang et al. 2024, "Gated Delta Networks", Section 3.3, the WY form; X exists whatever beta is, and nothing is divided.)
-With w in place of v the rest is the gated scan, whose kernels give the outputs and gradients within chunks. Backward,
-dw is what these give for their values; what u read of earlier steps makes it dz = dw - X^T beta dw. Then dv = beta dz,
-and reading at k_i is one more query of the gated scan, k_i itself, with the gradient -dv_i.
+(Yang et al. 2024, "Gated Delta Networks", Section 3.3, the WY form. X exists for any beta, without any division.) With
+w instead of v, the rest is the gated scan: its kernels compute outputs and gradients inside chunks. In the backward
+pass, they give dw as the gradient of their values. Because u reads earlier steps, this becomes dz = dw - X^T beta dw.
+Then dv = beta dz, and the read at k_i is one more query of the gated scan, with query k_i and gradient -dv_i.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ssm_kernels.gated_scan.triton_states import Problem, by_group, decay_of, he
 from ssm_kernels.native.triton_launch import HALF, HALF_STATE, launch, plain, rows, tile
 from ssm_kernels.native.triton_tiles import load_rows, product
 
-LARGEST_K = 256  # of a state that one program holds whole, in half precision; in three products a number it is half
-CHUNK = 32  # tokens at most: X and a chunk's reads are in registers beside a state
+LARGEST_K = 256  # largest K with a state in one program in half precision; half of it with three products
+CHUNK = 32  # largest number of tokens: X, a chunk's reads and a state are in registers together
 
 
 @triton.jit
@@ -177,7 +177,7 @@ class _Solved(NamedTuple):
 
 
 def suits(inputs: Inputs, fewest: int) -> bool:
-    """Whether it is the delta rule without decays by key, with states that fit and at least so many steps."""
+    """Whether it is the delta rule without decays per key, with states that fit and enough steps."""
     by_key = inputs.log_decay is not None and inputs.log_decay.dim() == 4
     half = all(x.element_size() == 2 for x in (inputs.q, inputs.k, inputs.v))
     largest = LARGEST_K if half else LARGEST_K // 2
@@ -217,7 +217,7 @@ def backward(dy: Tensor, dstate: Tensor, inputs: Inputs) -> tuple[Tensor | None,
 
 
 def _solve(inputs: Inputs) -> _Solved:
-    """Everything up to the outputs. Of float64 if any input is."""
+    """Compute everything before the outputs, in float64 if any input is float64."""
     dtype = compute_dtype(*inputs)
     q, k, v = (x.to(dtype) if dtype == torch.float64 else x for x in (inputs.q, inputs.k, inputs.v))
     p = problem(GatedInputs(q, k, v, inputs.log_decay, inputs.h0, None, inputs.resets))
@@ -243,10 +243,10 @@ def _solve(inputs: Inputs) -> _Solved:
 
 
 def _over_states(p: Problem) -> tuple[tuple[int, int], dict[str, Any]]:
-    """The grid of programs that hold a state's columns, and what they are compiled for."""
+    """The grid of programs, each with some columns of a state, and their compile-time constants."""
     _, H, _, K, V = p.sizes
-    # Three TF32 products hold a state's columns several times over, and 256 keys are as many numbers: with 32 columns a
-    # thread's registers do not suffice.
+    # Three TF32 products need several copies of a state's columns. With 256 keys and 32 columns, a thread has too few
+    # registers.
     BV = tile(V, 32 if p.precision == HALF and K <= 128 else 16)
     constants = {**p.constants, "BK": tile(K, LARGEST_K), "BV": BV, "num_warps": 8}
     constants["PRECISION"] = HALF_STATE if p.precision == HALF else p.precision

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The delta scan step by step: a program walks through time with BV columns of one head's state in registers.
+"""The delta scan step by step: a program goes through time with BV columns of one head's state in registers.
 
-The columns (values) never meet: a step reads and writes along the keys, all BK >= K of which a program holds. Only the
-gradients of what has no column of its own (q, k, beta, a, b, decays) are sums over columns: each program writes its
-part, and the parts are added later in a fixed order. A decay is used as it is, so that any is safe.
+Columns (values) are independent: a step reads and writes along the keys, and a program holds all keys (BK >= K). The
+gradients of q, k, beta, a, b and decays are sums over columns. Each program writes its part, and the parts are added
+later in a fixed order. Decays are used directly, so every decay is safe.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import triton.language as tl
 
 @triton.jit
 def load_row(x, row, width, start, i, inside, COMPUTE: tl.constexpr):
-    """Elements start + i of one step's row of x, whose rows lie `width` apart; 0 where not inside."""
+    """Elements start + i of one step's row of x with stride `width`; 0 outside the mask."""
     return tl.load(x + row * width + start + i, inside, 0.0).to(COMPUTE)
 
 
 @triton.jit
 def forget(state, resets, row):
-    """The state as a step finds it: nothing at a reset, whatever it was."""
+    """The state before a step: zeros at a reset."""
     if resets is None:
         return state
     else:
@@ -55,7 +55,7 @@ def next_state(
     state, k, v, beta, log_decay, a, b, row, h, group, i, j, k_row, v_row, a_row, b_row, H, K, V, DECAY: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """S_t (BK, BV) from S_(t-1) as step t finds it; keys i, values j."""
+    """S_t (BK, BV) from the state before step t; keys i, values j."""
     k_in = i < K
     k_t = load_row(k, row, k_row, group * K, i, k_in, COMPUTE)
     v_t = load_row(v, row, v_row, h * V, j, j < V, COMPUTE)
@@ -74,7 +74,7 @@ def forward_kernel(
     q, k, v, beta, log_decay, start, a, b, resets, y, states, last, q_row, k_row, v_row, a_row, b_row, T, H, G, K, V,
     batch_heads, C, DECAY: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """y (B, T, H, V), `last` (B, H, K, V) and, if asked for, `states` (NC, B, H, K, V) before every C steps."""
+    """y (B, T, H, V), `last` (B, H, K, V) and, if not None, `states` (NC, B, H, K, V) before every C steps."""
     bh = tl.program_id(0)
     batch, h = bh // H, bh % H
     group = h // (H // G)
@@ -106,10 +106,10 @@ def backward_kernel(
     q_row, k_row, v_row, a_row, b_row, dy_row, T, H, G, K, V, batch_heads, C, DECAY: tl.constexpr, BK: tl.constexpr,
     BV: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """All gradients, chunk by chunk from the last: its states are computed again into `scratch`, then used backwards.
+    """All gradients, chunk by chunk from the last. The states of a chunk are computed again into `scratch`.
 
-    Parts by block of columns, to be summed later: dq, dk, da, db (B, T, H, blocks, K), dbeta (B, T, H, blocks), and
-    dlog_decay like one or the other. `scratch` is (C, B, H, K, V): state t - 1 as step t finds it.
+    Parts per block of columns, which are summed later: dq, dk, da, db (B, T, H, blocks, K), dbeta (B, T, H, blocks),
+    and dlog_decay in one of these shapes. `scratch` is (C, B, H, K, V): the state before each step.
     """
     bh = tl.program_id(0)
     batch, h = bh // H, bh % H
@@ -119,7 +119,7 @@ def backward_kernel(
     in_state, state_in = i[:, None] * V + j[None, :], k_in[:, None] & v_in[None, :]
     head = bh.to(tl.int64) * K * V
     all_heads = tl.cast(batch_heads, tl.int64) * K * V  # numbers in the states of one time
-    d_state = tl.load(dlast + head + in_state, state_in, 0.0).to(COMPUTE)  # of S_t, without what y_t reads of it
+    d_state = tl.load(dlast + head + in_state, state_in, 0.0).to(COMPUTE)  # of S_t, without the part from y_t
     chunks = tl.cdiv(T, C)
     for n in range(chunks):
         c = chunks - 1 - n
@@ -134,7 +134,7 @@ def backward_kernel(
                 state, k, v, beta, log_decay, a, b, row, h, group, i, j, k_row, v_row, a_row, b_row, H, K, V, DECAY,
                 COMPUTE,
             )  # fmt: skip
-        tl.debug_barrier()  # what one thread stored, another may load
+        tl.debug_barrier()  # another thread may load what this thread stored
         for m in range(count):
             s = count - 1 - m
             row = batch.to(tl.int64) * T + first + s
@@ -182,5 +182,5 @@ def backward_kernel(
                 tl.store(dlog_decay + part * K + i, d_decay, k_in)
             elif DECAY == "head":
                 tl.store(dlog_decay + part, tl.sum(d_decay, 0))
-        tl.debug_barrier()  # before the next chunk's states come here
+        tl.debug_barrier()  # before the next chunk overwrites the states
     tl.store(dh0 + head + in_state, d_state, state_in)

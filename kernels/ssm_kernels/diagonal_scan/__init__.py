@@ -1,4 +1,4 @@
-"""The diagonal scan: a linear recurrence by element, real or complex (S4D, DSS, S5, H3, RG-LRU, RWKV-4).
+"""The diagonal scan: an elementwise linear recurrence, real or complex (S4D, DSS, S5, H3, RG-LRU, RWKV-4).
 
 h_t = a_t * h_{t-1} + b_t
 """
@@ -18,20 +18,20 @@ SAYS = "b is (B, T, D) with T >= 1, a (B, T, D) or (D,), h0 (B, D), resets (B, T
 def diagonal_scan(
     a: Tensor, b: Tensor, h0: Tensor | None = None, *, resets: Tensor | None = None, backend: str = "auto"
 ) -> tuple[Tensor, Tensor]:
-    """All states of h_t = a_t * h_{t-1} + b_t; gradients flow through every input and both outputs.
+    """All states of h_t = a_t * h_{t-1} + b_t. Gradients flow through all inputs and both outputs.
 
     Args:
-        a: decays, (B, T, D), or (D,) for one that is the same at every step. Real or complex, |a| <= 1.
+        a: decays with |a| <= 1, real or complex; (B, T, D), or (D,) if they are the same at every step.
         b: inputs, (B, T, D), real or complex.
         h0: initial state, (B, D); None is zero.
-        resets: (B, T) bool; True forgets all that came before step t.
+        resets: (B, T) bool; True clears the state before step t.
         backend: auto, reference, torch, cpp or triton.
 
     Returns:
-        h (B, T, D) and the final state (B, D), at least in float32, complex if a or b is.
+        h (B, T, D) and the final state (B, D), at least in float32, complex if a or b is complex.
 
     Raises:
-        ValueError: shapes or dtypes that do not fit, or a backend that is unknown or cannot run.
+        ValueError: shapes or dtypes do not match, or the backend is unknown or cannot run.
     """
     tensors = {"a": a, "b": b, "h0": h0, "resets": resets}
     check_numbers("diagonal_scan", tensors, 2, COMPLEX)

@@ -1,4 +1,4 @@
-"""The diagonal scan in C++ (diagonal_scan.cpp): one pass over memory each way."""
+"""The diagonal scan in C++ (diagonal_scan.cpp): one pass over memory in each direction."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SOURCE = "diagonal_scan/diagonal_scan.cpp"
 
 
 def unavailable(device: torch.device) -> str | None:
-    """Why it cannot run on this device; None if it can."""
+    """The reason why it cannot run on this device; None if it can."""
     return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Nothing: the states are the output."""
+    """Empty: backward uses the states, which are the output."""
     return (0,)
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """All states (B, T, D), and the last once more (B, D)."""
+    """All states (B, T, D) and the last state (B, D)."""
     a, b, h0, resets = _dense(inputs)
     B, T, D = b.shape
     h, hT = torch.empty_like(b), b.new_empty(B, D)
@@ -35,8 +35,8 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 def backward(
     dy: Tensor, dhT: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of a, b and h0, from the last step to the first."""
-    assert y is not None  # the Operator keeps it
+    """Gradients of a, b and h0, computed from the last step to the first."""
+    assert y is not None  # the Operator keeps the output
     a, b, h0, resets = _dense(inputs)
     B, T, D = b.shape
     da, db, dh0 = torch.empty_like(a), torch.empty_like(b), None if h0 is None else torch.empty_like(h0)
@@ -46,12 +46,12 @@ def backward(
 
 
 def _like(x: Tensor | None, gradient: Tensor) -> Tensor:
-    """The gradient of a real input of a complex scan is the real part of what a complex one would get."""
+    """The gradient of a real input of a complex scan is the real part of the complex gradient."""
     return gradient.real.contiguous() if x is not None and gradient.is_complex() and not x.is_complex() else gradient
 
 
 def _dense(inputs: Inputs) -> Inputs:
-    """The inputs in the dtype that the scan computes in, contiguous."""
+    """The inputs in the compute dtype, contiguous."""
     a, b, h0, resets = inputs
     dtype = compute_dtype(*inputs)
     return Inputs(

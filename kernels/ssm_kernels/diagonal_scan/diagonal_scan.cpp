@@ -1,11 +1,11 @@
 // h_t = a_t * h_{t-1} + b_t, real and complex, forward and backward, on the CPU.
 //
-// Memory is the limit: one multiply-add an element against three streams forward (a, b, h) and five backward (dh, a, h,
-// da, db), less one or two where `a` is constant. So the loops walk whole rows, a chunk of channels at a time, ask for
-// the same chunk of the next row, and write past the caches what will not stay in them. The state that goes from row to
-// row stays in the first cache.
+// Memory bandwidth is the limit: there is one multiply-add per element of three streams forward (a, b, h) and of five
+// backward (dh, a, h, da, db), or one or two fewer if `a` is constant. So the loops go over rows in chunks of channels,
+// prefetch the same chunk of the next row, and write large results with streaming stores. The state between rows stays
+// in the L1 cache.
 //
-// A complex row is interleaved (re, im), as in PyTorch. A constant `a` is one row that every step reads again.
+// Complex rows are interleaved (re, im), as in PyTorch. A constant `a` is one row for all steps.
 
 #include <algorithm>
 #include <complex>
@@ -20,14 +20,14 @@
 namespace {
 
 constexpr int64_t CHUNK = 64;  // channels
-constexpr int64_t RECENT = 32;  // steps that sum their share in the gradient of a constant `a` before it meets the rest
+constexpr int64_t RECENT = 32;  // steps per partial sum of the gradient of a constant `a`
 
 struct Sizes {
     int64_t B, T, D;
 };
 
-// Channels [begin, end) of one sequence: what a thread does at a time. A block is a number of whole chunks. Calls
-// body(batch, begin, end, scratch), the scratch made by make(channels of a block).
+// Calls body(batch, begin, end, scratch) for blocks of channels [begin, end) of one sequence, the work of a thread at a
+// time. A block is a number of whole chunks. make(channels of a block) creates the scratch.
 template <typename Make, typename Body>
 void for_each_block(Sizes n, int64_t threads, Make make, Body body) {
     if (n.B == 0 || n.D == 0) return;
@@ -43,7 +43,7 @@ void for_each_block(Sizes n, int64_t threads, Make make, Body body) {
 
 // ---------------------------------------------------------------- n channels of a row
 
-// A vector of real numbers, or of complex ones as pairs of lanes (re, im).
+// A vector of real numbers, or of complex numbers as pairs of lanes (re, im).
 template <typename C>
 struct Numbers {
     using Real = C;
@@ -105,7 +105,7 @@ void advance(const C* a_, const C* b_, C* state_, C* h_, int64_t n) {
     });
 }
 
-// One step back: g = dh + carry, db = g, da = g * conj(before) or, SUMMED, that much more, carry = g * conj(a).
+// One step backward: g = dh + carry, db = g, da = g * conj(before) (or += if SUMMED), carry = g * conj(a).
 template <bool SUMMED, typename C>
 void retreat(const C* a_, const C* before_, const C* dh_, C* carry_, C* db_, C* da_, int64_t n) {
     using N = Numbers<C>;
@@ -141,7 +141,7 @@ void forward(const C* a, const C* b, const C* h0, const bool* resets, C* h, C* h
     for_each_block(n, threads, [](int64_t) { return 0; }, [&](int64_t batch, int64_t begin, int64_t end, int) {
         const int64_t width = end - begin;
         alignas(64) C passing[CHUNK];
-        C* state = hT + batch * n.D + begin;  // in the end it is the final one
+        C* state = hT + batch * n.D + begin;  // in the end, this is the final state
         h0 ? std::copy_n(h0 + batch * n.D + begin, width, state) : std::fill_n(state, width, C(0));
         for (int64_t t = 0; t < n.T; ++t) {
             const int64_t row = batch * n.T + t;
@@ -159,15 +159,15 @@ void forward(const C* a, const C* b, const C* h0, const bool* resets, C* h, C* h
     });
 }
 
-// What a thread needs for one block: the gradient that goes back, recent gradients of a constant `a`, and a zero state. The last two
-// are all zeros between blocks.
+// Scratch of a thread for one block: the gradient that is carried backward, the recent sum of gradients of a constant
+// `a`, and a zero state. The last two are zero between blocks.
 template <typename C>
 struct Scratch {
     std::vector<C> carry, recent, zeros;
 };
 
-// Constant: `da` is (D,), the sum over B and T. It is taken over RECENT steps first, then over a sequence and over B in
-// double, in the same order always.
+// If `a` is constant, `da` is (D,), the sum over B and T. Sums are over RECENT steps first, then over a sequence and
+// over B in double, always in the same order.
 template <typename C>
 void backward(const C* dh, const C* dhT, const C* a, const C* h, const C* h0, const bool* resets, C* da, C* db,
               C* dh0, Sizes n, bool constant, int64_t threads) {
@@ -224,7 +224,7 @@ void backward(const C* dh, const C* dhT, const C* a, const C* h, const C* h0, co
 
 }  // namespace
 
-// They return 0, or 1 for lack of memory.
+// The functions return 0, or 1 if there is not enough memory.
 #define EXPORT(NAME, C)                                                                                             \
     extern "C" int diagonal_scan_forward_##NAME(const C* a, const C* b, const C* h0, const bool* resets, C* h, C* hT,\
                                                 int64_t B, int64_t T, int64_t D, int64_t constant,                  \

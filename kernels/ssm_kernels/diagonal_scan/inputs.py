@@ -1,4 +1,4 @@
-"""What a diagonal scan takes."""
+"""Inputs and options of the diagonal scan."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """None."""
+    """There are no options."""

@@ -1,4 +1,4 @@
-"""The diagonal scan in PyTorch: one multiply-add a step, in place, on as many segments at once as pay."""
+"""The diagonal scan in PyTorch: one multiply-add per step, in place, on several segments of time in parallel."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import Tensor
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options
 from ssm_kernels.dtypes import compute_dtype
 
-# Elements that one operation should touch, so that starting it costs little: below, time is cut into segments.
+# Elements per torch operation that make its overhead small. Narrower inputs are cut into segments of time.
 ROW = {"cpu": 16_384}
 ROW_ELSEWHERE = 1 << 18
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Nothing: the states are the output."""
+    """Empty: backward uses the states, which are the output."""
     return (0,)
 
 
@@ -40,7 +40,7 @@ def backward(
 ) -> Sequence[Tensor | None]:
     """The same scan from the end: g_t = dh_t + conj(a_{t+1}) g_{t+1}."""
     a, b, h0, resets = inputs
-    assert y is not None  # the operation keeps its output
+    assert y is not None  # the Operator keeps the output
     constant = a.dim() == 1
     conj = a.to(y.dtype).conj_physical()  # (B, T, D) or (D,)
 
@@ -68,7 +68,7 @@ def backward(
 
 
 def _like(gradient: Tensor, x: Tensor) -> Tensor:
-    """A real input's gradient is the real part."""
+    """The gradient of a real input is the real part."""
     return gradient.real.contiguous() if gradient.is_complex() and not x.is_complex() else gradient
 
 

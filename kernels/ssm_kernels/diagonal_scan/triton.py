@@ -1,7 +1,8 @@
-"""The diagonal scan in Triton: tiles of steps and channels, from tile to tile with a carry.
+"""The diagonal scan in Triton: tiles of steps and channels, with a state that is carried from tile to tile.
 
-A long sequence in few channels is cut into segments that run side by side, twice: once to learn what each does to a
-state, then with the state that enters it. No atomics: the same call gives the same bits.
+A long sequence with few channels is cut into segments that run in parallel, twice. The first pass computes how each
+segment maps a state, and the second pass starts from its initial state. There are no atomics, so equal calls give equal
+bits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["backward", "forward", "saved_shape", "unavailable"]
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Nothing: the backward needs the states, which are the output."""
+    """Empty: the backward pass needs the states, which are the output."""
     return (0,)
 
 
@@ -70,7 +71,7 @@ def backward(
 
 
 def _plan(inputs: Inputs, dtype: torch.dtype) -> tuple[tuple[int, int, int], int, dict[str, Any]]:
-    """The grid, tiles a segment, and what the kernels are compiled for: tiles of 4096 numbers."""
+    """The grid, tiles per segment, and compile-time constants of the kernels, for tiles of 4096 numbers."""
     B, T, D = inputs.b.shape
     BD = tile(D, 64)
     BT = tile(T, 32 if dtype.is_complex else 64)
@@ -87,7 +88,7 @@ def _plan(inputs: Inputs, dtype: torch.dtype) -> tuple[tuple[int, int, int], int
 
 
 def _parts(x: Tensor | None, dtype: torch.dtype) -> Any:
-    """As the kernels read it: contiguous, and in pairs of real and imaginary part if the scan is complex."""
+    """The tensor in the layout of the kernels: contiguous; complex scans have pairs of real and imaginary part."""
     if x is None:
         return None
     if dtype.is_complex:
@@ -96,5 +97,5 @@ def _parts(x: Tensor | None, dtype: torch.dtype) -> Any:
 
 
 def _like(gradient: Tensor, x: Tensor) -> Tensor:
-    """The real part of a real input's gradient."""
+    """The gradient of a real input is the real part."""
     return gradient.real.contiguous() if gradient.is_complex() and not x.is_complex() else gradient

@@ -1,7 +1,8 @@
 # mypy: disable-error-code="no-untyped-def"
-"""A linear recurrence by element, in tiles of steps and channels (BT, BD): real numbers, or real and imaginary parts.
+"""An elementwise linear recurrence in tiles of steps and channels (BT, BD), for real or complex numbers.
 
-Every kernel runs from tile to tile of its segment with a carry; complex tensors come as reals with a last axis of 2.
+Every kernel goes from tile to tile of its segment and carries the state. Complex tensors are real, with a last axis of
+2.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ssm_kernels.native.triton_tiles import complex_linear, linear
 
 @triton.jit
 def load_part(x, at, inside, PART: tl.constexpr, COMPLEX: tl.constexpr, COMPUTE: tl.constexpr):
-    """Real (PART 0) or imaginary (1) part of the elements `at`, 0 where not inside."""
+    """Real (PART 0) or imaginary (PART 1) part of the elements `at`; 0 outside the mask."""
     if COMPLEX:
         return tl.load(x + 2 * at + PART, inside, 0.0).to(COMPUTE)
     elif PART == 1:
@@ -43,7 +44,7 @@ def load_decay(
     a, resets, b, t, d, t_in, d_in, T, D, PART: tl.constexpr, CONSTANT: tl.constexpr, COMPLEX: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """(BT, BD) one part of a_t: 0 at resets, 1 (no decay) at steps that are not there."""
+    """(BT, BD): one part of a_t; 0 at resets, and 1 (no decay) beyond the sequence."""
     inside = t_in[:, None] & d_in[None, :]
     row = (b.to(tl.int64) * T + t)[:, None]
     value = load_part(a, (0 * t[:, None] if CONSTANT else row * D) + d[None, :], inside, PART, COMPLEX, COMPUTE)
@@ -54,7 +55,7 @@ def load_decay(
 
 @triton.jit
 def solve(a_re, a_im, b_re, b_im, REVERSE: tl.constexpr, COMPLEX: tl.constexpr):
-    """The scan along steps: decay and sum from the tile's first step (its last, if REVERSE) to every step."""
+    """Scan along steps: decay and sum from the tile's first step (its last if REVERSE) to every step."""
     if COMPLEX:
         return tl.associative_scan((a_re, a_im, b_re, b_im), 0, complex_linear, reverse=REVERSE)
     else:
@@ -69,7 +70,7 @@ def diagonal_forward_kernel(
 ):  # fmt: skip
     """h (B, T, D) and `last` (B, D) from `start` (S, B, D).
 
-    If `total` is given: what each segment does to a state, in `total` and `last` (S, B, D), and nothing else.
+    With `total`, the kernel only computes how each segment maps a state, in `total` and `last` (S, B, D).
     """
     batch, segment = tl.program_id(2), tl.program_id(1)
     d = tl.program_id(0) * BD + tl.arange(0, BD)
@@ -129,8 +130,8 @@ def diagonal_backward_kernel(
 ):  # fmt: skip
     """g_t = dh_t + w_(t+1), w_t = conj(a_t) g_t, da_t = g_t conj(h_(t-1)), db_t = g_t, from w = `start` after the end.
 
-    `last` is w before the first step. da is (B, T, D), or (S * B, D) by segment if CONSTANT.
-    If `total` is given: what each segment does to w, and nothing else.
+    `last` is w before the first step. da is (B, T, D), or (S * B, D) per segment if CONSTANT.
+    With `total`, the kernel only computes how each segment maps w.
     """
     batch, segment = tl.program_id(2), tl.program_id(1)
     d = tl.program_id(0) * BD + tl.arange(0, BD)
@@ -151,7 +152,7 @@ def diagonal_backward_kernel(
         inside = t_in[:, None] & d_in[None, :]
         row = (batch.to(tl.int64) * T + t)[:, None]
         at = row * D + d[None, :]
-        # the decay of step t + 1, within the tile: g_t = dh_t + conj(a_(t+1)) g_(t+1)
+        # decay of step t + 1 inside the tile: g_t = dh_t + conj(a_(t+1)) g_(t+1)
         a_re = load_decay(a, resets, batch, t + 1, d, t + 1 < T, d_in, T, D, 0, CONSTANT, COMPLEX, COMPUTE)
         a_im = load_decay(a, resets, batch, t + 1, d, t + 1 < T, d_in, T, D, 1, CONSTANT, COMPLEX, COMPUTE)
         g_re = load_part(dh, at, inside, 0, COMPLEX, COMPUTE)
@@ -164,7 +165,7 @@ def diagonal_backward_kernel(
             g_im += p_re * im[None, :] + p_im * re[None, :]
         else:
             g_re += p_re * re[None, :]
-        # what the tile's first step passes on
+        # w of the tile's first step
         head_t = (first + count - 1 - n) * BT + tl.arange(0, 1)
         head_re = load_decay(a, resets, batch, head_t, d, head_t < T, d_in, T, D, 0, CONSTANT, COMPLEX, COMPUTE)
         head_im = load_decay(a, resets, batch, head_t, d, head_t < T, d_in, T, D, 1, CONSTANT, COMPLEX, COMPUTE)

@@ -1,4 +1,4 @@
-"""RMSNorm after a gate, by groups of channels (Mamba-2's norm); without a gate plain RMSNorm (Zhang & Sennrich 2019).
+"""RMSNorm after a gate, per group of channels (Mamba-2's norm). Without a gate: RMSNorm (Zhang & Sennrich 2019).
 
 g = x * silu(gate)
 y = weight * g / sqrt(mean(g^2) + eps)        the mean over each group's channels
@@ -30,15 +30,15 @@ def gated_rms_norm(
         x: (..., D).
         weight: (D,).
         gate: (..., D), or None for no gate.
-        groups: equal parts of the D channels that are normalized by themselves.
+        groups: number of equal parts of the D channels that are normalized separately.
         eps: added to the mean square.
         backend: auto, reference, torch or cpp.
 
     Returns:
-        y (..., D) in the dtype of x; inside it is float32 or better.
+        y (..., D) in the dtype of x. It is computed in float32 or float64.
 
     Raises:
-        ValueError: shapes or dtypes that do not fit, or a backend that is unknown or cannot run.
+        ValueError: shapes or dtypes do not match, or the backend is unknown or cannot run.
     """
     tensors = {"x": x, "weight": weight, "gate": gate}
     check_numbers("gated_rms_norm", tensors, 2)
@@ -49,7 +49,7 @@ def gated_rms_norm(
 
 
 def _outputs(inputs: Inputs, options: Options) -> Outputs:
-    return Outputs(tuple(inputs.x.shape), (0,), inputs.x.dtype)  # it has no state
+    return Outputs(tuple(inputs.x.shape), (0,), inputs.x.dtype)  # there is no state
 
 
 operator = Operator("gated_rms_norm", Inputs, Options, _outputs, ("reference", "torch", "cpp"))

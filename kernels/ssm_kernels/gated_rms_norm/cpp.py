@@ -1,4 +1,4 @@
-"""The gated RMSNorm in C++ (gated_rms_norm.cpp): one pass over memory each way."""
+"""The gated RMSNorm in C++ (gated_rms_norm.cpp): one pass over memory in each direction."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ ZERO_DSTATE_IS_NONE = True
 
 
 def unavailable(device: torch.device) -> str | None:
-    """Why it cannot run on this device; None if it can."""
+    """The reason why it cannot run on this device; None if it can."""
     return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """1 / sqrt(mean square + eps) of every group."""
+    """(..., G): 1 / sqrt(mean square + eps) of every group."""
     return (*inputs.x.shape[:-1], options.groups)
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y (..., D), no state, and the scale of every group (..., G)."""
+    """y (..., D), an empty state, and the scale of every group (..., G)."""
     x, weight, gate = _rows(inputs)
     y, scales = x.new_empty(inputs.x.shape), x.new_empty(saved_shape(inputs, options))
     tensors = (x, x.stride(0), gate, 0 if gate is None else gate.stride(0), weight, y, scales)
@@ -49,7 +49,7 @@ def backward(
 
 
 def _rows(inputs: Inputs) -> Inputs:
-    """The inputs in the dtype to compute in; x and gate as rows (R, D), not copied where they are slices of rows."""
+    """The inputs in the compute dtype, with x and gate as rows (R, D). Slices of rows are not copied."""
     x, weight, gate = inputs
     dtype, D = compute_dtype(*inputs), x.shape[-1]
     return Inputs(

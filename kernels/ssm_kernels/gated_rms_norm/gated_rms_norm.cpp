@@ -1,8 +1,8 @@
-// y = weight * g / sqrt(mean(g^2) + eps) with g = x * silu(gate), by group of channels, forward and backward, on the
-// CPU. Two passes over a group that the first cache holds are one pass over memory.
+// y = weight * g / sqrt(mean(g^2) + eps) with g = x * silu(gate), per group of channels, forward and backward, on the
+// CPU. A group stays in the L1 cache for two passes, so there is only one pass over memory.
 //
-// Rows are cut into units of 32, however many threads there are; each sums its own gradient of the weight, and these
-// are added up in the order of the units.
+// Rows are split into units of 32 for any number of threads. Each unit sums its gradient of the weight. These sums are
+// added in the order of the units.
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +42,7 @@ void for_each_unit(Sizes n, int64_t threads, Body body) {
     threads::for_each(n.units(), threads, scratch, [&](int64_t unit, std::vector<T>& own) { body(unit, own.data()); });
 }
 
-// One group; returns 1 / sqrt(mean(g^2) + eps).
+// Computes one group, and returns 1 / sqrt(mean(g^2) + eps).
 template <typename T, bool GATED>
 T forward_group(const T* x, const T* gate, const T* weight, T* y, T* gated, int64_t width, T eps) {
     Vec<T> squares = Vec<T>::zero();
@@ -64,7 +64,7 @@ T forward_group(const T* x, const T* gate, const T* weight, T* y, T* gated, int6
     return scale;
 }
 
-// dg = scale * (dy * weight - g * scale^2 * mean(dy * weight * g)), and from it dx and dgate.
+// dg = scale * (dy * weight - g * scale^2 * mean(dy * weight * g)). dx and dgate follow from dg.
 template <typename T, bool GATED>
 void backward_group(const T* dy, const T* x, const T* gate, const T* weight, T scale, T* dx, T* dgate, T* dweight,
                     T* gated, T* sigmoids, int64_t width) {
@@ -133,7 +133,7 @@ void backward(Rows<T> dy, Rows<T> x, Rows<T> gate, const T* weight, const T* sca
 
 }  // namespace
 
-// `gate` may be null. They return 0, or 1 for lack of memory.
+// `gate` may be null. The functions return 0, or 1 if there is not enough memory.
 #define EXPORT(NAME, T)                                                                                             \
     extern "C" int gated_rms_norm_forward_##NAME(const T* x, int64_t x_row, const T* gate, int64_t gate_row,        \
                                                  const T* weight, T* y, T* scales, int64_t rows, int64_t D,         \

@@ -1,4 +1,4 @@
-"""What a gated RMSNorm takes."""
+"""Inputs and options of the gated RMSNorm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Groups of channels that are normalized by themselves, and what is added to the mean square."""
+    """Number of channel groups that are normalized separately, and the number added to the mean square."""
 
     groups: int
     eps: float

@@ -10,7 +10,7 @@ from ssm_kernels.gated_rms_norm.inputs import Inputs, Options
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 

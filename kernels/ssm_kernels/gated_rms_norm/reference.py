@@ -1,4 +1,4 @@
-"""The oracle: the definition, written out."""
+"""The oracle: the definition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssm_kernels.gated_rms_norm.inputs import Inputs, Options
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 

@@ -1,4 +1,4 @@
-"""The gated scan: a matrix state, decayed by head or by key (Mamba-2, GLA, RWKV-6, RetNet, linear attention).
+"""The gated scan: a matrix state with decays per head or per key (Mamba-2, GLA, RWKV-6, RetNet, linear attention).
 
     S_t = diag(a_t) S_{t-1} + k_t v_t^T        S: (K, V) per head
     y_t = q_t^T S_t                            with RWKV-6's bonus u: y_t = q_t^T (S_{t-1} + diag(u) k_t v_t^T)
@@ -32,7 +32,7 @@ def gated_scan(
     chunk: int = 32,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """Scan a whole sequence from `h0` to its final state; gradients flow through every input and both outputs.
+    """Scan a sequence from the state `h0` to its final state. Gradients flow through all inputs and both outputs.
 
     Args:
         q: queries, (B, T, G, K); C of Mamba-2. Head h reads group h // (H / G). Not scaled here.
@@ -41,16 +41,16 @@ def gated_scan(
         log_decay: log a_t <= 0. None: no decay (linear attention). (H,): one per head (RetNet). (B, T, H): one per
             head and step (Mamba-2). (B, T, H, K): a vector (GLA, RWKV-6). -inf is a decay of exactly 0.
         h0: initial state, (B, H, K, V); None is zero.
-        bonus: (H, K), RWKV-6's u: step t reads the state before it, and its own key through the bonus.
-        resets: (B, T) bool; True forgets all that came before step t, which must be finite but for `reference`.
-        chunk: tokens a chunk, where a backend lets one choose; changes speed and rounding only.
+        bonus: (H, K), RWKV-6's u. Step t reads the state before step t, and its own key times the bonus.
+        resets: (B, T) bool; True clears the state before step t. Earlier values must be finite, except in `reference`.
+        chunk: tokens per chunk, in backends with a free choice. It changes only speed and rounding.
         backend: auto, reference, torch, cpp or triton.
 
     Returns:
         y (B, T, H, V) in the dtype of v, and the final state (B, H, K, V), at least in float32.
 
     Raises:
-        ValueError: shapes or dtypes that do not fit, a chunk below 1, or a backend that is unknown or cannot run.
+        ValueError: shapes or dtypes do not match, chunk is below 1, or the backend is unknown or cannot run.
     """
     inputs = Inputs(q, k, v, log_decay, h0, bonus, resets)
     tensors = inputs._asdict()

@@ -1,4 +1,4 @@
-"""The gated scan in C++: hand-written forward and backward, vectorised, threaded over sequences and groups of heads."""
+"""The gated scan in C++: vectorized forward and backward passes, with threads over sequences and groups of heads."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ssm_kernels.native.matrix_scan import MatrixScan
 
 SCAN = MatrixScan("gated_scan", kinds={1: 1, 3: 2, 4: 3})
 SOURCE = SCAN.source
-CHUNK = 32  # tokens between the states that are kept for the backward pass; CHUNK of problem.h
+CHUNK = 32  # tokens between states that are stored for the backward pass; equals CHUNK in problem.h
 ZERO_DSTATE_IS_NONE = True
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It needs the CPU and a C++ compiler."""
+    """The reason why it cannot run on this device; None if it can."""
     return why_not(SOURCE) if device.type == "cpu" else f"it runs on the CPU, not on {device.type}"
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """The states that chunks start from, but for the zeros of a first one without h0: (B, H, kept, K, V)."""
+    """(B, H, kept, K, V): the states at chunk starts. Without h0, the zeros of the first chunk are not stored."""
     B, T, H, V = inputs.v.shape
     return B, H, -(-T // CHUNK) - (inputs.h0 is None), inputs.k.shape[3], V
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y, the final state, and the states that are kept for the backward pass."""
+    """y, the final state, and the states for the backward pass."""
     return SCAN.forward(inputs, saved_shape(inputs, options) if save else None)
 
 

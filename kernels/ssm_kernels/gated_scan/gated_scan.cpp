@@ -1,9 +1,9 @@
 // The gated scan, forward and backward, on the CPU: S_t = diag(a_t) S_{t-1} + k_t v_t^T, y_t = q_t^T S_t.
 //
-// per_head.h has the algorithm for one decay a head, per_key.h that for a decay a key, and for a bonus. A task is
-// a group of one sequence, or a part of its heads, and runs through its chunks in order. Where the gradients of q, k,
-// the constant decays and the bonus add up over tasks, they do so in a fixed order, and how a group is cut into parts
-// in the backward pass depends on shapes alone: the bits are the same for any number of threads.
+// per_head.h has the algorithm for one decay per head. per_key.h has the algorithm for a decay per key, and for a
+// bonus. A task is a group of one sequence, or a part of its heads. It processes its chunks in order. The gradients of
+// q, k, constant decays and the bonus are sums over tasks in a fixed order, and the split of groups into tasks depends
+// only on shapes. So results have the same bits for any number of threads.
 
 #include "per_head_backward.h"
 #include "per_key_backward.h"
@@ -23,7 +23,7 @@ template <typename T>
 void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     if (in.B * in.H == 0) return;
     const int64_t parts = parts_for(threads, in.B * in.G, in.sharing());
-    const int64_t most = (in.sharing() + parts - 1) / parts;  // heads of a part
+    const int64_t most = (in.sharing() + parts - 1) / parts;  // heads per part
     const auto with = [&](auto make) {
         threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
             worker.run(task_of(i, parts, in.G, in.sharing()), y, hT, saved);
@@ -32,7 +32,7 @@ void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     per_key(in) ? with([&] { return PerKeyForward<T>(in); }) : with([&] { return PerHeadForward<T>(in, most); });
 }
 
-// The gradients where there is no sequence or no head, of what has elements nevertheless.
+// Gradients for an empty batch or without heads: zeros for inputs that still have elements.
 template <typename T>
 void zeros(const Inputs<T>& in, const Gradients<T>& out) {
     std::fill_n(out.dq, in.B * in.T_ * in.G * in.K, T(0));
@@ -69,8 +69,8 @@ void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int6
 
 }  // namespace gated
 
-// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and a state not to be saved, are null. The functions
-// return 0, or 1 for lack of memory.
+// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and states that are not saved, are null. The
+// functions return 0, or 1 if there is not enough memory.
 template <typename T>
 static gated::Inputs<T> inputs(const T* q, const T* k, const T* v, const T* log_decay, const T* h0, const T* bonus,
                                const unsigned char* resets, const int64_t* sizes) {

@@ -1,4 +1,4 @@
-"""What a gated scan takes."""
+"""Inputs and options of the gated scan."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Tokens a chunk: speed and rounding only."""
+    """`chunk` is the number of tokens per chunk. It changes only speed and rounding."""
 
     chunk: int

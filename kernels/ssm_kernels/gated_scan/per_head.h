@@ -1,17 +1,17 @@
-// One decay a head and step, a constant one, or none: the chunked form of Mamba-2 (Dao & Gu 2024, Section 6).
+// One decay per head and step, a constant decay, or none: the chunked form of Mamba-2 (Dao & Gu 2024, Section 6).
 //
 // For a chunk of tokens, with D[t, s] the product of the decays after s up to t (0 for s > t) and S[t, s] = q_t . k_s:
 //     y = diag(from_start) q h + (D * S) v          h <- whole h + k^T diag(to_end) v
-// S is shared by the heads of a group. Every exponent is a sum of its own log decays and none is positive: nothing is
-// divided by a decay, and no sum is the difference of longer ones. The gradient of a log decay at step u is likewise a
-// sum of the terms that pass u: pairs s < u <= t, state to t >= u, s < u to the end, and state to the end.
+// The heads of a group share S. Every exponent is a direct sum of log decays and is not positive: there is no division
+// by a decay, and no sum is the difference of longer sums. The gradient of a log decay at step u is also a sum, of the
+// terms whose decay contains step u: pairs s < u <= t, state to t >= u, s < u to the end, and state to the end.
 #pragma once
 
 #include "problem.h"
 
 namespace gated {
 
-constexpr int64_t REFRESH = 8;  // steps after which a product of decays starts again from the sum of its logs
+constexpr int64_t REFRESH = 8;  // steps after which a product of decays is recomputed from the sum of its logs
 
 // The decays of one head in a chunk.
 template <typename T>
@@ -20,7 +20,7 @@ struct Decays {
     T whole;
     const Lanes<T> lanes;
 
-    // `length` tokens from `t0`; later ones keep the state as it is.
+    // Reads `length` tokens from `t0`. Later tokens do not change the state.
     void read(const Inputs<T>& in, int64_t b, int64_t t0, int64_t h, int64_t length) {
         constexpr int64_t W = Vec<T>::width;
         T sum = 0;
@@ -42,11 +42,11 @@ struct Decays {
         whole = from_start[CHUNK - 1];
     }
 
-    // between = D, weights = D * scores, rows of CHUNK; vectors above the diagonal are left as they are, zero.
+    // between = D, weights = D * scores, rows of CHUNK. Vectors above the diagonal are not written and stay zero.
     void pairs(int64_t rows, const T* scores, T* between, T* weights) const {
         constexpr int64_t W = Vec<T>::width;
         for (int64_t j = 0; j < rows; j += W) {
-            Vec<T> sum = Vec<T>::zero(), decay = Vec<T>::zero();  // of column j + lane
+            Vec<T> sum = Vec<T>::zero(), decay = Vec<T>::zero();  // for column j + lane
             for (int64_t t = j; t < rows; t++) {
                 sum = (sum + Vec<T>(log[t])) * lanes.below(t - j);
                 if (t % REFRESH == 0) {
@@ -61,7 +61,7 @@ struct Decays {
     }
 };
 
-// The queries and keys of one group in a chunk, and their products.
+// Queries and keys of one group in a chunk, and their products.
 template <typename T>
 struct Group {
     const int64_t K;  // padded
@@ -71,7 +71,7 @@ struct Group {
 
     explicit Group(int64_t K_) : K(K_), q(CHUNK * K), k(CHUNK * K), kT(CHUNK * K), scores(CHUNK * CHUNK) {}
 
-    // `tokens` from here comes the next chunk.
+    // The next chunk starts `tokens` after this one.
     void read(const Inputs<T>& in, int64_t b, int64_t t0, int64_t g, int64_t length, int64_t rows, int64_t tokens) {
         const int64_t start = (in.token(b, t0) * in.G + g) * in.K, stride = in.G * in.K;
         gemm::pack(in.q + start, stride, length, in.K, (T*)q, rows, K, tokens * stride);
@@ -85,7 +85,7 @@ struct Group {
     }
 };
 
-// to = x, and scaled = diag(s) x, both padded; x has `length` rows of `columns` numbers; `next` as in gemm::pack.
+// to = x and scaled = diag(s) x, both padded. x has `length` rows of `columns` numbers. For `next`, see gemm::pack.
 template <typename T>
 void pack_scaled(const T* x, int64_t stride, int64_t length, int64_t columns, const T* s, T* to, T* scaled,
                  int64_t rows, int64_t padded_columns, int64_t next) {

@@ -1,11 +1,11 @@
-// The backward pass of per_head.h: chunk after chunk from the end, with the adjoint of the state in hand.
+// The backward pass of per_head.h, from the last chunk to the first. It carries the adjoint of the state.
 //
-// With G = D * (dy v^T) (0 for s > t), shared into the group's dS, and dh the adjoint of the state after the chunk:
+// With G = D * (dy v^T) (0 for s > t), summed over heads into the group's dS, and dh the adjoint of the next state:
 //     dq = diag(from_start) dy h^T + dS k       dk = diag(to_end) v dh^T + dS^T q
 //     dv = diag(to_end) k dh + (D * S)^T dy     dh <- whole dh + q^T diag(from_start) dy
-// The first terms of dq and dk are computed transposed, tokens in the lanes, where scaling by a decay and the dot
-// products that the gradient of the log decays needs are plain vector operations. What is zero is not multiplied: h in
-// a first chunk without h0, where nobody asks for dh either, and dh in a last chunk whose state nothing depends on.
+// The first terms of dq and dk are computed transposed, with tokens in the lanes. Then scaling by a decay, and the dot
+// products for the gradient of the log decays, are vector operations. Products with zero are skipped: h in a first
+// chunk without h0 (which needs no dh), and dh in a last chunk if the last state has no gradient.
 #pragma once
 
 #include "per_head.h"
@@ -62,7 +62,7 @@ private:
         gemm::transpose((T*)v, V, rows, V, (T*)vT, CHUNK);
         gemm::transpose((T*)dy, V, rows, V, (T*)dyT, CHUNK);
 
-        alignas(64) T crossing[CHUNK], entering[CHUNK] = {}, leaving[CHUNK] = {};  // terms of the decays' gradients
+        alignas(64) T crossing[CHUNK], entering[CHUNK] = {}, leaving[CHUNK] = {};  // terms of the log decays' gradients
         gemm::for_lower_tiles<T>(rows, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
             tile.add_product(in.V, dy + i * V, V, 1, vT + j, CHUNK);
@@ -102,7 +102,7 @@ private:
         log_decays(b, t0, h, length, crossing, entering, leaving, decays.whole * simd::sum(through));
     }
 
-    // G = D * dweights into dscores, and for every u the sum of G * S over s < u <= t.
+    // Adds G = D * dweights to dscores, and computes for every u the sum of G * S over s < u <= t.
     void pairs(int64_t rows, T* crossing) {
         constexpr int64_t W = Vec<T>::width;
         alignas(64) T partial[CHUNK * W] = {};  // (u, lane)
@@ -119,7 +119,7 @@ private:
         for (int64_t u = 0; u < CHUNK; u += W) gemm::sums(partial + u * W).store(crossing + u);
     }
 
-    // x = h r diag(decay), tokens in the lanes: onto `total`, and sum_n x[n, t] other[n, t] onto dot[t].
+    // x = h r diag(decay), with tokens in the lanes. Adds x to `total`, and sum_n x[n, t] other[n, t] to dot[t].
     void across(int64_t rows, const T* h, const T* right, const T* decay, const T* other, T* total, T* dot) {
         gemm::for_tiles<T>(K, rows, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();

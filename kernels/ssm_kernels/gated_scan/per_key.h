@@ -1,11 +1,11 @@
-// A decay for every key (GLA, RWKV-6), and RWKV-6's bonus with any decay: blocks of 16 tokens.
+// A decay per key (GLA, RWKV-6), and RWKV-6's bonus with any decay, in blocks of 16 tokens.
 //
-// Within a block the decayed products of queries and keys are computed pair by pair, the key walking on from its own
-// token with one product a step; what reaches over a block's border goes through the state:
+// Within a block, the decayed products of queries and keys are computed pair by pair. Each step multiplies a key by one
+// more decay. Across the border of a block, everything goes through the state:
 //     y = (q * from_start) h + M v          h <- diag(whole) h + (k * to_end)^T v
-// where M[t, s] = sum_n q_t[n] k_s[n] a_{s+1}[n] .. a_t[n] for s <= t. With a bonus u the query reads the state before
-// its token: M[t, s] and from_start leave out a_t, M[t, t] = q_t . (u * k_t), and a reset at t empties both. No
-// exponent is positive, and the gradient of a log decay is the sum of the terms that pass it, as in per_head.h.
+// where M[t, s] = sum_n q_t[n] k_s[n] a_{s+1}[n] .. a_t[n] for s <= t. With a bonus u, the query reads the state before
+// its token: M[t, s] and from_start do not contain a_t, M[t, t] = q_t . (u * k_t), and a reset at t sets both to 0. No
+// exponent is positive, and the gradient of a log decay is the sum of the terms that contain it, as in per_head.h.
 #pragma once
 
 #include "problem.h"
@@ -17,7 +17,7 @@ constexpr int64_t PAIRS = BLOCK * (BLOCK - 1) / 2;  // s < t
 
 constexpr int64_t pair(int64_t t, int64_t s) { return t * (t - 1) / 2 + s; }
 
-// Queries, keys and decays of one head in a block; rows beyond its tokens are zero, with decays of 1.
+// Queries, keys and decays of one head in a block. Rows beyond its tokens are zero, with decays of 1.
 template <typename T>
 struct KeyBlock {
     const int64_t K;  // padded
@@ -32,7 +32,7 @@ struct KeyBlock {
         : K(K_), q(BLOCK * K), k(BLOCK * K), log(BLOCK * K), step(BLOCK * K), from_start(BLOCK * K), to_end(BLOCK * K),
           q_from_start(BLOCK * K), k_to_end(BLOCK * K), whole(K), bonus(K) {}
 
-    // `tokens` from here comes what is read next.
+    // The next block starts `tokens` after this one.
     void read(const Inputs<T>& in, int64_t b, int64_t t0, int64_t h, int64_t length_, int64_t tokens) {
         length = length_;
         const int64_t stride = in.G * in.K, start = (in.token(b, t0) * in.G + h / in.sharing()) * in.K;
@@ -46,8 +46,8 @@ struct KeyBlock {
         for (int64_t n = 0; n < K; n += Vec<T>::width) decays(n, in.bonus != nullptr);
     }
 
-    // M, (BLOCK, BLOCK), zero above the diagonal. `partial` is memory for PAIRS + BLOCK vectors, in whole batches of W;
-    // the decayed keys of every pair go to `walks` (PAIRS, K) unless it is null.
+    // M is (BLOCK, BLOCK), zero above the diagonal. `partial` is memory for PAIRS + BLOCK vectors, in whole batches of
+    // W. If `walks` (PAIRS, K) is not null, it gets the decayed keys of every pair.
     void scores(bool has_bonus, T* partial, T* walks, T* M) const {
         constexpr int64_t W = Vec<T>::width;
         int64_t n = 0;
@@ -75,7 +75,7 @@ private:
         for (int64_t n = 0; n < K; n += W) simd::max(Vec<T>(FORGET<T>), Vec<T>::load(to + n)).store(to + n);
     }
 
-    // Decays of the keys n .. n + W; half a block's decays are multiplied, then taken from the sum of their logs.
+    // Decays of the keys n .. n + W. The decays of half a block are multiplied; then exp of the sum of logs is used.
     void decays(int64_t n, bool has_bonus) {
         Vec<T> sum = Vec<T>::zero(), decay((T)1);
         for (int64_t t = 0; t < BLOCK; t++) {
@@ -101,7 +101,7 @@ private:
         }
     }
 
-    // The part of all pairs' products in the keys n .. n + NV * W: lanes onto `partial`.
+    // Adds the products of all pairs over the keys n .. n + NV * W to the lanes of `partial`.
     template <int NV>
     void walk(int64_t n, bool has_bonus, T* partial, T* walks) const {
         constexpr int64_t W = Vec<T>::width;

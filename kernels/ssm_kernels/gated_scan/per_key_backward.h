@@ -1,6 +1,6 @@
-// The backward pass of per_key.h: block after block from the end, with the adjoint of the state in hand.
+// The backward pass of per_key.h, from the last block to the first. It carries the adjoint of the state.
 //
-// The states and their adjoints are held transposed, (V, K), keys in the lanes, where decays are vector operations:
+// States and their adjoints are transposed, (V, K), with keys in the lanes, so decays are vector operations:
 //     dq = (dy h^T) * from_start + pairs        dk = (v dh^T) * to_end + pairs
 //     dv = (k * to_end) dh + M^T dy             dh <- diag(whole) dh + (q * from_start)^T dy
 #pragma once
@@ -58,7 +58,8 @@ private:
             step(task, t0 + i * BLOCK, h, block[i], states + i * V * K, v + i * BLOCK * V, first);
     }
 
-    // use(x, whole, place, key) for every vector x of left^T right, (V, K), of left (BLOCK, V) and right (BLOCK, K).
+    // Calls use(x, whole, place, key) for every vector x of left^T right, (V, K), with left (BLOCK, V), right (BLOCK,
+    // K).
     template <typename Use>
     SIMD_INLINE void update(const T* left, int64_t left_stride, const T* right, const T* whole, const Use& use) {
         gemm::for_tiles<T>(V, K, [&](auto shape, int64_t i, int64_t j) {
@@ -125,8 +126,8 @@ private:
         });
     }
 
-    // The gradients that pairs within the block give to dq, dk and dlog, for the keys n .. n + W. dkey[s] is the
-    // adjoint of key s as it stands after step t.
+    // Adds the gradients through pairs within the block to dq, dk and dlog, for the keys n .. n + W. dkey[s] is the
+    // adjoint of the decayed key s after step t.
     template <bool BONUS>
     void pairs(const KeyBlock<T>& now, int64_t n) {
         Vec<T> dkey[BLOCK];
@@ -146,7 +147,7 @@ private:
                 const Vec<T> walked = Vec<T>::load(walks + pair(t, s) * K + n);
                 if (BONUS) {
                     const Vec<T> read = s == t - 1 ? Vec<T>::load(now.k + s * K + n)
-                                                   : Vec<T>::load(walks + pair(t - 1, s) * K + n);  // before this step
+                                                   : Vec<T>::load(walks + pair(t - 1, s) * K + n);  // before the decay of this step
                     ddecay = simd::fma(dkey[s], walked, ddecay);
                     dquery = simd::fma(weight, read, dquery);
                     dkey[s] = simd::fma(weight, q, dkey[s] * a);
@@ -164,7 +165,7 @@ private:
         }
     }
 
-    // What reaches over the block's borders, onto dlog.
+    // Adds the gradients across the block's borders to dlog.
     void log_decays(const KeyBlock<T>& now, int64_t n) {
         const bool has_bonus = in.bonus != nullptr;
         Vec<T> later = Vec<T>::load(now.whole + n) * Vec<T>::load(through + n), earlier = Vec<T>::zero();
@@ -201,7 +202,7 @@ private:
         }
     }
 
-    // The first head of a task writes what the others add to.
+    // The first head of a task writes the sum. The other heads add to it.
     void add_row(const T* from, T* to, bool first) {
         for (int64_t n = 0; n < in.K; n++) to[n] = first ? from[n] : to[n] + from[n];
     }

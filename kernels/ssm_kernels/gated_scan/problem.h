@@ -1,4 +1,4 @@
-// What both algorithms of the gated scan share: the inputs and the clamped log decays.
+// Shared by both algorithms of the gated scan: the inputs and the clamped log decays.
 #pragma once
 
 #include "gemm.h"
@@ -16,7 +16,7 @@ constexpr int64_t CHUNK = 32;  // tokens between saved states
 
 enum Decay : int64_t { NONE, CONSTANT, SCALAR, VECTOR };  // (), (H,), (B, T, H), (B, T, H, K)
 
-// exp of this is 0, and so is exp of its sums; unlike -inf it does not make NaN when multiplied by 0.
+// exp of this value and of its sums is 0. Unlike -inf, its product with 0 is not NaN.
 template <typename T>
 constexpr T FORGET = -1000;
 
@@ -32,35 +32,35 @@ struct Inputs {
     int64_t B, T_, G, H, K, V;
 
     int64_t chunks() const { return (T_ + CHUNK - 1) / CHUNK; }
-    int64_t sharing() const { return H / G; }  // heads a group
+    int64_t sharing() const { return H / G; }  // heads per group
     int64_t token(int64_t b, int64_t t) const { return b * T_ + t; }
     const T* state0(int64_t b, int64_t h) const { return h0 == nullptr ? nullptr : h0 + (b * H + h) * K * V; }
-    // Where the state that chunk c starts from is kept, in (B, H, kept, K, V). Null for a first chunk without h0: zeros.
+    // The saved state before chunk c, in (B, H, kept, K, V). Null (zeros) for a first chunk without h0.
     template <typename P>
     P* kept(P* saved, int64_t b, int64_t h, int64_t c) const {
         const int64_t unkept = h0 == nullptr;
         return c < unkept ? nullptr : saved + ((b * H + h) * (chunks() - unkept) + c - unkept) * K * V;
     }
     bool reset(int64_t b, int64_t t) const { return resets != nullptr && resets[token(b, t)]; }
-    // The log decay of a head at a step, for all decays but VECTOR.
+    // The log decay of a head at a step, for all kinds except VECTOR.
     T log_decay_of(int64_t b, int64_t t, int64_t h) const {
         if (reset(b, t)) return FORGET<T>;
         if (decay == NONE) return 0;
         const T value = log_decay[decay == CONSTANT ? h : token(b, t) * H + h];
-        return value < FORGET<T> ? FORGET<T> : value;  // a NaN stays one
+        return value < FORGET<T> ? FORGET<T> : value;  // this comparison preserves NaN
     }
 };
 
 template <typename T>
 struct Gradients {
-    const T *dy, *dhT;     // of the outputs; dhT may be null: zeros
-    T *dq, *dk;            // (parts, B, T, G, K): every part of a group's heads has its own
+    const T *dy, *dhT;     // gradients of the outputs; dhT may be null: zeros
+    T *dq, *dk;            // (parts, B, T, G, K): one for every part of a group's heads
     T *dv, *dh0;
-    T* dlog_decay;         // as log_decay, but (B, H) where that is (H,)
+    T* dlog_decay;         // shape of log_decay, but (B, H) for (H,)
     T* dbonus;             // (B, H, K)
 };
 
-// The state in a padded buffer; `next` as in gemm::pack.
+// The state in a padded buffer. For `next`, see gemm::pack.
 template <typename T>
 void load_state(const Inputs<T>& in, const T* state, T* to, int64_t rows, int64_t columns, int64_t next = 0) {
     if (state == nullptr) {
@@ -70,7 +70,7 @@ void load_state(const Inputs<T>& in, const T* state, T* to, int64_t rows, int64_
     }
 }
 
-// A vector of ones up to lane n (n <= 0: none; n >= W: all), and the vector that is one in lane n alone.
+// A vector with ones in the first n lanes (n <= 0: none; n >= W: all), and a vector with a one only in lane n.
 template <typename T>
 struct Lanes {
     static constexpr int64_t W = Vec<T>::width;

@@ -1,8 +1,8 @@
-"""The gated scan in PyTorch: chunks of tokens at once, a short recurrence over their states, gradients by hand.
+"""The gated scan in PyTorch: chunks in parallel, a short recurrence over chunk states, and a hand-written backward.
 
-What happens within chunks depends on the decay: `scalar_decay` (none, constant, or one per head) and `vector_decay`
-(one per key, or a bonus). Both work on a span of chunks at a time. Only the states at span starts are kept for the
-backward pass, which computes the rest again: memory beside inputs and outputs hardly grows with the length.
+The form of the decay selects the code for a chunk: `scalar_decay` (no decay, constant, or per head) or `vector_decay`
+(per key, or with a bonus). Both work on one span of chunks at a time. Only the states at span starts are stored for the
+backward pass, which computes the rest again. So the additional memory hardly grows with the length.
 """
 
 from __future__ import annotations
@@ -18,29 +18,28 @@ from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.gated_scan import scalar_decay, vector_decay
 from ssm_kernels.gated_scan.inputs import Inputs, Options
 
-# Elements of a span's largest intermediate tensor: what a cache holds, or what fills a device.
+# Elements of a span's largest intermediate tensor: as many as fit into a cache, or as many as fill a GPU.
 SPAN = {"cpu": 1 << 17}
 SPAN_ELSEWHERE = 1 << 25
-LONGEST_CHUNK = 128  # tokens: the matrix of `_pair_sums` grows with their cube
-# exp(-1000) is 0 in every precision: a decay of exactly 0 (log_decay = -inf) becomes this, so that no product ever
-# meets inf * 0.
+LONGEST_CHUNK = 128  # tokens; the matrix of `_pair_sums` grows with their cube
+# Replaces log_decay = -inf (a decay of exactly 0), so that inf * 0 never occurs. exp(-1000) is 0 in every precision.
 SMALLEST_LOG_DECAY = -1000.0
 
 
 class Span(NamedTuple):
-    """Steps start..stop in chunks of Q tokens."""
+    """The steps from start to stop, in chunks of Q tokens."""
 
     start: int
     stop: int
     Q: int
 
     def cut(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """These steps of x (B, T, ...), as (B, C, Q, ...)."""
+        """The span's steps of x (B, T, ...), as (B, C, Q, ...)."""
         return x[:, self.start : self.stop].to(dtype).unflatten(1, (-1, self.Q))
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
@@ -65,7 +64,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 def backward(
     dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
-    """From the last span to the first; every gradient in the compute dtype."""
+    """Gradients in the compute dtype, computed from the last span to the first."""
     dtype, form = saved.dtype, _form(inputs)
     parts = spans(inputs.k, inputs.v, options.chunk)
     make = torch.empty if parts else torch.zeros
@@ -91,7 +90,7 @@ def _form(inputs: Inputs) -> ModuleType:
 
 
 def _more(inputs: Inputs, span: Span, dtype: torch.dtype) -> tuple[Tensor | None, ...]:
-    """What only `vector_decay` takes: the bonus (H, K), and resets (B, C, Q) that come before the reading."""
+    """Arguments for `vector_decay` only: the bonus (H, K), and the resets (B, C, Q), which come before the reading."""
     if _form(inputs) is scalar_decay:
         return ()
     resets = None if inputs.resets is None else span.cut(inputs.resets, torch.bool)
@@ -104,8 +103,8 @@ def by_spans(
     """The forward pass of a scan with a matrix state: y, the final state, and the states at span starts if `save`.
 
     Args:
-        inputs, options: of the operation; q, k, v, h0 and chunk are looked at.
-        step: of a span and the state (B, H, K, V) before it the outputs (B, steps, H, V) and the state behind it.
+        inputs, options: arguments of the operation, of which q, k, v, h0 and chunk are used.
+        step: maps a span and its initial state (B, H, K, V) to outputs (B, steps, H, V) and the final state.
     """
     y = torch.empty(inputs.v.shape, dtype=inputs.v.dtype, device=inputs.v.device)
     (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
@@ -120,9 +119,9 @@ def by_spans(
 
 
 def spans(k: Tensor, v: Tensor, chunk: int) -> list[Span]:
-    """Whole chunks, as many at a time as the device's cache or memory likes; what is left over is one short chunk.
+    """Divide a sequence into spans of whole chunks that fit the cache or the GPU. The rest is one short chunk.
 
-    None where there is no sequence or no head.
+    There are no spans if there is no sequence or no head.
     """
     (B, T, H, V), K = v.shape, k.shape[3]
     if B * H == 0:
@@ -136,7 +135,7 @@ def spans(k: Tensor, v: Tensor, chunk: int) -> list[Span]:
 
 
 def _log_decay(inputs: Inputs, span: Span, dtype: torch.dtype) -> Tensor:
-    """(B, C, Q, H, K) for vectors and (B, C, Q, H) else, where B and C may be 1 for a constant; finite everywhere."""
+    """Finite log decays: (B, C, Q, H, K) for vectors, else (B, C, Q, H). For a constant, B and C are 1."""
     log_decay, resets = inputs.log_decay, inputs.resets
     H, K = inputs.v.shape[2], inputs.k.shape[3]
     if log_decay is not None and log_decay.dim() > 1:
@@ -156,7 +155,7 @@ def _log_decay(inputs: Inputs, span: Span, dtype: torch.dtype) -> Tensor:
 
 
 def _put_decay_gradient(dlog: Tensor, part: Tensor, span: Span) -> None:
-    """Put a span's gradient, shaped as `_log_decay` gave the decays, where it belongs. It is 0 at resets."""
+    """Write the gradient of a span's log decays, shaped as in `_log_decay`, to its place. It is 0 at resets."""
     if dlog.dim() < 4 and part.dim() == 5:
         part = part.sum(-1)  # one decay for all keys
     if dlog.dim() == 1:

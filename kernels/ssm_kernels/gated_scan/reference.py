@@ -1,4 +1,4 @@
-"""The oracle: the recurrence as its definition says, one step at a time."""
+"""The oracle: the definition of the recurrence, one step at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ssm_kernels.gated_scan.inputs import Inputs, Options
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
-    """S_t = diag(a_t) S_{t-1} + k_t v_t^T; y_t reads S_t, or S_{t-1} and the bonus."""
+    """S_t = diag(a_t) S_{t-1} + k_t v_t^T; y_t is read from S_t, or from S_{t-1} and the bonus."""
     q, k, v, log_decay, h0, bonus, resets = inputs
     batch, length, heads, value_dim = v.shape
     groups, key_dim = k.shape[2:]
@@ -36,7 +36,7 @@ def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
 
 
 def _decays(log_decay: Tensor | None, length: int) -> Sequence[Tensor | None]:
-    """a_t of every step, to multiply the state (B, H, K, V); None for no decay."""
+    """a_t of every step, in a shape that multiplies the state (B, H, K, V); None for no decay."""
     if log_decay is None:
         return (None,) * length
     a = log_decay.exp()

@@ -1,7 +1,7 @@
 """Chunks of the gated scan with one decay per head: matrix products over pairs of tokens (Dao & Gu 2024, Section 6).
 
-Nothing is divided by a decay and no sum of logs is subtracted from another: every pair's log decay is a sum of its own
-terms, so that neither strong nor vanishing decays lose precision (`_pair_sums`).
+The log decay of each pair of tokens is the sum of its own terms (`_pair_sums`). There is no division by a decay and no
+difference of sums, so strong and vanishing decays lose no precision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class _Chunks(NamedTuple):
-    """The parts of a span that both directions need. R heads share a group's q and k: H = G R."""
+    """Tensors of a span that forward and backward both need. R heads share q and k of a group: H = G R."""
 
     q: Tensor  # (B, C, G, Q, K)
     k: Tensor  # (B, C, G, Q, K)
@@ -57,13 +57,13 @@ def forward(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, state: Tensor) -
 def backward(
     dy: Tensor, dstate: Tensor, q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, state: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of the state before the span, log_decay, the bonus (there is none), q, k and v."""
+    """Gradients of the state before the span, log_decay, the bonus (None), q, k and v."""
     parts = _compute(q, k, v, log_decay, state)
     groups = parts.v.shape[2:4]  # (G, R)
     dy = dy.transpose(2, 3).unflatten(2, groups)  # (B, C, G, R, Q, V)
     faded = dy * parts.from_start  # (B, C, G, R, Q, V)
 
-    # Through the recurrence over chunks, from the last: the gradients of what each adds to the state.
+    # Recurrence over chunks, from the last: gradients of what each chunk adds to the state.
     read = torch.einsum("bcgqk,bcgrqv->bcgrkv", parts.q, faded)
     chunks, wholes = read.shape[1], parts.whole.expand(-1, read.shape[1], -1, -1, -1, -1)
     dstate = dstate.unflatten(1, groups)  # (B, G, R, K, V)
@@ -94,7 +94,7 @@ def backward(
 
 
 def _compute(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, state: Tensor) -> _Chunks:
-    """What a span's outputs are made of."""
+    """Compute the tensors from which the outputs of a span follow."""
     Q, groups = q.shape[2], (q.shape[3], v.shape[3] // q.shape[3])
     q, k = (x.transpose(2, 3).contiguous() for x in (q, k))  # (B, C, G, Q, K)
     v = v.transpose(2, 3).contiguous().unflatten(2, groups)  # (B, C, G, R, Q, V)
@@ -121,14 +121,14 @@ def _read(q: Tensor, states: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=4)
-@torch.inference_mode(False)  # made during inference, kept for training
+@torch.inference_mode(False)  # also usable for training if made during inference
 def _pair_sums(Q: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The constant matrix that sums log decays over every pair, and the causal mask that goes with it.
+    """A constant matrix that sums the log decays of every pair of tokens, and its causal mask.
 
-    Column (i, j) of `sums` (Q, Q * (Q + 1)) holds ones at the steps s with j <= s <= i: multiplied from the left by
-    a row of log decays it gives the log decay from just before step j to step i. Column j = 0 therefore starts at
-    the state before the chunk, and column j + 1 at token j. `mask` (1, Q * (Q + 1)) is -inf where token j comes
-    after token i. A product with a constant is one GEMM, forward and backward, and adds each pair's own terms only.
+    Column (i, j) of `sums` (Q, Q * (Q + 1)) is 1 at the steps s with j <= s <= i, else 0. A row of log decays times
+    this matrix gives the log decays from just before step j to step i. So column j = 0 starts at the state before the
+    chunk, and column j + 1 starts at token j. `mask` (1, Q * (Q + 1)) is -inf if token j comes after token i. The
+    product with a constant matrix is one GEMM, forward and backward, and adds only the terms of each pair.
     """
     step = torch.arange(Q)
     i, j, s = step[:, None, None], torch.arange(Q + 1)[None, :, None], step[None, None, :]

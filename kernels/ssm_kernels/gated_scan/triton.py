@@ -1,10 +1,11 @@
-"""The gated scan in Triton: chunks of up to 64 tokens, matrix products within, a recurrence over their states between.
+"""The gated scan in Triton: matrix products inside chunks of up to 64 tokens, and a recurrence over chunk states.
 
-Forward: states before every chunk, then outputs. Backward: these states again (they are not kept), the gradients of the
-states after every chunk, then the gradients within chunks. No atomics: the same call gives the same bits.
+The forward pass computes the states before all chunks, then the outputs. The backward pass computes these states again,
+then the gradients of the states after all chunks, then the gradients inside chunks. There are no atomics, so equal
+calls give equal bits.
 
-Products of float32 inputs are TF32x3; with bfloat16 and float16 inputs every float32 operand is the sum of two bfloat16
-numbers (an error of 2^-17, below what the outputs are rounded to), and everything is summed in float32.
+Products of float32 inputs are TF32x3. For bfloat16 and float16 inputs, every float32 operand is split into two bfloat16
+numbers. Its error of 2^-17 is below the rounding of the outputs. All sums are in float32.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["backward", "forward", "saved_shape", "unavailable"]
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Nothing: the backward computes the states again."""
+    """Empty: the backward pass computes the states again."""
     return (0,)
 
 

@@ -1,12 +1,12 @@
-"""Chunks of the gated scan with a decay per key (GLA, RWKV-6): pairs of tokens by halving, safe at any decay.
+"""Chunks of the gated scan with a decay per key (GLA, RWKV-6), by repeated halving. Exact for any decay.
 
-A chunk of L tokens is halved again and again. Between a token t of a right half and a token s of its left half lies the
-border, so that the decay between them splits into two factors that are at most 1:
+A chunk of L tokens is halved repeatedly. For a token s of a left half and a token t of its right half, the decay
+between them splits at the border into two factors, each at most 1:
 
     sum_K q_t k_s exp(G(s, t)) = (q_t exp(G(border, t))) . (k_s exp(G(s, border))),   G(s, t) = sum_{s < j <= t} g_j
 
-which is one small matrix product for each pair of halves. Every exponent is a sum of its own terms, all <= 0. With a
-bonus (Peng et al. 2024, RWKV-6) step t reads the state before its own decay: G(s, t) then ends before t.
+This is one small matrix product for each pair of halves. Every exponent is a sum of terms that are all <= 0. With a
+bonus (Peng et al. 2024, RWKV-6), step t reads the state before its own decay, so G(s, t) ends before t.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 class Level(NamedTuple):
-    """All pairs of halves of h tokens; L / 2h of them in each of the M chunks."""
+    """All pairs of halves with h tokens: L / 2h pairs in each of M chunks."""
 
     h: int
     reader: Tensor  # (M, L / 2h, h, K): exp of the sum from the border to token t, for the right halves
@@ -27,7 +27,7 @@ class Level(NamedTuple):
 
 
 class _Chunks(NamedTuple):
-    """The parts of a span that both directions need; M = B C H chunks."""
+    """Tensors of a span that forward and backward both need, for M = B C H chunks."""
 
     q: Tensor  # (M, L, K)
     k: Tensor  # (M, L, K)
@@ -46,7 +46,8 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """q, k (B, C, Q, G, K), v (B, C, Q, H, V), log_decay (B, C, Q, H, K), state (B, H, K, V) -> y as v, state.
 
-    The log decays have the resets in them; `resets` (B, C, Q) says where, since a reset comes before a bonus' reading.
+    `log_decay` contains the resets. `resets` (B, C, Q) is needed too, because a reset comes before the reading of a
+    bonus.
     """
     parts = _compute(q, k, v, log_decay, state, bonus, resets)
     y = torch.bmm(parts.scores, parts.v)  # (M, L, V)
@@ -70,7 +71,7 @@ def backward(
     heads, L = v.shape[3], parts.q.shape[1]
     dy = _chunks_first(dy, heads, L)  # (M, L, V)
 
-    # Through the recurrence over chunks, from the last: the gradients of what each adds to the state.
+    # Recurrence over chunks, from the last: gradients of what each chunk adds to the state.
     reader, writer = parts.q * parts.from_start, parts.k * parts.to_end  # (M, L, K)
     read = torch.bmm(reader.mT, dy).view_as(parts.entering)  # (B, C, H, K, V)
     dadded = torch.empty_like(read)
@@ -88,7 +89,7 @@ def backward(
     prefix, suffix = dreader.mul_(reader), dwriter.mul_(writer)  # gradients of the sums of a whole chunk
     dscores = torch.bmm(dy, parts.v.mT)  # (M, L, L)
 
-    # From the whole chunk down to single tokens: of each level's sums, then of the sums of its halves.
+    # From the whole chunk down to single tokens: gradients of each level's sums, then those of its halves.
     for h, reading, writing in reversed(parts.levels):
         dscore = pairs(dscores, h).flatten(0, 1)  # (M L / 2h, h, h)
         right, left = (halves(x, h, side) for x, side in ((parts.q, 1), (parts.k, 0)))  # (M, L / 2h, h, K)
@@ -96,7 +97,7 @@ def backward(
         into_k = torch.bmm(dscore.mT, (right * reading).flatten(0, 1)).view_as(left).mul_(writing)
         halves(dq, h, 1).add_(into_q)
         halves(dk, h, 0).add_(into_k)
-        # A right half's sums over both halves contain the left half's total, and the other way round.
+        # The sums of a right half over both halves contain the total of the left half, and vice versa.
         totals = torch.stack((halves(prefix, h, 1).sum(2), halves(suffix, h, 0).sum(2)), 2)  # (M, L / 2h, 2, K)
         dtotal = (totals + dtotal.unsqueeze(2)).flatten(1, 2)  # (M, L / h, K)
         halves(prefix, h, 1).addcmul_(into_q, right)
@@ -118,15 +119,15 @@ def backward(
 def _compute(
     q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, state: Tensor, bonus: Tensor | None, resets: Tensor | None
 ) -> _Chunks:
-    """What a span's outputs are made of."""
+    """Compute the tensors from which the outputs of a span follow."""
     heads = v.shape[3]
-    L = 1 << (q.shape[2] - 1).bit_length()  # halves need a power of two; tokens of zeros change nothing
+    L = 1 << (q.shape[2] - 1).bit_length()  # halving needs a power of two; padding with zeros changes nothing
     q, k, v, g = (_chunks_first(x, heads, L) for x in (q, k, v, log_decay))
     M, _, K = q.shape
 
-    # `prefix` sums a block's decays up to the reading of token t, `suffix` those after its writing.
+    # `prefix`: sum of a block's decays up to the reading of token t. `suffix`: sum of those after its writing.
     prefix, suffix, total = g.clone(), torch.zeros_like(g), g
-    if bonus is not None:  # a token is read before its own decay, but after a reset
+    if bonus is not None:  # a step reads before its own decay, but after a reset
         prefix.zero_()
         if resets is not None:
             prefix += _chunks_first(log_decay.masked_fill(~resets[..., None, None], 0.0), heads, L)

@@ -1,10 +1,10 @@
-"""Native code: the C++ of the "cpp" backends, compiled with the system's compiler at first use.
+"""C++ code of the "cpp" backends, compiled with the system's compiler at its first use.
 
     library = load("selective_scan/selective_scan.cpp")      a ctypes library of extern "C" functions
     why_not("selective_scan/selective_scan.cpp")             None, or one line that says what is missing
 
-Sources are named from the folder ssm_kernels and include "simd.h" for vectors and "FlushDenormals". The compiler and
-the instruction set may be chosen in the environment, by CXX and SSM_KERNELS_INSTRUCTIONS.
+Paths of sources are relative to the folder ssm_kernels. Sources include "simd.h" for vectors and "FlushDenormals". The
+environment variables CXX and SSM_KERNELS_INSTRUCTIONS choose the compiler and the instruction set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 from functools import cache
 from pathlib import Path
 
-import torch  # noqa: F401 - before the libraries: they then share its OpenMP runtime instead of loading a second one
+import torch  # noqa: F401 - imported first, so that our libraries share its OpenMP runtime
 
 from ssm_kernels.native import cpu
 from ssm_kernels.native.compiler import HEADERS, ROOT, NativeUnavailable, build, cache_folder, find_compiler
@@ -46,12 +46,12 @@ def load(source: str, chosen: str | None = None) -> ctypes.CDLL:
     """The library of one source file, compiled at its first use.
 
     Args:
-        source: a C++ file, from the folder ssm_kernels, such as "selective_scan/selective_scan.cpp".
-        chosen: one of `instruction_sets()`; by default what `instructions()` says.
+        source: path of a C++ file in the folder ssm_kernels, such as "selective_scan/selective_scan.cpp".
+        chosen: one of `instruction_sets()`; the default is `instructions()`.
 
     Raises:
-        NativeUnavailable: no compiler, no safe cache folder, or code that does not compile or load.
-        InstructionsError: the environment names an instruction set that does not exist, or that this processor lacks.
+        NativeUnavailable: there is no compiler or no safe cache folder, or the code does not compile or load.
+        InstructionsError: the environment names an instruction set that is unknown, or that this processor lacks.
     """
     with _lock:
         library = _load(source, chosen or instructions(), os.environ.get("CXX", ""))
@@ -61,10 +61,10 @@ def load(source: str, chosen: str | None = None) -> ctypes.CDLL:
 
 
 def why_not(source: str) -> str | None:
-    """Why `load(source)` finds nothing, None if it does; compiles the source at the first call.
+    """The reason why `load(source)` fails; None if it works. Compiles the source at the first call.
 
     Raises:
-        InstructionsError: as `load` does; who asks for an instruction set is not to get another one silently.
+        InstructionsError: as `load`. A wrong instruction set is an error and never replaced by another one.
     """
     try:
         load(source)
@@ -75,9 +75,9 @@ def why_not(source: str) -> str | None:
 
 @cache
 def _load(source: str, instructions: str, cxx: str) -> ctypes.CDLL | NativeUnavailable:
-    """What to return or raise: a failure is remembered too, for a compiler that fails is slow to ask again."""
+    """The library, or the error to raise. Errors are cached too, because a failing compiler is slow."""
     try:
-        compiler = find_compiler()  # what $CXX names, if it names one
+        compiler = find_compiler()  # reads $CXX, which is therefore part of the cache key
         flags = [*FLAGS, *cpu.flags(instructions)]
         return open_library(_build(ROOT / source, compiler, [*flags, *_openmp_flags(tuple(compiler))]))
     except NativeUnavailable as error:
@@ -86,7 +86,7 @@ def _load(source: str, instructions: str, cxx: str) -> ctypes.CDLL | NativeUnava
 
 @cache
 def _openmp_flags(compiler: tuple[str, ...]) -> list[str]:
-    """-fopenmp where the compiler and the system support it; elsewhere one line says that all runs in one thread."""
+    """-fopenmp if the compiler and the system support it. If not, a warning says that code runs in one thread."""
     try:
         open_library(_build(HEADERS / "openmp.cpp", list(compiler), [*FLAGS, "-fopenmp"]))
     except NativeUnavailable as error:
@@ -101,7 +101,11 @@ def _build(source: Path, compiler: list[str], flags: list[str]) -> Path:
 
 
 def open_library(library: Path) -> ctypes.CDLL:
-    """A built library; NativeUnavailable where the system refuses it (a missing runtime, a folder mounted noexec)."""
+    """Load a built library.
+
+    Raises:
+        NativeUnavailable: the system refuses it (a missing runtime, or a folder mounted noexec).
+    """
     try:
         return ctypes.CDLL(str(library))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Calls of compiled functions on tensors."""
+"""Call compiled C functions with tensors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 
 from ssm_kernels.native import load
 
-# What a function's name ends in, by the dtype that it computes in.
+# Suffix of a function's name, by the dtype that it computes in.
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64", torch.complex64: "c64", torch.complex128: "c128"}
 
 
 def call(source: str, function: str, dtype: torch.dtype, *arguments: Tensor | int | float | None) -> None:
-    """Call the extern "C" function `<function>_<suffix of dtype>` of a source file; the number of threads comes last.
+    """Call the extern "C" function `<function>_<suffix of dtype>` of a source file, with the thread count added.
 
     Args:
         source: as in `load`.
-        function: its name without the suffix.
-        dtype: that of the tensors in `arguments`; see SUFFIXES.
-        arguments: tensors and None become pointers, integers int64_t, floats double. Tensors are the caller's to keep
-            in the right dtype and layout.
+        function: name of the function without its suffix.
+        dtype: dtype of the tensors in `arguments`; see SUFFIXES.
+        arguments: tensors and None become pointers, integers int64_t, floats double. The caller makes sure that tensors
+            have the right dtype and layout.
 
     Raises:
         MemoryError: see `check`.
@@ -34,23 +34,23 @@ def call(source: str, function: str, dtype: torch.dtype, *arguments: Tensor | in
 
 
 def check(code: int, function: str) -> None:
-    """Raise what an exported function reports; see `guarded` of threads.h.
+    """Raise the error that an exported function reports; see `guarded` in threads.h.
 
     Raises:
-        MemoryError: it had not enough memory for its scratch; what it was to write is undefined.
+        MemoryError: there was not enough memory for temporary data. The outputs are undefined.
     """
     if code:
         raise MemoryError(f"{function}: not enough memory")
 
 
 def with_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x in `dtype`, its last dimension contiguous; the others as they lie, so that a slice need not be copied."""
+    """x in `dtype`, with a contiguous last dimension. Other strides stay, so that a slice is not copied."""
     x = x.to(dtype)
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def address(value: Any) -> Any:
-    """A tensor's address for a c_void_p; None and numbers as they are."""
+    """Address of a tensor, for a c_void_p; None and numbers are returned unchanged."""
     return value.data_ptr() if isinstance(value, Tensor) else value
 
 

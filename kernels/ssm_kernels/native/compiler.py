@@ -1,9 +1,8 @@
-"""Compile C++ or CUDA with the compilers of this machine, once, into a cache of the user's own.
+"""Compile C++ or CUDA with this machine's compilers, once, into a cache folder of the user.
 
-A built library's name holds a hash of everything that it depends on: the source and the headers that it includes, the
-compiler and its version, the flags, and the processor. It is written under a temporary name, synced and renamed, so
-that two processes may build the same one at once and a killed build leaves nothing that looks whole. What killed
-builds leave is removed by a build of the days after.
+The name of a library contains a hash of everything that it depends on: source, included headers, compiler and version,
+flags, and processor. A library is written under a temporary name, synced and renamed. So two processes can build the
+same library at once, and a killed build leaves no broken library. Temporary files older than a day are removed.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent  # of ssm_kernels
 HEADERS = ROOT / "native"
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
-TIME_LIMIT = 900.0  # seconds a compiler may take
-FORGOTTEN = 86_400.0  # seconds after which no build is still under way
+TIME_LIMIT = 900.0  # seconds that a compiler may take
+FORGOTTEN = 86_400.0  # seconds after which a temporary file belongs to a killed build
 
 
-class NativeUnavailable(RuntimeError):  # noqa: N818 - a state of the machine rather than an error of the caller
-    """Native code cannot be built or loaded on this machine; the message is one line that says why."""
+class NativeUnavailable(RuntimeError):  # noqa: N818 - describes the machine, and is no error of the caller
+    """Native code cannot be built or loaded on this machine. The message is one line that says why."""
 
 
 def build(source: Path, compiler: Sequence[str], flags: Sequence[str], target: str = "") -> Path:
     """The shared library of one source file, from the cache or compiled now.
 
     Args:
-        source: a C++ or CUDA file. Headers in double quotes are looked for beside it and in ssm_kernels/native.
-        compiler: the compiler's command, as words.
-        flags: its options; `-o`, the include folders and the source are added.
-        target: anything else that the result depends on, such as what -march=native means here.
+        source: a C++ or CUDA file. Headers in double quotes are searched in its folder and in ssm_kernels/native.
+        compiler: command of the compiler, as a list of words.
+        flags: options of the compiler. `-o`, the include folders and the source are added.
+        target: other things that the result depends on, such as the meaning of -march=native here.
 
     Raises:
-        NativeUnavailable: no safe cache folder, or the compiler failed.
+        NativeUnavailable: there is no safe cache folder, or the compiler failed.
     """
     identity = _compiler_identity(tuple(compiler))
     key = hashlib.sha256()
@@ -57,12 +56,12 @@ def build(source: Path, compiler: Sequence[str], flags: Sequence[str], target: s
 
 
 def cache_folder() -> Path:
-    """The folder for built libraries: $SSM_KERNELS_CACHE, or ssm_kernels in the user's cache folder.
+    """The folder of built libraries: $SSM_KERNELS_CACHE, or ssm_kernels in the user's cache folder.
 
-    It must be the user's own, and writable by nobody else: what lies in it is run.
+    The folder must belong to the user, and nobody else may write to it, because its libraries are executed.
 
     Raises:
-        NativeUnavailable: it cannot be made, or others could put files there.
+        NativeUnavailable: the folder cannot be made, or other users could put files there.
     """
     named, base = os.environ.get("SSM_KERNELS_CACHE"), os.environ.get("XDG_CACHE_HOME")
     try:
@@ -84,20 +83,20 @@ def cache_folder() -> Path:
 
 
 def find_compiler() -> list[str]:
-    """The C++ compiler's command, as words: $CXX, or the first of c++, g++ and clang++.
+    """Command of the C++ compiler, as a list of words: $CXX, or the first of c++, g++ and clang++ that exists.
 
     Raises:
-        NativeUnavailable: there is none.
+        NativeUnavailable: there is no compiler.
     """
     chosen = shlex.split(os.environ.get("CXX", ""))
     if chosen:
         if shutil.which(chosen[0]) is None:
-            raise NativeUnavailable(f"no C++ compiler: CXX names {chosen[0]}, which is not there")
+            raise NativeUnavailable(f"no C++ compiler: CXX names {chosen[0]}, which was not found")
         return chosen
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name) is not None:
             return [name]
-    raise NativeUnavailable("no C++ compiler: looked for $CXX, c++, g++ and clang++")
+    raise NativeUnavailable("no C++ compiler: searched for $CXX, c++, g++ and clang++")
 
 
 def _compile(source: Path, command: list[str], library: Path) -> None:
@@ -126,19 +125,19 @@ def _remove_forgotten(folder: Path) -> None:
         try:
             if time.time() - unfinished.stat().st_mtime > FORGOTTEN:
                 unfinished.unlink()
-        except OSError:  # another process was faster, or it is not ours to remove
+        except OSError:  # another process removed it, or it belongs to another user
             continue
 
 
 def _first_error(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "it says nothing")
+    return next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "it printed no error")
 
 
 def _with_headers(source: Path) -> list[Path]:
-    """The source and all files that it includes in double quotes, in the order of their first mention."""
+    """The source and all files that it includes in double quotes, in the order of the first include."""
     found = [source]
-    for path in found:  # grows as it is read
+    for path in found:  # the list grows during the loop
         for name in INCLUDE.findall(path.read_bytes()):
             places = (folder / name.decode() for folder in (path.parent, source.parent, HEADERS))
             header = next((place.resolve() for place in places if place.is_file()), None)
@@ -149,10 +148,10 @@ def _with_headers(source: Path) -> list[Path]:
 
 @cache
 def _compiler_identity(compiler: tuple[str, ...]) -> str:
-    """Where the compiler is and what it calls itself."""
+    """Path and version of the compiler."""
     path = shutil.which(compiler[0])
     if path is None:
-        raise NativeUnavailable(f"no compiler: {compiler[0]} is not there")
+        raise NativeUnavailable(f"no compiler: {compiler[0]} was not found")
     try:
         version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

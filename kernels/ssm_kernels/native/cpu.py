@@ -1,4 +1,4 @@
-"""What this processor can do, which of it the C++ is compiled for, and the compiler's flags for that."""
+"""Instruction sets of this processor, the one that the C++ is compiled for, and its compiler flags."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-# Instruction sets by name, best first: the processor's features that each needs (as in /proc/cpuinfo), and its flags.
+# Instruction sets by name, best first, and the processor features that each needs (as in /proc/cpuinfo).
 FEATURES: dict[str, tuple[str, ...]] = {
     "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma"),
     "avx2": ("avx2", "fma"),
     "plain": (),
 }
-VARIABLE = "SSM_KERNELS_INSTRUCTIONS"  # of the environment: one of these names
+VARIABLE = "SSM_KERNELS_INSTRUCTIONS"  # environment variable that names an instruction set
 
 
 class InstructionsError(ValueError):
-    """An instruction set that does not exist, or that this processor lacks."""
+    """The instruction set does not exist, or this processor lacks it."""
 
 
 @cache
 def description() -> tuple[str, frozenset[str]]:
-    """The processor's name and its features; no features where the system does not list them."""
+    """Name and features of the processor. The set of features is empty if the system does not list them."""
     fields: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -37,13 +37,13 @@ def description() -> tuple[str, frozenset[str]]:
 
 @cache
 def instruction_sets() -> tuple[str, ...]:
-    """Those that this processor has, best first; "plain", which needs nothing, is always the last."""
+    """Instruction sets of this processor, best first. The last is always "plain", which needs no feature."""
     present = description()[1]
     return tuple(name for name, needed in FEATURES.items() if present.issuperset(needed))
 
 
 def instructions() -> str:
-    """What the C++ is compiled for: the set that $SSM_KERNELS_INSTRUCTIONS names, or the best that this processor has.
+    """The instruction set that the C++ is compiled for: $SSM_KERNELS_INSTRUCTIONS, or the best of this processor.
 
     Raises:
         InstructionsError: see `checked`.
@@ -52,13 +52,13 @@ def instructions() -> str:
 
 
 def checked(name: str, where: str) -> str:
-    """The name, if this processor has the instruction set.
+    """Return `name` if this processor has that instruction set.
 
     Args:
-        where: who gave it, for the message.
+        where: source of the name, for the message.
 
     Raises:
-        InstructionsError: unknown, or not there; one line with the nearest that is.
+        InstructionsError: the name is unknown, or this processor lacks the set. The message says what is valid.
     """
     if name not in FEATURES:
         near = get_close_matches(name.lower().replace("-", ""), FEATURES, 1)
@@ -72,7 +72,7 @@ def checked(name: str, where: str) -> str:
 
 
 def flags(name: str) -> list[str]:
-    """The compiler's options for an instruction set; the best one of an x86 is also tuned to this very processor."""
+    """Compiler flags of an instruction set. The best set of an x86 processor also gets -march=native."""
     chosen = [f"-m{feature}" for feature in FEATURES[name]]
     if name != "plain":
         chosen.append(f"-DSIMD_{name.upper()}")

@@ -1,7 +1,8 @@
-// What every CUDA source here includes. nvcc compiles the sources for a GPU; a C++ compiler compiles the same sources
-// for the CPU through cuda_on_cpu.h, which is how they are tested where there is no GPU.
+// Common header of all CUDA sources. nvcc compiles the sources for a GPU. For tests without a GPU, a C++ compiler
+// compiles the same sources for the CPU with cuda_on_cpu.h.
 //
-// A library is compiled for one type of its tensors, -DELEMENT=float | __half | __nv_bfloat16; it computes in float.
+// A library is compiled for one type of tensor elements, -DELEMENT=float | __half | __nv_bfloat16. It computes in
+// float.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +19,23 @@ inline int begin(int device) { return cudaSetDevice(device); }
 inline int launch_error() { return cudaGetLastError(); }
 inline const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
 
-// kernel(argument) on every thread of every block.
+// Runs kernel(argument) on every thread of every block.
 template <typename Argument>
 void launch(void (*kernel)(Argument), int64_t blocks, int threads, size_t shared_bytes, void* stream,
             const Argument& argument) {
-  if (shared_bytes > 48 * 1024)  // what a kernel may use without asking
+  if (shared_bytes > 48 * 1024)  // larger sizes need this attribute
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   kernel<<<static_cast<unsigned>(blocks), threads, shared_bytes, static_cast<cudaStream_t>(stream)>>>(argument);
 }
 
-// 2^x, to 2 units in the last place; results below 2^-126 are 0.
+// 2^x with an error of at most 2 ulp. Results below 2^-126 are 0.
 __device__ inline float fast_exp2(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 
-// Asks for the line at `address`, which a later load then finds in the L2 cache.
+// Prefetches the cache line at `address` into the L2 cache.
 __device__ inline void prefetch(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 #else
 #include "cuda_on_cpu.h"
@@ -63,10 +64,10 @@ __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// 1 / (1 + e^-x); 0, not NaN, where e^-x is infinite.
+// 1 / (1 + e^-x). It is 0, not NaN, where e^-x is infinite.
 __device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
-// SIZE neighbours that are loaded and stored by one instruction.
+// SIZE adjacent elements that one instruction loads or stores.
 template <typename T, int SIZE>
 struct alignas(sizeof(T) * SIZE) Pack {
   T value[SIZE];

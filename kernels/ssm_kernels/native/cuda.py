@@ -1,10 +1,10 @@
-"""CUDA C++ compiled by nvcc at first use, into the same cache as the C++ of the "cpp" backends.
+"""CUDA C++, compiled by nvcc at its first use, into the same cache as the C++ of the "cpp" backends.
 
     load("selective_scan/selective_scan.cu", ("ELEMENT=float", "STATES=16"), device)     a ctypes library
     why_not(device)                                                                      None, or what is missing
 
-A library is compiled for one GPU architecture and one set of definitions. For a CPU device the same source is compiled
-by the C++ compiler with `cuda_on_cpu.h` in CUDA's place, one fiber a thread: slow, for tests of the kernels alone.
+A library is compiled for one GPU architecture and one set of definitions. For a CPU device, the C++ compiler compiles
+the same source with `cuda_on_cpu.h` instead of CUDA. Each CUDA thread is then a fiber. This is slow; tests use it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from torch import Tensor
 from ssm_kernels.native.compiler import ROOT, NativeUnavailable, build, find_compiler
 
 NVCC_FLAGS = ("-std=c++17", "-O3")
-CPU_FLAGS = ("-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE")  # it forbids the fibers' jumps
-ELEMENTS = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}  # dtypes of -DELEMENT
-OLDEST = (8, 0)  # compute capability: older ones have too little shared memory
+CPU_FLAGS = ("-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE")  # it forbids fibers
+ELEMENTS = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}  # values of -DELEMENT
+OLDEST = (8, 0)  # compute capability; older GPUs have too little shared memory
 
 _lock = threading.Lock()
 
@@ -33,12 +33,12 @@ def load(source: str, defines: tuple[str, ...], device: torch.device) -> ctypes.
     """The library of one CUDA source file for one device, compiled at its first use.
 
     Args:
-        source: a .cu file, from the folder ssm_kernels.
+        source: path of a .cu file in the folder ssm_kernels.
         defines: preprocessor definitions, such as "STATES=16".
         device: a CUDA device, or the CPU for tests.
 
     Raises:
-        NativeUnavailable: no compiler, no safe cache folder, or code that does not compile or load.
+        NativeUnavailable: there is no compiler or no safe cache folder, or the code does not compile or load.
     """
     with _lock:
         library = _load(source, defines, "cpu" if device.type == "cpu" else architecture(device))
@@ -48,7 +48,7 @@ def load(source: str, defines: tuple[str, ...], device: torch.device) -> ctypes.
 
 
 def why_not(device: torch.device) -> str | None:
-    """Why CUDA sources cannot be compiled for and run on this device, in one line; None if they can.
+    """One line that says why CUDA sources cannot be compiled for or run on this device; None if they can.
 
     Compiles and runs an empty kernel at the first call.
     """
@@ -62,10 +62,10 @@ def why_not(device: torch.device) -> str | None:
 
 
 def find_nvcc() -> str:
-    """nvcc's path: in $CUDA_HOME/bin or $CUDA_PATH/bin, on PATH, or in /usr/local/cuda/bin.
+    """Path of nvcc, searched in $CUDA_HOME/bin, $CUDA_PATH/bin, PATH and /usr/local/cuda/bin.
 
     Raises:
-        NativeUnavailable: there is none.
+        NativeUnavailable: nvcc was not found.
     """
     named = [f"{folder}/bin" for folder in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")) if folder]
     for where in (*named, None, "/usr/local/cuda/bin"):
@@ -74,18 +74,18 @@ def find_nvcc() -> str:
             return found
     places = [*named, "PATH", "/usr/local/cuda/bin"]
     unset = "" if named else " ($CUDA_HOME is not set)"
-    raise NativeUnavailable(f"no nvcc: looked in {', '.join(places)}{unset}")
+    raise NativeUnavailable(f"no nvcc: searched in {', '.join(places)}{unset}")
 
 
 def architecture(device: torch.device) -> str:
-    """What nvcc calls it: sm_90 for an H100."""
+    """nvcc's name of the device's architecture, such as sm_90 for an H100."""
     major, minor = torch.cuda.get_device_capability(device)
     return f"sm_{major}{minor}"
 
 
 @cache
 def multiprocessors(device: torch.device) -> int:
-    """How many blocks of threads run side by side, at the least; that of an H100 for the CPU."""
+    """Number of multiprocessors of the device. For the CPU it is that of an H100."""
     if device.type == "cpu":
         return 132
     count: int = torch.cuda.get_device_properties(device).multi_processor_count
@@ -97,10 +97,10 @@ def call(library: ctypes.CDLL, name: str, arguments: ctypes.Structure, error: st
 
     Args:
         library: from `load`.
-        name: an extern "C" function of (the arguments' address, device index, stream) that returns 0 or an error.
-        arguments: what the kernels take; a copy travels with the launch.
-        error: the extern "C" function that puts such an error into words.
-        device: where the tensors behind the arguments are.
+        name: an extern "C" function of (address of the arguments, device index, stream). It returns 0 or an error code.
+        arguments: arguments of the kernels. The launch copies them.
+        error: an extern "C" function that returns the text of an error code.
+        device: device of the tensors.
 
     Raises:
         RuntimeError: the launch failed.
@@ -116,18 +116,18 @@ def call(library: ctypes.CDLL, name: str, arguments: ctypes.Structure, error: st
 
 
 def packed(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """The tensor in a dtype, contiguous and aligned to 16 bytes, as kernels take them; itself where it is so."""
+    """The tensor in `dtype`, contiguous and aligned to 16 bytes. Copies only if necessary."""
     x = x.to(dtype).contiguous()
     return x if x.data_ptr() % 16 == 0 else x.clone()
 
 
 def empty(device: torch.device, *shape: int) -> Tensor:
-    """Memory for results in float32."""
+    """Uninitialized memory for results in float32."""
     return torch.empty(shape, dtype=torch.float32, device=device)
 
 
 def address(x: Tensor | None) -> int | None:
-    """Of a tensor's first element; None for none. The caller keeps the tensor until the launch is done."""
+    """Address of a tensor's first element; None for None. The caller keeps the tensor until the launch is done."""
     if x is None:
         return None
     return x.data_ptr()
@@ -139,7 +139,7 @@ def _index(device: torch.device) -> int:
 
 @cache
 def _load(source: str, defines: tuple[str, ...], target: str) -> ctypes.CDLL | NativeUnavailable:
-    """What to return or raise: a failure is remembered too, for a compiler that fails is slow to ask again."""
+    """The library, or the error to raise. Errors are cached too, because a failing compiler is slow."""
     definitions = [f"-D{define}" for define in defines]
     try:
         if target == "cpu":

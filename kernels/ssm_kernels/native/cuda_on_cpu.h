@@ -1,9 +1,9 @@
-// CUDA on the CPU, for tests: every thread of a block is a fiber, and one block runs after the other.
+// CUDA on the CPU for tests: every thread of a block is a fiber, and the blocks run one after the other.
 //
-// A fiber runs until it meets a barrier that others have not reached; then the next one runs. In which order they take
-// turns must not matter: `cuda_on_cpu_order` sets it, and a kernel that lacks a barrier gives other bits in another
-// order. A barrier that some threads never reach ends the process with a message, and shared memory is full of NaN
-// before a block starts, so that a read of what nobody wrote shows.
+// A fiber runs until it reaches a barrier that other threads have not reached. Then the next fiber runs. The order of
+// the fibers must not change results. `cuda_on_cpu_order` sets it: a kernel without a necessary barrier gives other
+// bits in another order. If some threads never reach a barrier, the process ends with a message. Shared memory is NaN
+// before a block starts, which reveals reads of uninitialized memory.
 #pragma once
 
 #include <setjmp.h>
@@ -77,7 +77,7 @@ inline __half __float2half_rn(float x) {
   if (size >= 65520.0f) return {uint16_t(sign | 0x7c00)};
   int exponent = 0;
   std::frexp(size, &exponent);
-  exponent = std::max(exponent - 11, -24);  // of the last place; nearbyint rounds ties to even
+  exponent = std::max(exponent - 11, -24);  // exponent of the last place; nearbyint rounds ties to even
   const int places = int(std::nearbyint(std::ldexp(size, -exponent)));
   return {uint16_t(sign | (((exponent + 24) << 10) + places))};
 }
@@ -189,7 +189,7 @@ inline void __syncwarp(unsigned = 0xffffffffu) {
 inline float __shfl_xor_sync(unsigned, float value, int mask) {
   using namespace cuda_on_cpu;
   const int self = current;
-  float* slots = exchanged[warp_barriers[self / WARP].generation & 1];  // the next shuffle writes to the other ones
+  float* slots = exchanged[warp_barriers[self / WARP].generation & 1];  // the next shuffle uses the other slots
   slots[self] = value;
   __syncwarp();
   return slots[self ^ mask];
@@ -222,5 +222,5 @@ void launch(void (*kernel)(Argument), int64_t blocks, int threads, size_t shared
   }
 }
 
-// 0: threads take turns from the first to the last; 1: from the last to the first; an odd number above: in strides.
+// The order of the threads. 0: first to last; 1: last to first; a larger odd number: with this stride.
 extern "C" inline __attribute__((used)) void cuda_on_cpu_order(int order) { cuda_on_cpu::order = order; }

@@ -1,4 +1,4 @@
-// The smallest program for a GPU: whether it runs says whether nvcc, the driver and the device go together.
+// An empty GPU program. It runs only if nvcc, the driver and the device are compatible.
 #include "cuda.h"
 
 __global__ void nothing(int) {}

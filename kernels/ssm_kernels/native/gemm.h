@@ -1,8 +1,8 @@
-// Products of small matrices in registers, for kernels that work on one chunk of a sequence at a time.
+// Products of small matrices in registers, for kernels that process one chunk of a sequence at a time.
 //
-// Matrices are padded: the rows of a result to a multiple of ROWS, its columns to whole vectors. What pads is zero, so
-// that tiles need no tails. A left matrix is read one number at a time and may have any strides, so it may be
-// transposed; a right matrix and a result are read by vectors along their rows.
+// Matrices are padded with zeros: the rows of a result to a multiple of ROWS, its columns to whole vectors. So no tile
+// is partial. Left matrices are read by single numbers and may have any strides, for example transposed. Right matrices
+// and results are read and written by vectors along their rows.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,9 @@ namespace gemm {
 
 using simd::Vec;
 
-// Vectors in a row of the widest tile, and its rows: enough sums to hide the latency of fma, few enough to stay in
-// registers, of which the first two have 32. With AVX-512 a Zen 4 reaches all of its rate with 8 x 2, .8 with 4 x 4.
+// Vectors in a row of the widest tile, and its rows. Enough independent sums to hide the latency of fma, and few enough
+// for the registers (32 in the first two cases). With AVX-512, a Zen 4 reaches its full rate with 8 x 2, and 80% of it
+// with 4 x 4.
 #if defined(SIMD_AVX512)
 constexpr int WIDEST = 2, WIDEST_ROWS = 8;
 #elif defined(__aarch64__)
@@ -30,20 +31,20 @@ constexpr int WIDEST = 2, WIDEST_ROWS = 4;
 #endif
 constexpr int64_t ROWS = 8;
 
-// Rows of a tile of NV vectors.
+// Number of rows of a tile with NV vectors per row.
 template <int NV>
 constexpr int tile_rows = NV == WIDEST ? WIDEST_ROWS : 8;
 
 template <typename T>
 constexpr int64_t padding = std::max<int64_t>(ROWS, Vec<T>::width);
 
-// Rounded up so that it may be rows or columns.
+// Rounds up to a multiple that is valid for rows and columns.
 template <typename T>
 constexpr int64_t padded(int64_t n) {
     return (n + padding<T> - 1) / padding<T> * padding<T>;
 }
 
-// Zeros, on a cache line of their own.
+// An array of zeros that starts at a cache line.
 template <typename T>
 class Buffer {
 public:
@@ -62,7 +63,7 @@ private:
     T* data;
 };
 
-// MR rows of NV vectors of a result.
+// A tile of a result: MR rows of NV vectors.
 template <typename T, int MR, int NV>
 struct Tile {
     static constexpr int64_t W = Vec<T>::width;
@@ -89,11 +90,11 @@ struct Tile {
     SIMD_INLINE void store(T* p, int64_t stride) {
         each([=](Vec<T>& x, int i, int64_t j) { x.store(p + i * stride + j); });
     }
-    // Row i times s[i].
+    // Multiplies row i by s[i].
     SIMD_INLINE void scale_rows(const T* s) {
         each([=](Vec<T>& x, int i, int64_t) { x *= Vec<T>(s[i]); });
     }
-    // += A B, where A is MR x n with (i, k) at a[i * row + k * column], and B has n rows, each `stride` after the last.
+    // Adds A B, where A is MR x n with (i, k) at a[i * row + k * column], and B has n rows with distance `stride`.
     SIMD_INLINE void add_product(int64_t n, const T* a, int64_t row, int64_t column, const T* b, int64_t stride) {
         for (int64_t k = 0; k < n; k++, a += column, b += stride) {
             Vec<T> right[NV];
@@ -109,7 +110,7 @@ struct Tile {
     }
 };
 
-// The type of a tile, as an argument.
+// Passes the shape of a tile as the type of an argument.
 template <typename T, int MR, int NV>
 struct Shape {
     typedef gemm::Tile<T, MR, NV> Tile;
@@ -121,7 +122,7 @@ SIMD_INLINE void tile_column(int64_t rows, int64_t j, const Body& body) {
     for (int64_t i = 0; i < rows; i += tile_rows<NV>) body(Shape<T, tile_rows<NV>, NV>(), i, j);
 }
 
-// Calls body(shape, i, j) for every tile of a result of rows x columns, both padded; (i, j) is its upper left corner.
+// Calls body(shape, i, j) for every tile of a (rows, columns) result. Both are padded; (i, j) is the upper left corner.
 template <typename T, typename Body>
 SIMD_INLINE void for_tiles(int64_t rows, int64_t columns, const Body& body) {
     constexpr int64_t W = Vec<T>::width;
@@ -134,7 +135,7 @@ SIMD_INLINE void for_tiles(int64_t rows, int64_t columns, const Body& body) {
     for (; j < columns; j += W) tile_column<T, 1>(rows, j, body);
 }
 
-// The same for those tiles of a square that touch its lower triangle.
+// The same for the tiles that overlap the lower triangle of a square result.
 template <typename T, typename Body>
 SIMD_INLINE void for_lower_tiles(int64_t n, const Body& body) {
     constexpr int MR = tile_rows<1>;
@@ -152,7 +153,7 @@ template <int W, typename Raw, int... I>
 SIMD_INLINE Raw interleaved(Raw a, Raw b, long, std::integer_sequence<int, I...>) {
     return __builtin_shufflevector(a, b, (W / 2 + I / 2 + I % 2 * W)...);
 }
-// The lower halves of a and b, lane by lane in turn, and the upper halves.
+// Interleaves the lower halves of a and b, and their upper halves.
 template <typename T>
 SIMD_INLINE Vec<T> low(Vec<T> a, Vec<T> b) {
     constexpr int W = Vec<T>::width;
@@ -164,7 +165,7 @@ SIMD_INLINE Vec<T> high(Vec<T> a, Vec<T> b) {
     return Vec<T>(interleaved<W>(a.v, b.v, long(), std::make_integer_sequence<int, W>()));
 }
 
-// to (columns x rows) = from (rows x columns) transposed; both are whole vectors.
+// to (columns, rows) = from (rows, columns) transposed. Both sizes are multiples of the vector width.
 template <typename T>
 void transpose(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t to_stride) {
     constexpr int W = Vec<T>::width;
@@ -174,7 +175,7 @@ void transpose(const T* from, int64_t from_stride, int64_t rows, int64_t columns
 #pragma GCC unroll 16
             for (int r = 0; r < W; r++) x[r] = Vec<T>::load(from + (i + r) * from_stride + j);
 #pragma GCC unroll 4
-            for (int step = 1; step < W; step *= 2) {  // each moves one bit of the row's number to the lane's
+            for (int step = 1; step < W; step *= 2) {  // each step moves one bit from the row index to the lane index
 #pragma GCC unroll 8
                 for (int r = 0; r < W / 2; r++) {
                     y[2 * r] = low(x[r], x[r + W / 2]);
@@ -189,7 +190,7 @@ void transpose(const T* from, int64_t from_stride, int64_t rows, int64_t columns
     }
 }
 
-// Lane i of the result is the sum of the lanes of the i-th of W vectors, one after another at `from`.
+// Lane i of the result is the sum of the lanes of vector i, for W consecutive vectors at `from`.
 template <typename T>
 SIMD_INLINE Vec<T> sums(const T* from) {
     constexpr int W = Vec<T>::width;
@@ -203,8 +204,8 @@ SIMD_INLINE Vec<T> sums(const T* from) {
     return x[0];
 }
 
-// Copies rows x columns numbers; what is left of padded_rows rows of padded_columns is set to zero. `next` is the
-// distance to the matrix that will be packed next: it is asked for meanwhile, and may lie outside of the tensor.
+// Copies a (rows, columns) matrix into (padded_rows, padded_columns) and pads it with zeros. `next` is the distance to
+// the matrix that is packed next. It is prefetched, so its address may be invalid.
 template <typename T>
 void pack(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t padded_rows,
           int64_t padded_columns, int64_t next = 0) {
@@ -218,7 +219,7 @@ void pack(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* 
     if (padded_rows > rows) std::memset((void*)to, 0, (padded_rows - rows) * padded_columns * sizeof(T));
 }
 
-// Copies rows x columns numbers out of a padded matrix.
+// Copies a (rows, columns) matrix out of a padded matrix.
 template <typename T>
 void unpack(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t to_stride) {
     for (int64_t i = 0; i < rows; i++)

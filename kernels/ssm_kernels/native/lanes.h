@@ -1,11 +1,11 @@
-// Rows of any number of channels, a vector of them at a time.
+// Vectors over rows with any number of channels.
 #pragma once
 
 #include "simd.h"
 
 namespace simd {
 
-// Up to a vector of channels: all of it, or the last n of a row.
+// A full vector of channels, or the last n channels of a row.
 template <typename T, bool FULL>
 struct Lanes {
     int64_t n;

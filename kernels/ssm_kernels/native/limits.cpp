@@ -1,4 +1,4 @@
-// What a processor can do at most: multiply-adds in registers, and streams through caches and memory.
+// Loops that measure the limits of a processor: multiply-adds in registers, and streams through caches and memory.
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@ namespace {
 
 using V = simd::Vec<float>;
 
-// Independent multiply-adds in flight: more than latency times units of any processor, fewer than its registers.
+// Number of independent multiply-adds: more than latency times units of any processor, fewer than its registers.
 #if defined(SIMD_AVX512) || defined(__aarch64__)
 constexpr int CHAINS = 24;  // of 32 registers
 #else
@@ -17,15 +17,15 @@ constexpr int CHAINS = 12;  // of 16 registers
 #endif
 
 constexpr int64_t BLOCK = 1024;  // floats: one page
-constexpr int SUMS = 8;          // vectors that a block is summed into
+constexpr int SUMS = 8;          // vectors of partial sums per block
 
-// Adds up one block.
+// Sums one block.
 void read(const float* from, V (&sums)[SUMS]) {
     for (int64_t i = 0; i < BLOCK; i += SUMS * V::width)
         for (int j = 0; j < SUMS; ++j) sums[j] += V::load(from + i + j * V::width);
 }
 
-// to = a, or a + b, of one block.
+// to = a or a + b for one block.
 void write(const float* a, const float* b, float* to) {
     for (int64_t i = 0; i < BLOCK; i += V::width) {
         const V x = V::load(a + i);
@@ -35,9 +35,9 @@ void write(const float* a, const float* b, float* to) {
 
 }  // namespace
 
-// `rounds` times CHAINS independent multiply-adds of vectors, x = x / 2 + term, in every thread. Chain i starts from i.
-// result[thread]: the term, then the sum of all lanes of all chains. Returns how many multiply-adds of single numbers
-// each thread did.
+// Every thread does `rounds` rounds of CHAINS independent multiply-adds of vectors, x = x / 2 + term. Chain i starts
+// from i. result[thread] is the term on entry, and the sum of all lanes of all chains on return. Returns the number of
+// scalar multiply-adds per thread.
 extern "C" int64_t limits_multiply_adds(int64_t rounds, float* result, int64_t threads) {
 #pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads))
     for (int64_t thread = 0; thread < threads; ++thread) {
@@ -54,12 +54,12 @@ extern "C" int64_t limits_multiply_adds(int64_t rounds, float* result, int64_t t
     return rounds * CHAINS * V::width;
 }
 
-// Streams over arrays of threads * blocks * BLOCK floats, `rounds` times, forward and backward in turn: a sweep begins
-// with what the one before left in the caches. Every thread has a part of its own.
-//   to null:  reads a;           result[thread] becomes the sum of all that the thread read
+// Streams over arrays of threads * blocks * BLOCK floats, `rounds` times, alternately forward and backward, so each
+// sweep starts with data that is still in the caches. Every thread has its own part.
+//   to null:  reads a;           result[thread] becomes the sum of the thread's part
 //   b null:   writes to = a
 //   else:     writes to = a + b
-// past: write past the caches.
+// past: use streaming stores.
 extern "C" void limits_stream(const float* a, const float* b, float* to, float* result, int64_t blocks, int64_t rounds,
                               int64_t past, int64_t threads) {
 #pragma omp parallel for schedule(static) num_threads(static_cast<int>(threads))

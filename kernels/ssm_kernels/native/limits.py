@@ -1,14 +1,15 @@
-"""What a processor can do at most, measured: a kernel's time is judged by the time that these limits allow.
+"""Measure the limits of a processor: its rate of multiply-adds and its rate of memory access.
 
-A kernel that does n multiply-adds of single numbers, and touches b bytes once each, takes at least
-max(n / multiply_adds(), b / stream(b)) seconds. Both limits are measured by loops that do nothing else:
+A kernel with n float32 multiply-adds that reads or writes each of b bytes once takes at least
+max(n / multiply_adds(), b / stream(b)) seconds. Two loops measure these rates and do nothing else:
 
-    multiply_adds  independent multiply-adds in registers, by the fastest instruction set of the processor, whichever
-                   one the kernels are compiled for. A multiplication counts as a multiply-add: both need a multiplier.
-    stream         the fastest of several streams (read, copy, add two arrays into a third; written through the caches
-                   and past them) over as many bytes as the kernel touches. Data that fits into a cache is compared
-                   with that cache, and data that fits in part with both. The streams run forward and backward in turn,
-                   so that each sweep finds what the caches still hold.
+    multiply_adds  independent multiply-adds in registers. The loop uses the fastest instruction set of the processor,
+                   even if kernels are compiled for another one. A multiplication counts as a multiply-add, because
+                   both need a multiplier.
+    stream         the fastest of several streams over as many bytes as the kernel touches: read, copy, or add two
+                   arrays into a third, with writes through the caches or past them. So data that fits into a cache is
+                   compared with that cache. The streams run forward and backward in turn, so that each sweep finds
+                   data that is still in the caches.
 """
 
 from __future__ import annotations
@@ -23,41 +24,41 @@ from ssm_kernels.native import instruction_sets, load
 from ssm_kernels.native.call import address
 
 SOURCE = "native/limits.cpp"
-BLOCK = 1024  # floats that a stream handles at once, as in the C++
-FLOAT = 4  # bytes
-ROUNDS = 200_000  # of multiply-adds in a timed run: about a millisecond
-MOVED = 2**25  # bytes of a timed stream, at least
+BLOCK = 1024  # floats per block of a stream, as in the C++
+FLOAT = 4  # bytes of a float32
+ROUNDS = 200_000  # rounds of multiply-adds in a timed run, about a millisecond
+MOVED = 2**25  # smallest number of bytes of a timed stream
 STREAMS = ((1, False, False), (1, True, False), (1, True, True), (2, True, False), (2, True, True))
-"""Arrays that are read, whether another one is written, and whether past the caches."""
+"""Number of arrays that are read, whether an array is written, and whether writes bypass the caches."""
 
 
 def multiply_adds(threads: int = 1, seconds: float = 0.5) -> float:
-    """Float32 multiply-adds a second of all threads together, in registers; a multiply-add is two operations.
+    """Float32 multiply-adds per second of all threads together, in registers. A multiply-add is two FLOP.
 
     Args:
-        seconds: time to measure, for each instruction set of the processor; the best run counts.
+        seconds: time to measure each instruction set of the processor. The best run counts.
 
     Raises:
-        NativeUnavailable: no C++ compiler.
+        NativeUnavailable: there is no C++ compiler.
     """
     return max(_multiply_adds(name, threads, seconds) for name in instruction_sets())
 
 
 def stream(touched: int, threads: int = 1, seconds: float = 0.1) -> float:
-    """Bytes read and written a second, by the fastest stream over arrays of `touched` bytes together.
+    """Bytes read and written per second by the fastest stream over arrays with `touched` bytes in total.
 
     Args:
-        seconds: time to measure, for each kind of stream; the best run counts.
+        seconds: time to measure each kind of stream. The best run counts.
 
     Raises:
-        NativeUnavailable: no C++ compiler.
+        NativeUnavailable: there is no C++ compiler.
     """
     return max(_stream(touched, *kind, threads, seconds) for kind in STREAMS)
 
 
 def best_seconds(run: Callable[[], object], seconds: float) -> float:
-    """The shortest time of one call, of as many calls as fit into `seconds`; at least one."""
-    run()  # caches, threads, and a clock that speeds up
+    """Shortest time of one call, in seconds, over as many calls as fit into `seconds`; at least one call."""
+    run()  # warm up caches, threads and the clock rate
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end or best == float("inf"):
         start = time.perf_counter()
@@ -91,11 +92,11 @@ def _multiply_adds(instructions: str, threads: int, seconds: float) -> float:
 
 def _stream(touched: int, inputs: int, writes: bool, past: bool, threads: int, seconds: float) -> float:
     arrays = inputs + writes
-    blocks = -(-touched // (arrays * threads * BLOCK * FLOAT))  # of a thread's part of one array
+    blocks = -(-touched // (arrays * threads * BLOCK * FLOAT))  # per thread and array
     size = threads * blocks * BLOCK
     a, b, to = (torch.ones(size) if there else None for there in (True, inputs > 1, writes))
     tensors = (a, b, to, torch.zeros(threads))
-    rounds = 2 * -(-MOVED // (2 * arrays * size * FLOAT))  # as often forward as backward
+    rounds = 2 * -(-MOVED // (2 * arrays * size * FLOAT))  # an even number: forward and backward in turn
     loop = stream_loop()
     best = best_seconds(lambda: loop(*map(address, tensors), blocks, rounds, past, threads), seconds)
     return rounds * arrays * size * FLOAT / best

@@ -1,4 +1,4 @@
-"""Calls of compiled scans with a matrix state (B, H, K, V): one set of arguments, in float32 or float64."""
+"""Call compiled scans with a matrix state (B, H, K, V), in float32 or float64."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SIZES = ctypes.c_int64 * 8  # B, T, G, H, K, V, kind of decay, threads
 class MatrixScan(NamedTuple):
     """The functions `<name>_forward_<dtype>` and `<name>_backward_<dtype>` of a source file.
 
-    Both take the operation's inputs and SIZES; then y, the final state and what is saved, or what is saved, dy, the
-    final state's gradient and a gradient for every input but resets, the last.
+    Both take the operation's inputs and SIZES. Then forward takes y, the final state and `saved`. Backward takes
+    `saved`, dy, the gradient of the final state, and a gradient for every input but resets, the last input.
     """
 
     name: str
@@ -28,15 +28,15 @@ class MatrixScan(NamedTuple):
 
     @property
     def source(self) -> str:
-        """As `native.load` takes it."""
+        """Path of the source, for `native.load`."""
         return f"{self.name}/{self.name}.cpp"
 
     def forward(self, inputs: Any, saved_shape: tuple[int, ...] | None) -> tuple[Tensor, Tensor, Tensor]:
-        """y in v's dtype; the final state and what is saved for the backward pass in the compute dtype.
+        """y in v's dtype, and the final state and `saved` in the compute dtype.
 
         Args:
             inputs: the operation's Inputs.
-            saved_shape: None where nothing is to be saved: it is empty then.
+            saved_shape: shape of `saved`; None: nothing is saved, and `saved` is empty.
         """
         (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]
         ready = _prepared(inputs)
@@ -56,7 +56,7 @@ class MatrixScan(NamedTuple):
         return *gradients, None
 
     def _call(self, direction: str, inputs: Any, tensors: Sequence[Tensor | None]) -> None:
-        """One C function; the caller holds all tensors until it returns."""
+        """Call one C function. The caller keeps all tensors until it returns."""
         (B, T, H, V), (G, K) = inputs.v.shape, inputs.k.shape[2:]
         kind = 0 if inputs.log_decay is None else self.kinds[inputs.log_decay.dim()]
         sizes = SIZES(B, T, G, H, K, V, kind, torch.get_num_threads())
@@ -67,5 +67,5 @@ class MatrixScan(NamedTuple):
 
 
 def _prepared(inputs: Any) -> Any:
-    """Contiguous and in the compute dtype, as the C functions read them; resets stay bytes."""
+    """The inputs, contiguous and in the compute dtype. Resets stay bytes."""
     return type(inputs)._make(None if x is None else x.detach().contiguous() for x in widened(inputs))

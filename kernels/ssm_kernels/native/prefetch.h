@@ -1,5 +1,5 @@
-// Memory that will be read or written soon, asked for between other work. It comes into the second cache: the first one
-// is full of what is in use, and cores wait where too much of it is asked for at once.
+// Prefetches memory between other work. It goes to the L2 cache, because L1 is full of data in use. Too many prefetches
+// at once stall the core.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace simd {
 
 constexpr int64_t LINE = 64;  // bytes
 
-// Asks for a row of `bytes`, in whole pairs of lines: a branch costs more than a line too many. The address need not be
-// valid.
+// Prefetches a row of `bytes` in whole pairs of lines: a branch costs more than an unnecessary line. The address may be
+// invalid.
 inline void ask(const void* row, int64_t bytes) {
     for (int64_t i = 0; i < bytes; i += 2 * LINE) {
         const char* const at = (const char*)row + i;
@@ -18,18 +18,18 @@ inline void ask(const void* row, int64_t bytes) {
     }
 }
 
-// A list of rows to ask for, a few at a time.
+// A list of rows to prefetch, a few at a time.
 class Ahead {
 public:
     void start() { count = next = 0; }
 
-    // `rows` of `columns` numbers, each `stride` after the last; they may lie outside of a tensor.
+    // Adds `rows` rows of `columns` numbers with distance `stride`. They may be outside of a tensor.
     template <typename T>
     void add(const T* first, int64_t stride, int64_t rows, int64_t columns) {
         if (count < MOST) list[count++] = {(const char*)first, stride * SIZE<T>, rows, columns * SIZE<T>};
     }
 
-    // The next rows, of what was added first: about as many lines as are on their way to a core at a time.
+    // Prefetches the next rows, in the order of `add`: about as many lines as a core can load at a time.
     void some() {
         for (int64_t lines = LINES; lines > 0 && next < count;) {
             Rows& at = list[next];

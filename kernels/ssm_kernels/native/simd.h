@@ -1,7 +1,7 @@
 // Vectors of float or double for three instruction sets, chosen by the macro that the build defines:
 //   SIMD_AVX512 (16 floats or 8 doubles), SIMD_AVX2 (8 or 4, with FMA), none (4 or 2, GCC and Clang vector extensions).
-// Arithmetic operators come from the vector extensions; intrinsics serve what these cannot say. Nothing here assumes
-// -ffast-math: NaN and infinity go through every function as through the C library's.
+// Arithmetic operators come from the vector extensions, and all other functions from intrinsics. Nothing here assumes
+// -ffast-math: every function treats NaN and infinity like the C library.
 #pragma once
 
 #include <cstdint>
@@ -44,12 +44,12 @@ template <typename T> struct Vec {
 
     Vec() = default;
     SIMD_INLINE explicit Vec(Raw raw) : v(raw) {}
-    SIMD_INLINE explicit Vec(T x) : v(x - Raw{}) {}  // all lanes; x - 0 is x, the sign of zero included
+    SIMD_INLINE explicit Vec(T x) : v(x - Raw{}) {}  // all lanes; x - 0 keeps the sign of zero
 
     static SIMD_INLINE Vec zero() { return Vec(Raw{}); }
     static SIMD_INLINE Vec load(const T* p) { return Vec((Raw) * (const typename Types<T>::Unaligned*)p); }
     SIMD_INLINE void store(T* p) const { *(typename Types<T>::Unaligned*)p = v; }
-    // The first n lanes, 0 <= n <= width; the others read as zero and are not written.
+    // The first n lanes, 0 <= n <= width. The other lanes are read as zero and not written.
     static SIMD_INLINE Vec load_n(const T* p, int64_t n);
     SIMD_INLINE void store_n(T* p, int64_t n) const;
 };
@@ -110,9 +110,9 @@ template <typename T> SIMD_INLINE Vec<T> operator-(Vec<T> a) { return Vec<T>(-a.
 template <typename T> SIMD_INLINE Vec<T>& operator+=(Vec<T>& a, Vec<T> b) { return a = a + b; }
 template <typename T> SIMD_INLINE Vec<T>& operator*=(Vec<T>& a, Vec<T> b) { return a = a * b; }
 
-// a * b + c, rounded once where the instruction set can.
+// a * b + c, with a single rounding if the instruction set supports it.
 template <typename T> SIMD_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) { return Vec<T>(a.v * b.v + c.v); }
-// The larger and the smaller; where one is NaN, b.
+// Maximum and minimum. The result is b if one operand is NaN.
 template <typename T> SIMD_INLINE Vec<T> max(Vec<T> a, Vec<T> b) { return Vec<T>(a.v > b.v ? a.v : b.v); }
 template <typename T> SIMD_INLINE Vec<T> min(Vec<T> a, Vec<T> b) { return Vec<T>(a.v < b.v ? a.v : b.v); }
 
@@ -156,7 +156,7 @@ template <> SIMD_INLINE Vec<double> min(Vec<double> a, Vec<double> b) {
 }
 #endif
 
-// In each lane: a where x is negative, else b.
+// Selects per lane: a where x is negative, else b.
 template <typename T> SIMD_INLINE Vec<T> where_negative(Vec<T> x, Vec<T> a, Vec<T> b) {
     return Vec<T>(x.v < typename Vec<T>::Raw{} ? a.v : b.v);
 }
@@ -167,7 +167,7 @@ template <typename T> SIMD_INLINE Vec<T> abs(Vec<T> a) {
     return Vec<T>((typename Types<T>::Raw)((I)a.v & (magnitude - I{})));
 }
 
-// All lanes added in a fixed order: halves onto halves.
+// The sum of all lanes in a fixed order: the halves are added until one lane remains.
 template <typename T> SIMD_INLINE T sum(Vec<T> a) {
     T lanes[Vec<T>::width];
     a.store(lanes);
@@ -182,7 +182,7 @@ template <typename T> SIMD_INLINE T sum(Vec<T> a) {
 #define SIMD_SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, typename Types<T>::RawInt{__VA_ARGS__})
 #endif
 
-// Of two vectors whose lanes form runs of `run` partial sums: each run's halves added, a's runs before b's.
+// The lanes of a and b form runs of `run` partial sums. Adds the two halves of each run; a's runs come before b's.
 template <typename T, int run, int... lane>
 SIMD_INLINE Vec<T> add_halves(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
     constexpr int half = run / 2;
@@ -198,7 +198,7 @@ template <typename T, int run = Vec<T>::width> SIMD_INLINE void sums_of(Vec<T>* 
     }
 }
 
-// Each of `count` vectors that lie one after the other becomes the sum of its lanes, added in the order of `sum`.
+// Sums the lanes of each of `count` consecutive vectors, in the order of `sum`.
 template <typename T> inline void sums(const T* vectors, int64_t count, T* to) {
     constexpr int W = Vec<T>::width;
     int64_t i = 0;
@@ -211,8 +211,8 @@ template <typename T> inline void sums(const T* vectors, int64_t count, T* to) {
     for (; i < count; i++) to[i] = sum(Vec<T>::load(vectors + i * W));
 }
 
-// Denormals read and written as zero in this thread while one of these lives. Decays make denormals, and these are
-// slow. One per thread: construct it inside the parallel region.
+// While an object of this class exists, its thread reads and writes denormals as zero. Decays produce denormals, which
+// are slow. Construct one object per thread, inside the parallel region.
 class FlushDenormals {
 public:
 #if defined(__SSE__)

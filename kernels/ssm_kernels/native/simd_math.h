@@ -1,7 +1,7 @@
 // exp, exp2, log1p, softplus and sigmoid of simd::Vec. Included by simd.h.
 //
-// Polynomials are minimax fits (Remez) whose constant terms are exact, so that exp(0) is 1 and slow decays, whose
-// exponents are close to 0, stay right to the last bit. Errors: at most 2 ulp in float, 1e-15 relative in double.
+// Polynomials are minimax fits (Remez) with exact constant terms. So exp(0) is 1, and slow decays, with exponents close
+// to 0, are correct to the last bit. Errors: at most 2 ulp in float, 1e-15 relative in double.
 #pragma once
 
 namespace simd {
@@ -17,8 +17,8 @@ template <typename T, int n> SIMD_INLINE Vec<T> polynomial(Vec<T> x, const T (&c
 template <typename T> struct Constants;
 template <> struct Constants<float> {
     static constexpr int mantissa_bits = 23, exponent_bias = 127;
-    static constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
-    static constexpr float exp_lowest = -104.0f, exp_highest = 89.0f;  // beyond: 0 and infinity
+    static constexpr float round = 12582912.0f;  // 1.5 * 2^23: after adding it, the low bits are the rounded integer
+    static constexpr float exp_lowest = -104.0f, exp_highest = 89.0f;  // outside: 0 and infinity
     static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
 };
 template <> struct Constants<double> {
@@ -29,7 +29,7 @@ template <> struct Constants<double> {
 };
 constexpr double log2_e = 1.4426950408889634074, ln_2 = 0.69314718055994530942;
 
-// The same in place for K vectors, step by step.
+// The same in place for K vectors. All vectors do one step before the next step.
 template <typename T, int n, int K> SIMD_INLINE void polynomial(Vec<T> (&x)[K], const T (&c)[n]) {
     Vec<T> p[K];
 #pragma GCC unroll 16
@@ -73,14 +73,14 @@ SIMD_INLINE Vec<float> round(Vec<float> x) {
 SIMD_INLINE Vec<double> round(Vec<double> x) {
     return Vec<double>((Types<double>::Raw)_mm512_roundscale_pd((__m512d)x.v, 0x08));
 }
-// p * 2^n for an integer n of any size, infinities included.
+// p * 2^n for any integer n, and infinite n.
 SIMD_INLINE Vec<float> scale(Vec<float> p, Vec<float> n) {
     return Vec<float>((Types<float>::Raw)_mm512_scalef_ps((__m512)p.v, (__m512)n.v));
 }
 SIMD_INLINE Vec<double> scale(Vec<double> p, Vec<double> n) {
     return Vec<double>((Types<double>::Raw)_mm512_scalef_pd((__m512d)p.v, (__m512d)n.v));
 }
-// x - round(x); 0 for an infinite x.
+// x - round(x), or 0 for an infinite x.
 SIMD_INLINE Vec<float> fraction(Vec<float> x) {
     return Vec<float>((Types<float>::Raw)_mm512_reduce_ps((__m512)x.v, 0x08));
 }
@@ -91,21 +91,21 @@ SIMD_INLINE Vec<double> fraction(Vec<double> x) {
 template <typename T> SIMD_INLINE Vec<T> round(Vec<T> x) {
     return (x + Vec<T>(Constants<T>::round)) - Vec<T>(Constants<T>::round);
 }
-// 2^n for an integer n, -exponent_bias <= n <= exponent_bias; the lowest gives 0.
+// 2^n for an integer n, -exponent_bias <= n <= exponent_bias. The lowest n gives 0.
 template <typename T> SIMD_INLINE Vec<T> power_of_two(Vec<T> n) {
     typedef typename Types<T>::RawInt I;
     const Vec<T> biased = n + Vec<T>(Constants<T>::round + (T)Constants<T>::exponent_bias);
     return Vec<T>((typename Types<T>::Raw)((I)biased.v << Constants<T>::mantissa_bits));
 }
-template <typename T> SIMD_INLINE Vec<T> scale(Vec<T> p, Vec<T> n) {  // in two steps, so that denormals come out right
+template <typename T> SIMD_INLINE Vec<T> scale(Vec<T> p, Vec<T> n) {  // two steps, for correct denormals
     const Vec<T> half = round(n * Vec<T>((T)0.5));
     return p * power_of_two(half) * power_of_two(n - half);
 }
 #endif
 
-// 2^x in place for K vectors of decays' exponents, x <= 0 and -infinity included (above 127 it may overflow early);
-// results below 2^-126 (2^-1022 in double) may be 0. K at once, step by step, because one alone waits for its own
-// results: processors look only so far ahead.
+// 2^x in place for K vectors of exponents of decays: x <= 0, or -infinity (above 127 it may overflow early). Results
+// below 2^-126 (2^-1022 in double) may be 0. A single vector would wait for its own results, because processors look
+// ahead only a limited number of instructions. So K vectors are computed together.
 template <typename T, int K> SIMD_INLINE void exp2_decay(Vec<T> (&x)[K]) {
     Vec<T> n[K];
 #if defined(SIMD_AVX512)
@@ -141,7 +141,7 @@ template <typename T> SIMD_INLINE Vec<T> exp2_decay(Vec<T> x) {
 // 2^x
 template <typename T> SIMD_INLINE Vec<T> exp2(Vec<T> x) {
     const T lowest = (T)(Constants<T>::exp_lowest * log2_e), highest = (T)(Constants<T>::exp_highest * log2_e);
-    x = min(Vec<T>(highest), max(Vec<T>(lowest), x));  // in this order a NaN stays one
+    x = min(Vec<T>(highest), max(Vec<T>(lowest), x));  // this order preserves NaN
     const Vec<T> n = round(x);
     Vec<T> f[1] = {x - n};
     exp2_fraction(f);
@@ -152,7 +152,7 @@ template <typename T> SIMD_INLINE Vec<T> exp2(Vec<T> x) {
 template <typename T> SIMD_INLINE Vec<T> exp(Vec<T> x) {
     x = min(Vec<T>(Constants<T>::exp_highest), max(Vec<T>(Constants<T>::exp_lowest), x));
     const Vec<T> n = round(x * Vec<T>((T)log2_e));
-    Vec<T> r = fma(n, Vec<T>(-Constants<T>::ln2_high), x);  // exact: the high part has few bits
+    Vec<T> r = fma(n, Vec<T>(-Constants<T>::ln2_high), x);  // exact, because the high part has few bits
     r = fma(n, Vec<T>(-Constants<T>::ln2_low), r);
     return scale(exp_fraction(r), n);
 }

@@ -1,5 +1,5 @@
-// Large results written past the caches, as memcpy does: what will not stay in a cache need not be read into one
-// before it is overwritten, which is a good part of the traffic of a kernel that is bound by memory.
+// Streaming stores write large results past the caches, as memcpy does. Normal stores first read each line into a
+// cache, which is a large part of the traffic of a memory-bound kernel.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace simd {
 
-// Whether a kernel that moves this many bytes will find little of them in the last cache again: half of it is others'.
+// Whether this number of bytes does not fit into the last cache. Other processes use half of that cache.
 inline bool exceeds_caches(int64_t bytes) {
-    // sysconf(_SC_LEVEL3_CACHE_SIZE) would add up the caches of other cores, whose users are others.
+    // sysconf(_SC_LEVEL3_CACHE_SIZE) would add the caches of other cores, which other processes use.
     static const int64_t kilobytes = [] {
         int64_t found = 0;
         std::ifstream("/sys/devices/system/cpu/cpu0/cache/index3/size") >> found;
@@ -22,8 +22,8 @@ inline bool exceeds_caches(int64_t bytes) {
     return bytes > kilobytes * 1024 / 2;
 }
 
-// Copies n bytes past the caches, if both addresses and n are multiples of 16; otherwise as usual.
-// Call `fence` before another thread reads them.
+// Copies n bytes past the caches if both addresses and n are multiples of 16, otherwise with memcpy.
+// Call `fence` before another thread reads the result.
 inline void write_past(void* to, const void* from, int64_t n) {
 #if defined(__SSE2__)
     if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | static_cast<uintptr_t>(n)) % 16 == 0) {
@@ -42,7 +42,7 @@ inline void fence() {
 #endif
 }
 
-// Asks for n bytes that will be read soon; the address need not be valid.
+// Prefetches n bytes. The address may be invalid.
 inline void prefetch(const void* from, int64_t n) {
     for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(static_cast<const char*>(from) + i);
 }

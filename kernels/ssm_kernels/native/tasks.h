@@ -1,16 +1,16 @@
-// The cut of a scan with heads in groups, which share queries and keys, into tasks of one thread each; and the sums of
-// what several tasks give to one gradient, in a fixed order.
+// Splits a scan with groups of heads, which share queries and keys, into tasks for single threads. Sums the parts of a
+// gradient from several tasks in a fixed order.
 #pragma once
 
 #include "threads.h"
 
 namespace tasks {
 
-// In a backward pass, groups are cut into parts until there are so many tasks: a number that does not depend on the
-// threads, because the order of sums depends on it.
+// A backward pass splits groups into parts until there are this many tasks. The number does not depend on the threads,
+// because the order of sums depends on it.
 constexpr int64_t ENOUGH = 8;
 
-// The heads of one group of one sequence, or some of them: what one thread does at a time.
+// All or some heads of one group of one sequence: the work of one thread at a time.
 struct Task {
     int64_t b, group, part, first_head, heads;
 };

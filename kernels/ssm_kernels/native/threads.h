@@ -1,5 +1,5 @@
-// Work on several threads where memory may run out. An exception that leaves an OpenMP region or an extern "C" function
-// ends the process: `for_each` throws in the calling thread, outside of the region, and `guarded` returns a code.
+// Parallel loops that report a lack of memory. An exception that leaves an OpenMP region or an extern "C" function ends
+// the process. So `for_each` throws in the calling thread outside of the region, and `guarded` returns a code.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace threads {
 
 enum Schedule { STATIC, DYNAMIC };
 
-// Calls body(i, scratch) for all i < items. Every thread makes its own scratch by make(); where one of them cannot,
-// nothing is called and std::bad_alloc thrown.
+// Calls body(i, scratch) for all i < items. Every thread creates its scratch with make(). If one of these calls fails,
+// no body is called, and std::bad_alloc is thrown.
 template <Schedule SCHEDULE = STATIC, typename Make, typename Body>
 void for_each(int64_t items, int64_t threads, const Make& make, const Body& body) {
     using Scratch = decltype(make());
@@ -31,7 +31,7 @@ void for_each(int64_t items, int64_t threads, const Make& make, const Body& body
             failed = true;
         }
 #pragma omp barrier
-        if (!failed) {  // the same for all threads: none writes it any more
+        if (!failed) {  // the same for all threads: it no longer changes
             if constexpr (SCHEDULE == DYNAMIC) {
 #pragma omp for schedule(dynamic, 1)
                 for (int64_t i = 0; i < items; i++) body(i, *scratch);
@@ -44,20 +44,20 @@ void for_each(int64_t items, int64_t threads, const Make& make, const Body& body
     if (failed) throw std::bad_alloc();
 }
 
-// The same without scratch: body(i).
+// Calls body(i), without scratch.
 template <typename Body>
 void for_each(int64_t items, int64_t threads, const Body& body) {
     for_each(items, threads, [] { return 0; }, [&](int64_t i, int) { body(i); });
 }
 
-// What an exported function returns: 0, or 1 where there was not enough memory for its scratch.
+// The result of an exported function: 0, or 1 if there was not enough memory for its scratch.
 template <typename Body>
 int guarded(const Body& body) {
     try {
         body();
     } catch (const std::bad_alloc&) {
         return 1;
-    } catch (const std::length_error&) {  // of a vector
+    } catch (const std::length_error&) {  // thrown by a vector
         return 1;
     }
     return 0;

@@ -1,6 +1,6 @@
-"""What every Triton backend needs around its kernels: whether it can run, how it is launched, and what was launched.
+"""Common code of the Triton backends: check whether they can run, launch kernels, record launches.
 
-Launch parameters follow from shapes alone (no autotuning): the same call is the same code, and the same bits.
+Launch parameters depend only on shapes, without autotuning. So equal calls run equal code and give equal bits.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read where kernels are defined: set it before the import
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # must be set before kernels are imported
 FLOAT32 = "tf32x3"  # matrix products of float32 tiles: three TF32 products, as exact as float32
-HALF = "bf16x2"  # of half-precision tiles and what is computed from them, rounded to half precision in the end
-HALF_STATE = "bf16x3"  # the same where it adds to a state
-PROGRAMS = 512  # enough to fill a GPU of some 130 multiprocessors: fewer, and a long sequence is cut into segments
-MIN_STEPS = 256  # a segment shorter than this costs more than it hides
+HALF = "bf16x2"  # products of half-precision tiles whose results are rounded to half precision
+HALF_STATE = "bf16x3"  # the same, for results that are added to a state
+PROGRAMS = 512  # programs that fill a GPU of about 130 multiprocessors; with fewer, sequences are cut into segments
+MIN_STEPS = 256  # shortest segment that is worth its overhead
 
 
 class Launch(NamedTuple):
-    """A kernel with the arguments it was called with."""
+    """A kernel and the arguments of one call."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -39,9 +39,9 @@ _recorded: list[Launch] | None = None
 
 @contextmanager
 def recording() -> Iterator[list[Launch]]:
-    """Within this block launches are collected instead of run, so that they can be compiled ahead of time.
+    """Collect launches inside this block instead of running them, for compilation ahead of time.
 
-    Tensors may be on the device "meta". Not for use by several threads at once.
+    Tensors may be on the device "meta". Only one thread may use this at a time.
     """
     global _recorded
     _recorded = []
@@ -68,7 +68,10 @@ def launch(
 
 
 def unavailable(device: torch.device) -> str | None:
-    """Why Triton cannot run there: it needs an NVIDIA GPU with bfloat16, or its interpreter for tensors of the CPU."""
+    """The reason why Triton cannot run on a device; None if it can.
+
+    It needs an NVIDIA GPU with bfloat16, or its interpreter for CPU tensors.
+    """
     if device.type == "cpu":
         return None if INTERPRETED else "it needs a CUDA device (or TRITON_INTERPRET=1: slow, for tests)"
     if device.type != "cuda" or not torch.cuda.is_available() or torch.version.hip is not None:
@@ -78,17 +81,17 @@ def unavailable(device: torch.device) -> str | None:
 
 
 def tile(size: int, largest: int, smallest: int = 16) -> int:
-    """The power of two that covers `size`, kept between two bounds."""
+    """The smallest power of two that is at least `size`, limited to the given bounds."""
     return max(smallest, min(largest, triton.next_power_of_2(size)))
 
 
 def segments(programs: int, length: int, step: int) -> tuple[int, int]:
-    """How a sequence is cut so that a GPU is full: (segments, blocks a segment), a block being `step` tokens.
+    """Cut a sequence so that its programs fill a GPU: (number of segments, blocks per segment).
 
     Args:
-        programs: programs that run side by side for one segment.
+        programs: parallel programs for one segment.
         length: tokens in the sequence.
-        step: tokens a block.
+        step: tokens per block.
     """
     blocks = triton.cdiv(length, step)
     wanted = max(1, min(triton.cdiv(PROGRAMS, programs), length // MIN_STEPS))
@@ -97,7 +100,7 @@ def segments(programs: int, length: int, step: int) -> tuple[int, int]:
 
 
 def rows(x: Tensor) -> tuple[Tensor, int]:
-    """A tensor (B, T, ...) and the distance from step to step: a slice of a wider tensor is read where it is."""
+    """A tensor (B, T, ...) and its stride between steps. A slice of a wider tensor is not copied."""
     batch, length = x.shape[:2]
     step = x.stride(1) if length > 1 else x.stride(0)
     if x[0, 0].is_contiguous() and (batch == 1 or x.stride(0) == length * step):
@@ -107,13 +110,13 @@ def rows(x: Tensor) -> tuple[Tensor, int]:
 
 
 def all_rows(*tensors: Tensor | None) -> tuple[list[Any], tuple[int, ...]]:
-    """`rows` of every tensor, and the distances from step to step together; 0 where there is no tensor."""
+    """`rows` of every tensor, and all strides between steps; 0 for None."""
     pairs = [(None, 0) if x is None else rows(x) for x in tensors]
     return [x for x, _ in pairs], tuple(row for _, row in pairs)
 
 
 def plain(x: Tensor | None) -> Tensor | None:
-    """Contiguous, and bytes where it holds bools."""
+    """The tensor, contiguous; bools become bytes."""
     if x is None:
         return None
     x = x.contiguous()
@@ -121,5 +124,5 @@ def plain(x: Tensor | None) -> Tensor | None:
 
 
 def real_dtype(dtype: torch.dtype) -> tl.dtype:
-    """Triton's name for a compute dtype, or for the parts of a complex one."""
+    """Triton's name of a compute dtype. For a complex dtype it is that of its real part."""
     return tl.float64 if dtype in (torch.float64, torch.complex128) else tl.float32

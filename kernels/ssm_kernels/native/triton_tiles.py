@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,misc"
-"""Device functions that the scans share: loads, products of matrices, and the carry from segment to segment."""
+"""Device functions that the scans share: loads, matrix products, and the recurrence over segments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 from ssm_kernels.native import triton_launch
 from ssm_kernels.native.triton_launch import launch
 
-INTERPRETED = tl.constexpr(triton_launch.INTERPRETED)  # its products of bfloat16 are wrong: there they are float32
+INTERPRETED = tl.constexpr(triton_launch.INTERPRETED)  # its bfloat16 products are wrong, so it uses float32
 
 
 @triton.jit
 def load_rows(x, row, width, start, i, row_in, i_in):
-    """Elements start + i of the given rows of x, which lie `width` apart: (rows, elements), 0 where one is not in."""
+    """(rows, elements): elements start + i of the given rows of x with stride `width`; 0 outside the masks."""
     return tl.load(x + row[:, None] * width + start + i[None, :], row_in[:, None] & i_in[None, :], 0.0)
 
 
@@ -26,8 +26,8 @@ def load_rows(x, row, width, start, i, row_in, i_in):
 def product(a, b, acc, PRECISION: tl.constexpr):
     """acc + a @ b, summed in float32 or better.
 
-    PRECISION "bf16x2" and "bf16x3": a float32 operand is a sum of two or three bfloat16 numbers (16 or 24 of its bits),
-    a bfloat16 one is itself, and products below the last bit kept are dropped. "tf32x3" and "ieee" are Triton's own.
+    PRECISION "bf16x2" or "bf16x3": a float32 operand is split into two or three bfloat16 numbers (16 or 24 bits), and
+    negligible products are dropped. A bfloat16 operand is not split. "tf32x3" and "ieee" are Triton's own modes.
     """
     if PRECISION == "bf16x2" or PRECISION == "bf16x3":
         a_0, b_0 = a.to(tl.bfloat16), b.to(tl.bfloat16)
@@ -61,19 +61,19 @@ def _bfloat16_product(a, b, acc):
 
 @triton.jit
 def linear(a1, b1, a2, b2):
-    """First x -> a1 x + b1, then x -> a2 x + b2."""
+    """Compose x -> a1 x + b1 with x -> a2 x + b2 (applied second)."""
     return a1 * a2, a2 * b1 + b2
 
 
 @triton.jit
 def linear_split(a1, m1, b1, a2, m2, b2):
-    """The same, with b apart from what earlier steps left: x -> a x + m + b, where m is free of the last step's b."""
+    """Compose x -> a x + m + b, where m excludes the b of the last step."""
     return a1 * a2, a2 * (m1 + b1) + m2, b2
 
 
 @triton.jit
 def complex_linear(a1r, a1i, b1r, b1i, a2r, a2i, b2r, b2i):
-    """The same with complex numbers."""
+    """`linear` for complex numbers."""
     return (
         a1r * a2r - a1i * a2i,
         a1r * a2i + a1i * a2r,
@@ -86,13 +86,13 @@ def complex_linear(a1r, a1i, b1r, b1i, a2r, a2i, b2r, b2i):
 def carry_kernel(
     total, local, start, entering, size, count, inner, REVERSE: tl.constexpr, COMPLEX: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """entering[s + 1] = total[s] * entering[s] + local[s], from `start` on; BLOCK elements a program."""
+    """entering[s + 1] = total[s] * entering[s] + local[s] with entering[0] = start; BLOCK elements per program."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = i < size
     width = 2 if COMPLEX else 1
     step = tl.cast(size, tl.int64) * (-width if REVERSE else width)
     total_step = step // inner
-    at = width * i  # in one segment's state, then in that of segment after segment
+    at = width * i  # position in the state of the first segment, then of the next ones
     total_at = width * (i // inner)
     real = tl.zeros([BLOCK], local.dtype.element_ty)
     imag = tl.zeros([BLOCK], local.dtype.element_ty)
@@ -117,16 +117,16 @@ def carry_kernel(
 
 
 def carry(total: Tensor, local: Tensor, start: Tensor | None, reverse: bool) -> Tensor:
-    """The state that enters every segment, from what each does to a state: total * state + local.
+    """The initial state of every segment, where a segment maps a state to total * state + local.
 
     Args:
-        total: (S, ...), what a segment multiplies with; it may lack trailing axes of `local`.
-        local: (S, ...), what a segment that starts from zero ends with.
-        start: the state that enters the first segment (the last one, if reverse); None is zero.
-        reverse: from the last segment to the first.
+        total: (S, ...), the factor of each segment; trailing axes of `local` may be missing.
+        local: (S, ...), the final state of each segment if it starts from zero.
+        start: initial state of the first segment (of the last one if `reverse`); None is zero.
+        reverse: go from the last segment to the first.
 
     Returns:
-        (S, ...), like `local`.
+        The initial states, shaped like `local`.
     """
     entering = torch.empty_like(local)
     paired: Any = torch.view_as_real if local.is_complex() else lambda x: x

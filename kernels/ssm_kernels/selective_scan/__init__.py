@@ -1,4 +1,4 @@
-"""The selective scan of Mamba-1 (Gu & Dao 2023, Section 3.3): a decay for every channel and state, chosen by the input.
+"""The selective scan of Mamba-1 (Gu & Dao 2023, Section 3.3), with input-dependent decays per channel and state.
 
 delta_t = softplus(dt_t + dt_bias)
 h_t     = exp(delta_t A) * h_{t-1} + delta_t B_t u_t        h: (D, N)
@@ -34,27 +34,27 @@ def selective_scan(
     resets: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """Scan a whole sequence from `h0` to its final state; gradients flow through every input and both outputs.
+    """Scan a sequence from the state `h0` to its final state. Gradients flow through all inputs and both outputs.
 
     Args:
         u: inputs, (B, T, D).
         dt: step sizes before bias and softplus, (B, T, D).
-        A: (D, N), real and at most 0. Exactly 0 is a decay of exactly 1; -inf is a decay of exactly 0, whatever dt.
+        A: (D, N), real and at most 0. 0 gives a decay of exactly 1, and -inf a decay of exactly 0, for any dt.
         B: input projections, (B, T, N).
         C: readouts, (B, T, N).
         D: skip connection, (D,) or None.
         dt_bias: (D,) or None.
         z: gate, (B, T, D) or None; y is multiplied by silu(z).
         h0: initial state, (B, D, N); None is zero.
-        dt_softplus: delta = softplus(dt + dt_bias); False takes dt + dt_bias as it is, which must be at least 0.
-        resets: (B, T) bool; True forgets all that came before step t.
+        dt_softplus: True: delta = softplus(dt + dt_bias). False: delta = dt + dt_bias, which must be at least 0.
+        resets: (B, T) bool; True clears the state before step t.
         backend: auto, reference, torch, cpp, triton or cuda.
 
     Returns:
         y (B, T, D) in the dtype of u, and the final state (B, D, N), at least in float32.
 
     Raises:
-        ValueError: shapes or dtypes that do not fit, or a backend that is unknown or cannot run.
+        ValueError: shapes or dtypes do not match, or the backend is unknown or cannot run.
     """
     inputs = Inputs(u, dt, A, B, C, D, dt_bias, z, h0, resets)
     tensors = inputs._asdict()

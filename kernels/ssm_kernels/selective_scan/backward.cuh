@@ -1,12 +1,12 @@
-// The backward scan of one segment, last tile first. With g = dy (times the gate) and, from the last step to the first,
+// The backward scan of one segment, from the last tile to the first. With g = dy (times the gate), and in reverse time,
 //
 //     x_t = C_t g_t + carry_{t+1}        the gradient of h_t
-//     carry_t = a_t x_t                  the gradient of h_{t-1} as far as it comes from h_t
+//     carry_t = a_t x_t                  the gradient of h_{t-1} through h_t
 //
-// the gradients are  dC_t = sum_d g h_t,  dB_t = sum_d x delta u,  d(delta A) = carry_t h_{t-1},  and so on. The states
-// h come from those that the forward saved before every tile: once through the tile to have them every SUB steps, then
-// SUB steps at a time, last first, with states and decays in registers. Sums over channels go to buffers of their own
-// for every block of channels.
+// the gradients are  dC_t = sum_d g h_t,  dB_t = sum_d x delta u,  d(delta A) = carry_t h_{t-1},  and so on. The
+// forward saved the state before every tile. A first pass through the tile recomputes the states of every SUB-th step.
+// Then SUB steps at a time, in reverse, are computed with states and decays in registers. Every block of channels
+// writes its sums over channels to a separate buffer.
 #pragma once
 
 #include "local_adjoint.cuh"
@@ -17,9 +17,9 @@ constexpr int backward_shared(bool gated) {
   return (gated ? 6 : 5) * SLOTS + TILE * (2 * PADDED + 1 + WARPS * 2 * PADDED) + CHECKPOINTS;
 }
 
-static_assert(backward_shared(true) * sizeof(float) <= 163 * 1024);  // what a block can have on sm_80
+static_assert(backward_shared(true) * sizeof(float) <= 163 * 1024);  // the limit per block on sm_80
 
-// What a step is made of, from shared memory.
+// The values of a step, from shared memory.
 struct Step {
   float delta[CHANNELS], u[CHANNELS], b[STATES_HERE];
   bool reset;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS, WARPS == 4 ? 2 : 1) backward_kernel(c
   float* rate_gradients = input_gradients + SLOTS;  // of delta, through the decays
   float* b_tile = rate_gradients + SLOTS;   // (TILE, PADDED) each
   float* c_tile = b_tile + TILE * PADDED;
-  float* warp_sums = c_tile + TILE * PADDED;                // (WARPS, TILE, 2 * PADDED): dB and dC by warp
+  float* warp_sums = c_tile + TILE * PADDED;                // (WARPS, TILE, 2 * PADDED): dB and dC per warp
   float* checkpoints = warp_sums + WARPS * TILE * 2 * PADDED;  // (SUBS - 1, states of a thread, THREADS)
   float* readouts = checkpoints + CHECKPOINTS;              // (TILE, BLOCK_CHANNELS) if GATED: C . h
   float* resets = readouts + (GATED ? SLOTS : 0);  // (TILE,)
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(THREADS, WARPS == 4 ? 2 : 1) backward_kernel(c
         float g[CHANNELS], cs[STATES_HERE];
         load_pack(g, gradients + t * BLOCK_CHANNELS + at.own);
         load_pack(cs, c_tile + t * PADDED + at.part * STATES_HERE);
-        float by_channel[2 * CHANNELS] = {};   // pairs: of delta * u, of delta
+        float by_channel[2 * CHANNELS] = {};   // pairs: for delta * u, for delta
         float by_state[2 * STATES_HERE] = {};  // dB, then dC
         float readout[CHANNELS] = {};
 #pragma unroll
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(THREADS, WARPS == 4 ? 2 : 1) backward_kernel(c
       const float delta = deltas[place], u = us[place], g = gradients[place], of_input = input_gradients[place];
       s.du[index] = from_float<Element>(fmaf(of_input, delta, g * skip));
       float of_delta = fmaf(of_input, u, rate_gradients[place] * LN_2);
-      if (SOFTPLUS) of_delta *= -expm1f(-delta);  // the sigmoid of what softplus was taken of
+      if (SOFTPLUS) of_delta *= -expm1f(-delta);  // the derivative of softplus, sigmoid(dt)
       s.ddt[index] = from_float<Element>(of_delta);
       dbias += of_delta;
       dD = fmaf(g, u, dD);
@@ -211,12 +211,12 @@ __global__ void __launch_bounds__(THREADS, WARPS == 4 ? 2 : 1) backward_kernel(c
       for (int warp = 0; warp < WARPS; warp++) sum += warp_sums[(warp * TILE + t) * 2 * PADDED + which];
       if (n < N)
         (which < PADDED ? s.dB : s.dC)[((channel_block * s.batch + at.batch) * s.length + start + t) * N + n] = sum;
-    }  // no barrier here: until the next tile's first one, threads write only places that they alone have read
+    }  // no barrier here: before the next tile's first barrier, threads only overwrite values that no other reads
   }
 
   store_states(dA, s, at, s.dA, outer);
   if (at.segment == 0) store_states(carry, s, at, s.dh0, at.batch);
-  float* by_row = shared;  // (2, ROWS, BLOCK_CHANNELS): a channel's threads each saw other steps
+  float* by_row = shared;  // (2, ROWS, BLOCK_CHANNELS): each thread of a channel summed other steps
   by_row[threadIdx.x] = dD;
   by_row[THREADS + threadIdx.x] = dbias;
   __syncthreads();

@@ -1,5 +1,5 @@
-// Backward of the selective scan: chunks from the last to the first. Within a chunk the states are computed again from
-// the one saved at its start, then gone through in reverse. With x_t the gradient of h_t:
+// Backward of the selective scan, from the last chunk to the first. Each chunk recomputes its states from the saved
+// state at its start, and then goes through them in reverse. With x_t the gradient of h_t:
 //
 //     x_t = C_t g_t + a_{t+1} x_{t+1}            g = dy silu(z)
 //     dC_t = sum_d g_t h_t                       dB_t = sum_d x_t (delta u)_t
@@ -17,7 +17,7 @@ template <typename T> struct Gradients {
     T *dA, *dD, *dbias, *dh0;  // (D, N), (D,), (D,), (B, D, N)
 };
 
-// The rows that the next chunk of this group will need lie a row apart, where no hardware looks.
+// Prefetches the rows of the next chunk of this group. Hardware does not prefetch at this stride.
 template <typename T>
 SIMD_INLINE void prefetch(const Problem<T>& p, const Rows<const T>& rows, int64_t b, int64_t t0, int64_t d) {
     if (!rows.data) return;
@@ -72,18 +72,18 @@ void backward_chunk(const Problem<T>& p, const Rows<const T>& dy, int64_t b, int
     dbias.store(to.dbias);
 }
 
-// Sums over the batch that wait for all of it, as vectors: (B, blocks) of N, 1 and 1; and over groups of channels,
-// (groups, B, T, N). In this order they are added at the end, whichever thread made them.
+// Partial sums: per sequence and block, as vectors, (B, blocks) of N, 1 and 1; per group of channels, (groups, B, T,
+// N). They are added at the end in this order, so the result does not depend on the threads.
 template <typename T> struct PartialSums {
     Buffer<T> dA, dD, dbias, dB, dC;
 };
 
-// What a thread needs for one group of blocks: gradients of B and C by lanes (CHUNK, N), and of the states (blocks, N).
+// Scratch of a thread for one group of blocks: gradients of B and C per lane (CHUNK, N), and of the states (blocks, N).
 template <typename T> struct GroupScratch {
     Buffer<T> lanes_B, lanes_C, dh;
 };
 
-// One group of blocks of one sequence.
+// Computes one group of blocks of one sequence.
 template <typename T>
 void backward_group(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const T* saved, const T* A, int64_t b,
                     int64_t group, const GroupScratch<T>& own, PartialSums<T>& sums, const Gradients<T>& out) {
@@ -118,7 +118,7 @@ void backward_group(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, 
         from_vectors(dh + d * NW, out.dh0 + (b * p.channels + d * W) * N, N, p.lanes(d));
 }
 
-// sum over i < count of from[i * stride + j], added in this order.
+// The sum over i < count of from[i * stride + j], in this order.
 template <typename T> void add_up(const T* from, int64_t count, int64_t stride, int64_t size, T* to) {
     for (int64_t j = 0; j < size; j++) {
         T sum = 0;
@@ -127,7 +127,7 @@ template <typename T> void add_up(const T* from, int64_t count, int64_t stride, 
     }
 }
 
-// dhT (B, D, N); saved as the forward left it.
+// dhT is (B, D, N). `saved` is the result of the forward pass.
 template <typename T>
 void backward(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const T* saved, const Gradients<T>& out,
               int64_t threads) {

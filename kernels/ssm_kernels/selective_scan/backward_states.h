@@ -1,11 +1,11 @@
-// Backward of the selective scan over one chunk of one block of channels, a few states at a time.
+// Backward of the selective scan over one chunk of one block of channels, for a few states at a time.
 #pragma once
 
 #include "problem.h"
 
 namespace selective_scan {
 
-// One chunk of one block, as vectors.
+// Values of one chunk of one block, as vectors.
 template <typename T> struct alignas(64) BackwardChunk {
     static constexpr int64_t SIZE = CHUNK * Vec<T>::width;
     T step[SIZE];   // delta
@@ -13,23 +13,23 @@ template <typename T> struct alignas(64) BackwardChunk {
     T slope[SIZE];  // derivative of delta with respect to dt
     T u[SIZE];
     T g[SIZE];     // dy silu(z)
-    T gate[SIZE];  // dy silu'(z): times y it is dz
-    T y[SIZE];     // before the gate; computed where there is one
+    T gate[SIZE];  // dy silu'(z); dz is this times y
+    T y[SIZE];     // before the gate; only computed with a gate
     T grad_drive[SIZE], grad_step[SIZE];
 };
 
-// Decays and states of NT states: h[0] is the chunk's start.
+// Decays and values of NT states. h[0] is the state at the chunk's start.
 template <typename T, int NT> struct alignas(64) Trajectory {
     static constexpr int64_t SIZE = NT * Vec<T>::width;
     T a[CHUNK * SIZE], h[(CHUNK + 1) * SIZE];
 };
 
-// What a chunk of a block adds to, as vectors: dh and dA (N), dB and dC (step, N), dD and dbias (1).
+// The sums that a chunk of a block adds to, as vectors: dh and dA (N), dB and dC (step, N), dD and dbias (1).
 template <typename T> struct BlockGradients {
     T *dh, *dA, *dB, *dC, *dD, *dbias;
 };
 
-// Decays and states from n on, computed again from the chunk's start; c.y too where there is a gate.
+// Recomputes decays and states from index n, from the chunk's start. With a gate, it also computes c.y.
 template <typename T, int NT, bool GATED>
 SIMD_INLINE void replay(const Problem<T>& p, BackwardChunk<T>& c, Trajectory<T, NT>& to, int64_t b, int64_t t0,
                         int64_t steps, int64_t n, const T* A, const T* start) {
@@ -67,7 +67,7 @@ SIMD_INLINE void replay(const Problem<T>& p, BackwardChunk<T>& c, Trajectory<T, 
     }
 }
 
-// Through the same steps from the last to the first.
+// The same steps in reverse.
 template <typename T, int NT>
 SIMD_INLINE void reverse(const Problem<T>& p, BackwardChunk<T>& c, const Trajectory<T, NT>& from, int64_t b, int64_t t0,
                          int64_t steps, int64_t n, const T* A, const BlockGradients<T>& to) {
@@ -91,7 +91,7 @@ SIMD_INLINE void reverse(const Problem<T>& p, BackwardChunk<T>& c, const Traject
             simd::fma(g, Vec<T>::load(h + i * W), Vec<T>::load(to_C + i * W)).store(to_C + i * W);
             simd::fma(x, drive, Vec<T>::load(to_B + i * W)).store(to_B + i * W);
             grad_drive = simd::fma(x, Vec<T>(B[i]), grad_drive);
-            if (reset) {  // not through a product with 0: what was before may be infinite
+            if (reset) {  // no product with 0, because earlier values may be infinite
                 dh[i] = Vec<T>::zero();
                 continue;
             }

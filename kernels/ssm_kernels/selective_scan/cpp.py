@@ -1,4 +1,4 @@
-"""The selective scan in C++ (selective_scan.cpp): everything around the scan in the same pass, and its backward."""
+"""The selective scan in C++ (selective_scan.cpp): softplus, scan, skip connection and gate in one pass."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ssm_kernels.native.call import call, with_rows
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 SOURCE = "selective_scan/selective_scan.cpp"
-CHUNK, PADDING = 16, 16  # as in problem.h: steps between saved states, and what channels are padded to there
+CHUNK, PADDING = 16, 16  # steps between saved states, and the multiple that channels are padded to; as in problem.h
 
 
 def unavailable(device: torch.device) -> str | None:
-    """Why it cannot run on this device; None if it can."""
+    """The reason why it cannot run on this device; None if it can."""
     return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """The states at chunk starts, (B, T / CHUNK, D padded, N); their order within a chunk is the C++'s own."""
+    """(B, T / CHUNK, D padded, N): the states at chunk starts. The C++ defines their order inside a chunk."""
     (batch, length, channels), N = inputs.u.shape, inputs.A.shape[1]
     return batch, -(-length // CHUNK), -(-channels // PADDING) * PADDING, N
 
@@ -38,7 +38,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 def backward(
     dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of all inputs, in the order of their fields."""
+    """Gradients of all inputs, in the order of the fields of Inputs."""
     x = _prepared(inputs)
     dy, dstate = with_rows(dy, x.u.dtype), dstate.to(x.u.dtype).contiguous()
     du, ddt = x.u.new_empty(x.u.shape), x.u.new_empty(x.u.shape)  # (B, T, D)
@@ -53,7 +53,7 @@ def backward(
 
 
 def _prepared(inputs: Inputs) -> Inputs:
-    """Everything in the compute dtype; sequences as they lie if their rows are contiguous, the rest contiguous."""
+    """All inputs in the compute dtype. Sequences with contiguous rows are not copied; the rest is contiguous."""
     dtype = compute_dtype(*inputs)
 
     def whole(x: Tensor | None) -> Tensor | None:
@@ -67,7 +67,7 @@ def _prepared(inputs: Inputs) -> Inputs:
 
 
 def _problem(x: Inputs, options: Options) -> tuple[Tensor | int | None, ...]:
-    """The arguments that say what to scan, in the order of the C++."""
+    """The arguments that describe the scan, in the order of the C++ function."""
     batch, length, channels = x.u.shape
     sequences: list[Tensor | int | None] = []
     for rows in (x.u, x.dt, x.z, x.B, x.C):

@@ -14,8 +14,8 @@ from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 SOURCE = "selective_scan/selective_scan.cu"
 LARGEST_N = 2048
-# Blocks that one multiprocessor runs at once, by their use of registers; fewer blocks than `ENOUGH` times the
-# multiprocessors, and the sequence is cut into segments, at the price of a pass over it that finds where they start.
+# Blocks that one multiprocessor runs at once, given their registers. With fewer blocks than ENOUGH times the number of
+# multiprocessors, the sequence is cut into segments. This costs another pass, which finds their initial states.
 FORWARD_BLOCKS, BACKWARD_BLOCKS = 3, 2
 FORWARD_ENOUGH, BACKWARD_ENOUGH = 0.75, 1.0
 
@@ -33,12 +33,12 @@ class Scan(ctypes.Structure):
 
 
 def unavailable(device: torch.device) -> str | None:
-    """Why it cannot run on this device: no GPU, or no nvcc to compile it."""
+    """The reason why it cannot run on this device (no GPU, or no nvcc); None if it can."""
     return native.why_not(device)
 
 
 def unsuited(inputs: Inputs) -> str | None:
-    """Why it does not take these inputs; None if it does."""
+    """The reason why it does not support these inputs; None if it does."""
     if any(x is not None and x.dtype == torch.float64 for x in inputs):
         return "computes in float32 and takes no float64"
     N = inputs.A.shape[1]
@@ -53,7 +53,7 @@ def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y in the dtype of u, hT in float32, and the states that the backward starts from."""
+    """y in the dtype of u, hT in float32, and the states for the backward pass."""
     packed = _packed(inputs)
     u = packed.u
     batch, _, channels = u.shape
@@ -69,7 +69,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 def backward(
     dy: Tensor, dhT: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
-    """One gradient per field of Inputs; those of B, C and the parameters in float32."""
+    """One gradient per field of Inputs. Gradients of B, C and the parameters are float32."""
     packed = _packed(inputs)
     u = packed.u
     batch, length, channels = u.shape
@@ -99,7 +99,7 @@ def backward(
 
 
 def _packed(inputs: Inputs) -> Inputs:
-    """Contiguous; the sequences in one dtype (their own if they agree, else float32), the rest in float32."""
+    """Contiguous inputs: sequences in one dtype (their own if it is the same, else float32), the rest in float32."""
     sequences = ("u", "dt", "z", "B", "C")
     dtypes = {x.dtype for x in (getattr(inputs, name) for name in sequences) if x is not None}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
@@ -120,7 +120,7 @@ def _tile(N: int) -> int:
 
 
 def _segments(inputs: Inputs, library: ctypes.CDLL, at_once: int, enough: float) -> tuple[int, int]:
-    """Into how many segments of how many steps to cut the sequence, so that all multiprocessors are busy."""
+    """Number and length of the segments of a sequence, so that all multiprocessors are busy."""
     batch, length, channels = inputs.u.shape
     blocks = max(1, batch) * -(-max(1, channels) // library.selective_scan_block_channels())
     tile = _tile(inputs.A.shape[1])

@@ -1,5 +1,5 @@
-// The forward scan of one segment: from the state before it to its outputs, or (LOCAL) from zero to the state and the
-// decay that it contributes.
+// The forward scan of one segment. It computes the outputs from the state before it. With LOCAL, it computes the state
+// at its end from a zero state, and its total decay.
 #pragma once
 
 #include "geometry.cuh"
@@ -9,7 +9,7 @@ constexpr int FORWARD_SHARED = 3 * SLOTS + TILE * (2 * PADDED + 1);  // floats
 template <bool LOCAL, bool GATED>
 __global__ void __launch_bounds__(THREADS, N <= 64 ? 3 : 1) forward_kernel(const Scan s) {
   const Place at(s);
-  if (LOCAL && at.segment + 1 == s.segments) return;  // no segment starts from the last one
+  if (LOCAL && at.segment + 1 == s.segments) return;  // no segment follows the last one
 
   SHARED_FLOATS(shared);
   float* deltas = shared;                         // (TILE, BLOCK_CHANNELS): step sizes
@@ -32,9 +32,9 @@ __global__ void __launch_bounds__(THREADS, N <= 64 ? 3 : 1) forward_kernel(const
   else
     load_states(h, s, at, s.h0, at.batch);
   float total[CHANNELS] = {};  // LOCAL: the sum of the step sizes
-  bool forgotten = false;      // LOCAL: at a reset
+  bool forgotten = false;      // LOCAL: there was a reset
 
-  float u[ELEMENTS], dt[ELEMENTS], z[ELEMENTS], b[PROJECTIONS], c[PROJECTIONS];  // of the tile to come
+  float u[ELEMENTS], dt[ELEMENTS], z[ELEMENTS], b[PROJECTIONS], c[PROJECTIONS];  // for the next tile
 #pragma unroll
   for (int i = 0; i < ELEMENTS; i++) {
     u[i] = element(s.u, s, at, at.begin, i);
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(THREADS, N <= 64 ? 3 : 1) forward_kernel(const
     __syncthreads();
 
 #pragma unroll
-    for (int i = 0; i < ELEMENTS; i++) {  // the loads of the next tile go on while this one is scanned
+    for (int i = 0; i < ELEMENTS; i++) {  // load the next tile during the scan of this one
       u[i] = element(s.u, s, at, start + TILE, i);
       dt[i] = element(s.dt, s, at, start + TILE, i);
       if (!LOCAL && GATED) z[i] = element(s.z, s, at, start, i);

@@ -5,14 +5,14 @@
 
 namespace selective_scan {
 
-// One chunk of one block, as vectors.
+// Values of one chunk of one block, as vectors.
 template <typename T> struct alignas(64) ForwardChunk {
     T step[CHUNK * Vec<T>::width];   // delta
     T drive[CHUNK * Vec<T>::width];  // delta u
     T y[CHUNK * Vec<T>::width];
 };
 
-// NT states from n on over one chunk: h is read and written, y added to.
+// Scans NT states from index n over one chunk. Updates h, and adds to y.
 template <typename T, int NT>
 SIMD_INLINE void forward_states(const Problem<T>& p, ForwardChunk<T>& c, int64_t b, int64_t t0, int64_t steps,
                                 int64_t n, const T* A, const T* h_in, T* h_out) {
@@ -42,7 +42,7 @@ SIMD_INLINE void forward_states(const Problem<T>& p, ForwardChunk<T>& c, int64_t
     for (int i = 0; i < NT; i++) h[i].store(h_out + (n + i) * W);
 }
 
-// One chunk of one block, from the states h_in to h_out, which may be the same.
+// Scans one chunk of one block, from the states h_in to h_out, which may be the same memory.
 template <typename T>
 void forward_chunk(const Problem<T>& p, int64_t b, int64_t block, int64_t t0, const T* A, const T* h_in, T* h_out,
                    T* y) {
@@ -74,8 +74,8 @@ void forward_chunk(const Problem<T>& p, int64_t b, int64_t block, int64_t t0, co
     }
 }
 
-// y (B, T, D), hT (B, D, N); saved is null or room for the states at chunk starts, (B, chunks, padded, N), which come
-// as blocks of (N, width). What is left of the padding by narrow vectors, whole blocks of it, is zero.
+// y is (B, T, D), hT is (B, D, N). `saved` is null, or memory for the states at chunk starts, (B, chunks, padded, N),
+// in blocks of (N, width). Narrow vectors may leave whole blocks of padding. These are zero.
 template <typename T> void forward(const Problem<T>& p, T* y, T* hT, T* saved, int64_t threads) {
     constexpr int64_t W = Vec<T>::width;
     const int64_t N = p.states, NW = N * W, chunks = p.chunks(), groups = p.groups();

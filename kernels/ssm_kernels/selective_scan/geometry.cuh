@@ -1,13 +1,12 @@
-// How a selective scan is laid out on a GPU, and what its kernels share.
+// The layout of a selective scan on a GPU, and functions that its kernels share.
 //
-// Sequences are cut into segments (blocks run them in parallel) and segments into tiles of TILE steps. A block of 4
-// warps takes BLOCK_CHANNELS channels of one segment, tile after tile. Per tile there are two kinds of work:
-//   element-wise  one thread per (step, channel): loads, softplus, gates, stores; neighbours in memory are neighbours
-//                 in a warp
-//   recurrent     a thread holds CHANNELS x STATES_HERE states of CHANNELS neighbouring channels in registers; the N
-//                 states of a channel are spread over LANES neighbouring lanes, and sums over n, or over the channels
-//                 of a warp, go from lane to lane
-// They hand over through shared memory. Everything is float, and every sum has a fixed order.
+// Sequences are split into segments, which blocks process in parallel, and segments into tiles of TILE steps. A block
+// of 4 warps processes BLOCK_CHANNELS channels of one segment, tile by tile. There are two kinds of work per tile:
+//   element-wise  One thread per (step, channel): loads, softplus, gates, stores. Adjacent elements in memory belong to
+//                 adjacent threads.
+//   recurrent     A thread holds CHANNELS x STATES_HERE states of CHANNELS adjacent channels in registers. The N states
+//                 of a channel are spread over LANES adjacent lanes. Shuffles sum over n, or over the channels of a warp.
+// Both exchange data through shared memory. All values are float, and every sum has a fixed order.
 #pragma once
 
 #include <type_traits>
@@ -19,20 +18,20 @@ constexpr int N = STATES;
 constexpr int WARPS = N <= 128 ? 4 : 1;
 constexpr int THREADS = WARPS * 32;
 constexpr int LANES = N <= 4 ? 1 : N <= 8 ? 2 : N <= 16 ? 4 : N <= 32 ? 8 : N <= 64 ? 16 : 32;
-constexpr int GROUPS = 32 / LANES;  // of lanes in a warp
+constexpr int GROUPS = 32 / LANES;  // groups of lanes in a warp
 constexpr int STATES_HERE = N <= 128 ? 4 : N <= 256 ? 8 : N <= 512 ? 16 : N <= 1024 ? 32 : 64;
 constexpr int CHANNELS = N > 256 ? 1 : N > 128 ? 2 : LANES < 4 ? LANES : 4;
 constexpr int WARP_CHANNELS = GROUPS * CHANNELS;
 constexpr int BLOCK_CHANNELS = WARPS * WARP_CHANNELS;
-constexpr int PADDED = LANES * STATES_HERE;  // N with the states that only fill up; those stay 0
+constexpr int PADDED = LANES * STATES_HERE;  // N with padding; padded states stay 0
 
 constexpr int TILE = N <= 512 ? 16 : N <= 1024 ? 8 : 4;
-constexpr int SUB = 4;  // steps whose states and decays the backward keeps in registers
+constexpr int SUB = 4;  // number of steps whose states and decays the backward keeps in registers
 constexpr int SUBS = TILE / SUB;
-constexpr int ROWS = THREADS / BLOCK_CHANNELS;                           // steps that the threads cover at once
-constexpr int ELEMENTS = ROWS < TILE ? TILE / ROWS : 1;                  // of an element-wise tile, by thread
-constexpr int SLOTS = ELEMENTS * THREADS;                                // of such a tile, (TILE, BLOCK_CHANNELS)
-constexpr int PROJECTIONS = (TILE * PADDED + THREADS - 1) / THREADS;     // elements of a tile of B or C, by thread
+constexpr int ROWS = THREADS / BLOCK_CHANNELS;                           // steps per pass of all threads
+constexpr int ELEMENTS = ROWS < TILE ? TILE / ROWS : 1;                  // elements of an element-wise tile per thread
+constexpr int SLOTS = ELEMENTS * THREADS;                                // size of this tile, (TILE, BLOCK_CHANNELS)
+constexpr int PROJECTIONS = (TILE * PADDED + THREADS - 1) / THREADS;     // elements of a tile of B or C per thread
 
 static_assert(N <= 2048 && THREADS % BLOCK_CHANNELS == 0 && (ROWS > TILE || TILE % ROWS == 0));
 
@@ -47,24 +46,24 @@ struct Scan {
   Element *y;                       // (B, T, D)
   float *hT;                        // (B, D, N)
   float *saved;                     // (B, tiles, D, N): the state before every tile
-  float *decays, *states;           // (B, segments, D, N): the decay across a segment; the state or adjoint at its end,
-                                    //   which `combine` turns into those that it starts from
+  float *decays, *states;           // (B, segments, D, N): the decay across a segment; its last state or adjoint, which
+                                    //   `combine` replaces by the one that it starts from
   const Element *dy;                // (B, T, D)
   const float *dhT;                 // (B, D, N)
   Element *du, *ddt, *dz;           // (B, T, D)
   float *dB, *dC;                   // (channel blocks, B, T, N): to be summed over the first axis
   float *dA, *dD, *ddt_bias;        // (B * segments, D, N) and (B * segments, D), likewise
   float *dh0;                       // (B, D, N)
-  int64_t batch, length, channels, segments, segment_length;  // a segment is a number of whole tiles
+  int64_t batch, length, channels, segments, segment_length;  // a segment has whole tiles
 };
 
-// Where a block and a thread are.
+// The position of a block and a thread.
 struct Place {
   int64_t batch, segment, first_channel, begin, end;  // of the block; steps begin..end - 1
   int lane, part, group, own;                         // recurrent: slice of states, group of lanes, first channel
   int column, row;                                    // element-wise: channel in the block, first step
   int64_t channel;                                    // of `column`
-  bool inside;                                        // whether that channel exists (and the thread has a step)
+  bool inside;                                        // whether this channel exists (and the thread has a step)
 
   __device__ explicit Place(const Scan& s) {
     const int64_t blocks = (s.channels + BLOCK_CHANNELS - 1) / BLOCK_CHANNELS;
@@ -85,7 +84,7 @@ struct Place {
     inside = channel < s.channels && row < TILE;
   }
 
-  // Of the first state of the thread's channel j in a (.., D, N) tensor, at `outer` of its first axes.
+  // Offset of the first state of the thread's channel j in a (.., D, N) tensor, at index `outer` of the leading axes.
   __device__ int64_t state(const Scan& s, int64_t outer, int j) const {
     return (outer * s.channels + first_channel + own + j) * N + part * STATES_HERE;
   }
@@ -93,7 +92,7 @@ struct Place {
 
 using States = float[CHANNELS][STATES_HERE];
 
-// The thread's states of a (.., D, N) tensor; 0 where it is null, and for channels and states that do not exist.
+// The thread's states of a (.., D, N) tensor. They are 0 if it is null, and for channels and states that do not exist.
 __device__ inline void load_states(States& states, const Scan& s, const Place& at, const float* from, int64_t outer) {
 #pragma unroll
   for (int j = 0; j < CHANNELS; j++) {
@@ -124,8 +123,9 @@ __device__ inline void store_states(const States& states, const Scan& s, const P
   }
 }
 
-// A in units of log2, and decays from it. A = -inf is a decay of exactly 0 whatever delta: with softplus, delta is at
-// least SMALLEST_DELTA and A at least LOWEST; without, delta can be negative, and those states are marked.
+// A in units of log2, and its decays. A = -inf is a decay of exactly 0 for any delta. With softplus, this follows
+// because delta is at least SMALLEST_DELTA and A at least LOWEST. Without softplus, delta can be negative, so a flag
+// marks these states.
 constexpr float LOG2_E = 1.44269504088896340736f, LN_2 = 0.69314718055994530942f;
 constexpr float LOWEST = -3e38f, SMALLEST_DELTA = 1e-35f;
 
@@ -162,12 +162,12 @@ __device__ inline float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(
 
 __device__ inline float step_size(float dt, float bias) { return SOFTPLUS ? softplus(dt + bias) : dt + bias; }
 
-// At least SMALLEST_DELTA, so that LOWEST times it still is a decay of 0; no other decay changes.
+// Clamps delta to at least SMALLEST_DELTA: with LOWEST, this is a decay of 0. No other decay changes.
 __device__ inline float for_decay(float delta) { return SOFTPLUS ? fmaxf(delta, SMALLEST_DELTA) : delta; }
 
-// Sums each of COUNT values over LANES lanes that lie STRIDE apart, and leaves every lane with its share of the sums:
-// those from index `first` on, HELD of them; where there are more lanes than values, `writes` is true for one of those
-// that hold the same. (At every stage a lane sends half of its values to its partner and takes the other half's.)
+// Sums each of COUNT values over LANES lanes at distance STRIDE. Afterwards, every lane holds HELD of the sums, from
+// index `first`. If there are more lanes than values, several lanes hold the same sum, and `writes` is true for one of
+// them. (In every stage, a lane sends half of its values to its partner and receives the partner's other half.)
 template <int COUNT, int LANE_COUNT, int STRIDE>
 struct Reduction {
   static constexpr int HELD = COUNT > LANE_COUNT ? COUNT / LANE_COUNT : 1;
@@ -200,17 +200,17 @@ struct Reduction {
   }
 };
 
-// The element of the tile's step `i * ROWS + row` in a (B, T, D) tensor; 0 beyond the segment or the channels.
+// The element at the tile's step `i * ROWS + row` in a (B, T, D) tensor, or 0 outside of the segment or the channels.
 __device__ inline float element(const Element* from, const Scan& s, const Place& at, int64_t start, int i) {
   const int64_t t = start + i * ROWS + at.row;
   return at.inside && t < at.end ? to_float(from[(at.batch * s.length + t) * s.channels + at.channel]) : 0.0f;
 }
 
-// Asks for the block's part of a tile of a (B, T, WIDTH) tensor, so that it waits in the L2 cache when its turn comes.
+// Prefetches the block's part of a tile of a (B, T, WIDTH) tensor into the L2 cache.
 template <typename T>
 __device__ inline void prefetch_tile(const T* from, const Scan& s, const Place& at, int64_t start, int64_t width,
                                      int64_t first, int64_t count) {
-  constexpr int LINE = 128 / sizeof(T);  // elements that come together
+  constexpr int LINE = 128 / sizeof(T);  // elements per cache line
   const int lines = static_cast<int>((count + LINE - 1) / LINE);
   for (int i = threadIdx.x; i < TILE * lines; i += THREADS) {
     const int64_t t = start + i / lines, column = first + i % lines * LINE;
@@ -218,7 +218,7 @@ __device__ inline void prefetch_tile(const T* from, const Scan& s, const Place& 
   }
 }
 
-// A tile of B or C, by thread: loaded early, stored to shared memory once the last tile is done with.
+// A thread's part of a tile of B or C. It is loaded early, and stored to shared memory after the previous tile.
 __device__ inline void load_projection(float (&values)[PROJECTIONS], const Element* from, const Scan& s,
                                        const Place& at, int64_t start) {
 #pragma unroll
@@ -237,14 +237,14 @@ __device__ inline void store_projection(float* tile, const float (&values)[PROJE
   }
 }
 
-// Whether step start + threadIdx.x of the tile forgets what came before it, as 1 or 0.
+// 1 if step start + threadIdx.x of the tile has a reset, otherwise 0.
 __device__ inline void store_resets(float* tile, const Scan& s, const Place& at, int64_t start) {
   for (int i = threadIdx.x; i < TILE; i += THREADS)
     tile[i] = s.resets != nullptr && start + i < at.end && s.resets[at.batch * s.length + start + i] ? 1.0f : 0.0f;
 }
 
-// Of local results over segments: the state before each of them (forwards from h0) or the adjoint after each of them
-// (backwards from dhT). One thread per state.
+// Combines the local results of the segments: the state before each segment (forward from h0), or the adjoint after
+// each segment (backward from dhT). One thread per state.
 template <bool FORWARDS>
 __global__ void combine(const Scan s) {
   const int64_t size = s.channels * N, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-"""What a selective scan takes."""
+"""Inputs and options of the selective scan."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How dt becomes the step size."""
+    """Whether softplus is applied to dt."""
 
     dt_softplus: bool

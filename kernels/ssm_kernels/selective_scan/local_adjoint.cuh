@@ -1,12 +1,12 @@
-// The adjoint that leaves a segment at its start if none enters at its end, and the decay across the segment; and what
-// it shares with the backward scan proper. The recurrence is that of backward.cuh.
+// The adjoint at the start of a segment if the adjoint at its end is 0, and the decay across the segment. Also
+// functions that it shares with the backward scan. The recurrence is in backward.cuh.
 #pragma once
 
 #include "geometry.cuh"
 
 constexpr int LOCAL_ADJOINT_SHARED = 2 * SLOTS + TILE * (PADDED + 1);  // floats
 
-// dy times the gate.
+// g: dy times the gate.
 template <bool GATED>
 __device__ inline float gated_gradient(const Scan& s, const Place& at, int64_t start, int i) {
   const float dy = element(s.dy, s, at, start, i);
@@ -15,7 +15,7 @@ __device__ inline float gated_gradient(const Scan& s, const Place& at, int64_t s
   return dy * z * sigmoid(z);
 }
 
-// The tile before this one is next.
+// Prefetches the previous tile, which is processed next.
 template <bool GATED, bool LOCAL>
 __device__ inline void prefetch_tile_before(const Scan& s, const Place& at, int64_t start) {
   const int64_t before = start - TILE;
@@ -29,7 +29,7 @@ __device__ inline void prefetch_tile_before(const Scan& s, const Place& at, int6
 template <bool GATED>
 __global__ void __launch_bounds__(THREADS) local_adjoint_kernel(const Scan s) {
   const Place at(s);
-  if (at.segment == 0) return;  // no segment ends where the first one starts
+  if (at.segment == 0) return;  // no segment precedes the first one
 
   SHARED_FLOATS(shared);
   float* deltas = shared;                             // (TILE, BLOCK_CHANNELS)

@@ -1,8 +1,8 @@
-// What the forward and the backward of the selective scan share: their arguments, and how a chunk is prepared.
+// Shared by the forward and the backward of the selective scan: their arguments, and the preparation of a chunk.
 //
-// Sizes: B batch, T length, D channels, N states. Lanes are channels; a "block" is one vector of channels, and its
-// states lie as (N, width), one vector a state. Time runs in chunks: within a chunk one block after the other, so that
-// the chunk's B and C stay in the cache.
+// Sizes: B batch, T length, D channels, N states. Lanes are channels. A "block" is one vector of channels, and its
+// states have the layout (N, width), one vector per state. Time is split into chunks. A chunk processes one block after
+// the other, so the chunk's B and C stay in the cache.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace selective_scan {
 
 using simd::Vec;
 
-constexpr int64_t CHUNK = 16;   // steps; the backward keeps the states at their starts
-// How many states' registers a pass over a chunk holds, and how many decays are computed side by side.
+constexpr int64_t CHUNK = 16;   // steps; the backward uses the saved states at their starts
+// Number of states that a pass over a chunk keeps in registers, and number of decays that are computed together.
 #if defined(SIMD_AVX512)
 constexpr int FORWARD_STATES = 16, BACKWARD_STATES = 8, SIDE_BY_SIDE = 4;
 #elif defined(SIMD_AVX2)
@@ -46,8 +46,8 @@ template <typename T> struct Problem {
     int64_t blocks() const { return (channels + W - 1) / W; }
     int64_t padded() const { return (channels + PADDING - 1) / PADDING * PADDING; }
     int64_t lanes(int64_t block) const { return std::min(W, channels - block * W); }
-    // Runs of blocks that are worked on independently, as many as keep 64 threads busy. From the shape alone: how sums
-    // over channels are rounded must not depend on the threads. Small ones cost the backward more sums over lanes.
+    // Number of independent groups of blocks, enough for 64 threads. It depends only on the shape, because the rounding
+    // of sums over channels must not depend on the threads. Smaller groups need more sums over lanes in the backward.
     int64_t groups() const {
         const int64_t smallest = batch < 8 ? 32 : 128;  // channels
         const int64_t sequences = std::max<int64_t>(1, batch);
@@ -77,7 +77,7 @@ template <typename T> SIMD_INLINE void store_lanes(T* p, Vec<T> v, int64_t lanes
         v.store_n(p, lanes);
 }
 
-// (lanes, N) of some tensor's block to (N, width), and back; lanes beyond the last channel are zero.
+// Transposes (lanes, N) of a block of a tensor to (N, width), and back. Lanes beyond the last channel are zero.
 template <typename T> void to_vectors(const T* from, T* to, int64_t states, int64_t lanes) {
     for (int64_t n = 0; n < states; n++)
         for (int64_t i = 0; i < Vec<T>::width; i++) to[n * Vec<T>::width + i] = i < lanes ? from[i * states + n] : T(0);
@@ -87,8 +87,8 @@ template <typename T> void from_vectors(const T* from, T* to, int64_t states, in
         for (int64_t i = 0; i < lanes; i++) to[i * states + n] = from[n * Vec<T>::width + i];
 }
 
-// A log2(e) as vectors, (blocks, N, width). -infinity becomes -3e38: together with the smallest step below its decay
-// is exp(-3000) = 0 even where delta is 0, and there is no 0 * infinity.
+// A log2(e) as vectors, (blocks, N, width). -infinity becomes -3e38. With SMALLEST_STEP, its decay is exp(-3000) = 0
+// even if delta is 0, and there is no 0 * infinity.
 template <typename T> Buffer<T> exponents(const Problem<T>& p) {
     constexpr int64_t W = Vec<T>::width;
     Buffer<T> to = buffer<T>(p.blocks() * p.states * W);
@@ -99,9 +99,9 @@ template <typename T> Buffer<T> exponents(const Problem<T>& p) {
     }
     return to;
 }
-constexpr double SMALLEST_STEP = 1e-35;  // added to delta in decays: changes nothing but a delta of 0
+constexpr double SMALLEST_STEP = 1e-35;  // added to delta in decays; only a delta of 0 changes
 
-// delta and, if asked for, its derivative with respect to dt.
+// delta, and with DERIVATIVE its derivative with respect to dt.
 template <typename T, bool DERIVATIVE> SIMD_INLINE Vec<T> step_size(Vec<T> x, bool softplus, Vec<T>& derivative) {
     const Vec<T> one(T(1));
     if (!softplus) {
@@ -109,7 +109,7 @@ template <typename T, bool DERIVATIVE> SIMD_INLINE Vec<T> step_size(Vec<T> x, bo
         return x;
     }
     const Vec<T> e = simd::exp(-simd::abs(x));
-    if (DERIVATIVE) derivative = simd::where_negative(x, e, one) / (one + e);  // sigmoid, precise at both ends
+    if (DERIVATIVE) derivative = simd::where_negative(x, e, one) / (one + e);  // sigmoid, precise for large positive and negative x
     return simd::max(Vec<T>::zero(), x) + simd::log1p(e);
 }
 

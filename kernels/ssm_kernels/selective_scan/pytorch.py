@@ -1,7 +1,7 @@
-"""The selective scan in PyTorch: the states of a few steps at a time, one multiply-add a step, gradients by hand.
+"""The selective scan in PyTorch: states of a few steps at a time, and a hand-written backward pass.
 
-Only the states at chunk starts are kept for the backward pass, which computes those in between again. A buffer of
-states is laid out (steps, B, N, D), so that a step is one contiguous piece of memory.
+Only the states at chunk starts are stored for the backward pass, which computes the other states again. Buffers of
+states are (steps, B, N, D), so that each step is contiguous in memory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 CHUNK = 16  # steps
-ROW = {"cpu": 1 << 15}  # elements of the states that are worked on at once, to stay in the cache; elsewhere all
-# A = -inf is a decay of exactly 0 even where delta is 0: exp(1e-35 * -3e38) is 0, and 1e-35 * A is 0 for any usual A.
+ROW = {"cpu": 1 << 15}  # elements of states that are processed together on a CPU, to stay in the cache
+# A = -inf is a decay of exactly 0 even if delta is 0: exp(1e-35 * -3e38) is 0, and 1e-35 * A is 0 for any usual A.
 SMALLEST_A, SMALLEST_DELTA = -3e38, 1e-35
 
 
 class _Chunk(NamedTuple):
-    """What a chunk of l steps needs, time first, in the compute dtype."""
+    """Inputs of a chunk of l steps, with time as the first axis, in the compute dtype."""
 
     u: Tensor  # (l, B, D)
     raw: Tensor  # (l, B, D): dt + dt_bias
@@ -35,7 +35,7 @@ class _Chunk(NamedTuple):
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 
@@ -74,7 +74,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
 def backward(
     dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, inputs: Inputs, options: Options
 ) -> Sequence[Tensor | None]:
-    """From the last chunk to the first; every gradient in the compute dtype."""
+    """Gradients in the compute dtype, computed from the last chunk to the first."""
     dtype, device = saved.dtype, saved.device
     u, N = inputs.u, inputs.A.shape[1]
     du, ddt = (torch.empty(u.shape, dtype=dtype, device=device) for _ in range(2))  # (B, T, D)
@@ -137,7 +137,7 @@ def backward(
 
 
 def _blocks(inputs: Inputs) -> Iterator[slice]:
-    """Rows of the batch that are worked on together."""
+    """Rows of the batch that are processed together."""
     batch = inputs.u.shape[0]
     row = ROW.get(inputs.u.device.type)
     size = max(1, batch if row is None else min(batch, row // max(1, inputs.A.numel())))
@@ -145,7 +145,7 @@ def _blocks(inputs: Inputs) -> Iterator[slice]:
 
 
 def _chunks(inputs: Inputs) -> Iterator[slice]:
-    """Steps that are worked on together."""
+    """Steps that are processed together."""
     length = inputs.u.shape[1]
     return (slice(start, min(start + CHUNK, length)) for start in range(0, length, CHUNK))
 
@@ -185,7 +185,7 @@ def _states(chunk: _Chunk, At: Tensor, before: Tensor, buffers: Tensor) -> tuple
 
 
 def _each_reset(chunk: _Chunk) -> Sequence[Tensor | None]:
-    """Where each step forgets the state (B, N, D): l of (B, 1, 1), or of None."""
+    """For each of l steps: where it resets the state, (B, 1, 1), or None."""
     return (None,) * len(chunk.u) if chunk.resets is None else chunk.resets[..., None, None].unbind(0)
 
 

@@ -1,4 +1,4 @@
-"""The oracle: the recurrence as its definition says, one step at a time."""
+"""The oracle: the definition of the recurrence, one step at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 
 def unavailable(device: torch.device) -> str | None:
-    """It runs anywhere."""
+    """None: it runs on any device."""
     return None
 
 

@@ -1,9 +1,9 @@
-// The selective scan of Mamba-1 on the CPU (Gu & Dao 2023, Section 3.3), behind a C interface that returns 0, or 1 for
-// lack of memory.
+// The selective scan of Mamba-1 on the CPU (Gu & Dao 2023, Section 3.3). The C functions return 0, or 1 if there is not
+// enough memory.
 //
-// Vectors run over channels and the state of a chunk of channels stays in registers, so that a step costs, for each
-// vector of states, two products, one exp2 and two multiply-adds. The forward keeps the state of every 16th step; the
-// backward computes those in between again.
+// The lanes of a vector are channels, and the state of a chunk of channels stays in registers. So a step costs two
+// products, one exp2 and two multiply-adds per vector of states. The forward saves the state of every 16th step. The
+// backward recomputes the states between them.
 
 #include "backward.h"
 #include "forward.h"
@@ -19,7 +19,7 @@
             {z, z_batch, z_step}, {B, B_batch, B_step}, {C, C_batch, C_step}, A, D, bias, h0, resets                  \
     }
 
-// Strides are in elements. Gradients that do not exist (dz without z) are null; all others are written.
+// Strides are in elements. Gradients of absent inputs (dz without z) are null. All others are written.
 #define EXPORT(T, SUFFIX)                                                                                             \
     extern "C" int selective_scan_forward_##SUFFIX(PROBLEM(T), T* y, T* hT, T* saved, int64_t threads) {              \
         return threads::guarded([=] { selective_scan::forward<T>(PROBLEM_OF(T), y, hT, saved, threads); });           \

@@ -1,9 +1,9 @@
 // The selective scan of Mamba-1 on a GPU, behind a C ABI. Compiled with -DELEMENT (see cuda.h), -DSTATES=N and
 // -DSOFTPLUS=true | false.
 //
-// Where batch times channels alone would leave most of the device idle, segments of the sequence run in parallel: a
-// first pass gives every segment's own state and decay, `combine` the state that each starts from, and a second pass
-// the outputs. The backward does the same from the other end.
+// If batch times channels is too small for the device, segments of the sequence run in parallel. A first pass computes
+// every segment's state from zero and its decay, `combine` computes the state before each segment, and a second pass
+// computes the outputs. The backward does the same in reverse.
 #include "backward.cuh"
 #include "forward.cuh"
 
@@ -37,7 +37,7 @@ void backward(const Scan& s, void* stream) {
 
 }  // namespace
 
-// All return 0 or the error of the CUDA runtime, which selective_scan_error puts into words.
+// All functions return 0 or an error of the CUDA runtime. selective_scan_error returns its message.
 extern "C" int selective_scan_forward(const Scan* scan, int device, void* stream) {
   if (int error = begin(device)) return error;
   scan->z != nullptr ? forward<true>(*scan, stream) : forward<false>(*scan, stream);

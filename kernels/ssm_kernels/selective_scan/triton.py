@@ -1,9 +1,10 @@
-"""Mamba-1's scan in Triton, fused: softplus and bias of dt, the recurrence, the readout, D and the gate of z.
+"""Mamba-1's scan in Triton, with softplus and bias of dt, recurrence, readout, D and the gate z in one kernel.
 
-Every program takes some channels with all their states and goes through time tile by tile; a long sequence in few
-channels is cut into segments that run side by side, twice: once to learn what each does to a state, then with the state
-that enters it. The backward starts from the states before the tiles, which the forward keeps (every 16 steps), and sums
-dB and dC over blocks of channels in a fixed order. No atomics: the same call gives the same bits.
+A program takes some channels with all their states and goes through time tile by tile. A long sequence with few
+channels is cut into segments that run in parallel, twice. The first pass computes how each segment maps a state, and
+the second pass starts from its initial state. The forward pass stores the states before the tiles (every 16 steps) for
+the backward pass. dB and dC are summed over blocks of channels in a fixed order. There are no atomics, so equal calls
+give equal bits.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from ssm_kernels.selective_scan.triton_kernels import (
 
 __all__ = ["backward", "forward", "saved_shape", "unavailable"]
 
-STEPS = 16  # a tile
-TILE = 8192  # numbers in a tile: 64 registers of every thread for each of the few tensors of that size
+STEPS = 16  # per tile
+TILE = 8192  # numbers per tile: 64 registers per thread for each tensor of this size
 
 
 class _Plan(NamedTuple):
     grid: tuple[int, int, int]  # blocks of channels, segments, batch
-    each: int  # tiles a segment
+    each: int  # tiles per segment
     warps: int
     constants: dict[str, Any]
 
@@ -53,7 +54,7 @@ def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """y (B, T, D), the final state (B, D, N) and, if asked for, the states before the tiles."""
+    """y (B, T, D), the final state (B, D, N) and, if `save`, the states before the tiles."""
     u, dt, A, B, C, D, dt_bias, z, h0, resets = inputs
     dtype, plan, N = compute_dtype(*inputs), _plan(inputs, options), A.shape[1]
     (batch, T, channels), (_, count, _) = u.shape, plan.grid
@@ -114,7 +115,7 @@ def backward(
 
 
 def _plan(inputs: Inputs, options: Options) -> _Plan:
-    """Blocks of channels so that a tile is of one size whatever N, and segments so that there are programs enough."""
+    """Choose blocks of channels, so that tiles have one size for any N, and segments that fill the GPU."""
     batch, T, channels = inputs.u.shape
     BN = max(2, triton.next_power_of_2(inputs.A.shape[1]))
     BD = tile(channels, max(4, TILE // (STEPS * BN)), 4)

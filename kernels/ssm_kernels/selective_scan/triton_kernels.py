@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def"
-"""Mamba-1's scan in tiles of steps, states and channels (BT, BN, BD), fused from dt's softplus to the gate of z.
+"""Mamba-1's scan in tiles of steps, states and channels (BT, BN, BD), from the softplus of dt to the gate z.
 
-A tile lives in registers; the state (BN, BD) goes from tile to tile of a segment. States are kept as (..., N, D).
+A tile is in registers. The state (BN, BD) is carried from tile to tile of a segment. States are stored as (..., N, D).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def softplus(x):
-    """log(1 + e^x), with its own precision where e^x is small."""
+    """log(1 + e^x), with full relative precision if e^x is small."""
     e = tl.exp(-tl.abs(x))
     w = 1.0 + e
     rest = tl.where(w == 1.0, 1.0, w - 1.0)
@@ -32,7 +32,7 @@ def sigmoid(x):
 
 @triton.jit
 def load_rates(A, d, n, D, N, COMPUTE: tl.constexpr):
-    """A (BN, BD), 0 where it is -inf, and whether it is: a decay of exactly 0 whatever the step."""
+    """A (BN, BD) with 0 instead of -inf, and a mask of -inf, which is a decay of exactly 0 at any step."""
     at = d[None, :].to(tl.int64) * N + n[:, None]
     rates = tl.load(A + at, (d < D)[None, :] & (n < N)[:, None], 0.0).to(COMPUTE)
     forgets = rates == float("-inf")
@@ -41,7 +41,7 @@ def load_rates(A, d, n, D, N, COMPUTE: tl.constexpr):
 
 @triton.jit
 def load_steps(dt, dt_bias, row, d, inside, dt_row, D, SOFTPLUS: tl.constexpr, COMPUTE: tl.constexpr):
-    """delta (BT, BD), 0 where not inside, and dt + dt_bias."""
+    """delta (BT, BD), 0 outside the mask, and dt + dt_bias."""
     x = tl.load(dt + row * dt_row + d[None, :], inside, 0.0).to(COMPUTE)
     if dt_bias is not None:
         x += tl.load(dt_bias + d, d < D, 0.0).to(COMPUTE)[None, :]
@@ -51,7 +51,7 @@ def load_steps(dt, dt_bias, row, d, inside, dt_row, D, SOFTPLUS: tl.constexpr, C
 
 @triton.jit
 def decays(delta, rates, forgets, resets, b, t, T):
-    """(BT, BN, BD) exp(delta A): 0 at resets and where A is -inf, 1 at steps that are not there."""
+    """(BT, BN, BD): exp(delta A); 0 at resets and where A is -inf, 1 beyond the sequence."""
     a = tl.exp2(delta[:, None, :] * (rates * LOG2_E)[None, :, :])
     a = tl.where(forgets[None, :, :], 0.0, a)
     there = t < T
@@ -74,7 +74,7 @@ def selective_forward_kernel(
 ):  # fmt: skip
     """y (B, T, D), `last` (B, N, D) and the states before tiles, `saved` (tiles, B, N, D), from `start` (S, B, N, D).
 
-    If `total` is given: what each segment does to a state, in `total` and `last` (S, B, N, D), and nothing else.
+    With `total`, the kernel only computes how each segment maps a state, in `total` and `last` (S, B, N, D).
     """
     batch, segment = tl.program_id(2), tl.program_id(1)
     d = tl.program_id(0) * BD + tl.arange(0, BD)
@@ -130,7 +130,7 @@ def selective_carry_kernel(
     dt, A, C, dt_bias, z, dy, resets, last, total, dt_row, C_row, z_row, dy_row, T, D, N, tiles, each,
     SOFTPLUS: tl.constexpr, BT: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """What each segment does to w_t = a_t (C_t dy_t + w_(t+1)), which step t passes back: `total` and `last`."""
+    """How each segment maps w_t = a_t (C_t dy_t + w_(t+1)), which step t passes back: `total` and `last`."""
     batch, segment = tl.program_id(2), tl.program_id(1)
     d = tl.program_id(0) * BD + tl.arange(0, BD)
     n = tl.arange(0, BN)
@@ -171,8 +171,8 @@ def selective_backward_kernel(
 ):  # fmt: skip
     """All gradients, from the states before the tiles and w = `start` (S, B, N, D) after the segments.
 
-    Summed later, in a fixed order: dB and dC (blocks, B, T, N) by block of channels; dA (S * B, N, D), dskip and dbias
-    (S * B, D) by segment.
+    These parts are summed later, in a fixed order: dB and dC (blocks, B, T, N) per block of channels; dA (S * B, N, D),
+    dskip and dbias (S * B, D) per segment.
     """
     batch, segment = tl.program_id(2), tl.program_id(1)
     d = tl.program_id(0) * BD + tl.arange(0, BD)
@@ -201,7 +201,7 @@ def selective_backward_kernel(
         C_t = tl.load(C + row * C_row + n[None, :], tn_in, 0.0).to(COMPUTE)  # (BT, BN)
         before = tl.load(saved + (tile.to(tl.int64) * tl.num_programs(2) + batch) * N * D + in_state, state_in, 0.0)
 
-        # h = kept + added: what the decay left of the past, and what step t brought
+        # h = kept + added: the decayed previous state and the input of step t
         a = decays(delta, rates, forgets, resets, batch, t, T)
         added = (delta * u_t)[:, None, :] * B_t[:, :, None]
         decay, kept, added = tl.associative_scan((a, tl.zeros_like(a), added), 0, linear_split)
