@@ -243,26 +243,28 @@ class ForeignModel(nn.Module):
                     read.append(logits)
                 assert state is not None
                 assert before is not None
-                if as_whole(torch.cat(read, 1), state, every):
-                    try:
-                        selected = self.read(tokens[some, -PIECES[-1] :], before.select(some), reading)
-                        if not as_whole(*selected, some):
-                            self.indivisible = (
-                                f"{self.source}: the cache of {self.architecture} cannot be split by sequences: a part "
-                                "of the batch then has different logits or states"
-                            )
-                    except CheckpointError as error:
-                        self.indivisible = str(error)
-                    self.readings[device.type] = reading
-                    self.recurrent, self.caches = tuple(layers), caches
-                    self.untrainable = self._untrainable(reading, last.cache)
-                    return
+                if not as_whole(torch.cat(read, 1), state, every):
+                    continue
+                try:
+                    selected = self.read(tokens[some, -PIECES[-1] :], before.select(some), reading)
+                    if not as_whole(*selected, some):
+                        self.indivisible = (
+                            f"{self.source}: the cache of {self.architecture} cannot be split by sequences: a part of "
+                            "the batch then has different logits or states"
+                        )
+                except CheckpointError as error:
+                    self.indivisible = str(error)
+                self.readings[device.type] = reading
+                self.recurrent, self.caches = tuple(layers), caches
+                self.untrainable = self._untrainable(reading, last.cache)
+                return
         raise CheckpointError(
             f"{self.source}: {self.architecture} cannot read a sequence in pieces: in pieces, and also token by token, "
             "logits or states differ from those of the whole sequence"
         )
 
     def _untrainable(self, reading: Reading, cache: Any) -> str | None:
+        """Why the model cannot be trained from states; None: it can."""
         common = is_common(cache, self.recurrent)
         if (reading.by_token or not common) and (older := too_old()):
             return older

@@ -18,7 +18,7 @@ from ssm.base.files import whole_folder
 from ssm.models.foreign.load import quiet
 from ssm.models.foreign.model import ForeignModel, is_a_log
 from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source, find_source
-from ssm.models.formats.write import card_of, check_apart, copy_companions, write_tensors
+from ssm.models.formats.write import card_of, check_apart, check_finite, copy_companions, write_tensors
 
 
 def export_foreign(
@@ -53,9 +53,7 @@ def export_foreign(
 
 def write_weights(model: ForeignModel, source: Source, folder: Path) -> None:
     """Write only config.json and the weights, into an existing folder. Raises CheckpointError as `export_foreign`."""
-    broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
-    if broken:
-        raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
+    check_finite(model, folder)
     by_file = defaultdict(list)
     for name, stored in source.stored.items():
         by_file[stored.file.name].append(name)

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError, OutputError, nearest
 from ssm.base.files import whole_folder
@@ -69,9 +69,7 @@ def export_checkpoint(
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     pieces = target.pieces(model.spec, shapes, source.stored if source else ())
     plan = _as_read(pieces, target, form.source) if isinstance(form, Imported) else _by_size(pieces, target, model)
-    broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
-    if broken:
-        raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
+    check_finite(model, folder)
     with whole_folder(folder) as temporary:
         (temporary / CONFIG).write_bytes(config)
         if source:
@@ -118,6 +116,17 @@ def check_apart(folder: Path, source: Source) -> None:
     original, new = source.folder.resolve(), folder.resolve()
     if original == new or original in new.parents:
         raise OutputError(f"{folder}: is in the original's folder, which ssm does not change; choose another folder")
+
+
+def check_finite(model: nn.Module, folder: Path) -> None:
+    """Check that all weights are finite, before they are written to a folder.
+
+    Raises:
+        CheckpointError: some are not. The message lists them.
+    """
+    broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
+    if broken:
+        raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
 
 
 def _config(model: LanguageModel, form: Format) -> bytes:
