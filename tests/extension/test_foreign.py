@@ -195,7 +195,7 @@ def test_what_transformers_layers_cannot_do(settings: dict[str, Any], said: str,
 def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
     run, _, _ = imported(tmp_path)
     content = run.content() | {"parent": None}
-    with pytest.raises(ConfigError, match=r"model: 'theirs' is a model of transformers, which is trained from a check"):
+    with pytest.raises(ConfigError, match=r"model: 'theirs' is a model of transformers; only"):
         RunSpec.parse(content, "x")
     assert RunSpec.parse(run.content(), "x") == run
     parent = run.parent
@@ -203,7 +203,7 @@ def test_no_config_trains_one_from_scratch(tmp_path: Path) -> None:
     other = parent.model_copy(update={"model": parent.model.model_copy(update={"n_layers": 4}), "checkpoint": ANYWHERE})
     with pytest.raises(CheckpointError, match="is not the model 'theirs'"):
         write_imported(load_any_model(tmp_path / "theirs"), other, tmp_path / "other")
-    with pytest.raises(ConfigError, match="no figure trains or measures"):
+    with pytest.raises(ConfigError, match="figures cannot use"):
         _ = run.own_model
 
 

@@ -101,7 +101,7 @@ def test_a_layer_is_of_a_parent_and_ids_are_older(store: TokenStore) -> None:
     base = run_spec(store.spec)
     with pytest.raises(ConfigError, match="layer: needs a parent"):
         taking(1, None, store.spec)
-    with pytest.raises(ConfigError, match="a run of zero steps has no parent"):
+    with pytest.raises(ConfigError, match="a run of zero steps takes no parent"):
         taking(None, base, store.spec)
     assert "layer" not in base.content()
     child = run_spec(store.spec, parent=base)
