@@ -83,8 +83,8 @@ def test_a_checkpoint_is_a_run_of_zero_steps() -> None:
     ("changes", "said"),
     [
         ({"checkpoint": REFERENCE}, "a checkpoint needs training.budget.steps 0"),
-        ({"training": NOT_TRAINED, "checkpoint": REFERENCE, "parent": run()}, "a run of zero steps has no parent"),
-        ({"training": NOT_TRAINED, "parent": run()}, "a run of zero steps has no parent"),
+        ({"training": NOT_TRAINED, "checkpoint": REFERENCE, "parent": run()}, "a run of zero steps takes no parent"),
+        ({"training": NOT_TRAINED, "parent": run()}, "a run of zero steps takes no parent"),
     ],
 )
 def test_zero_steps_start_anew_or_from_a_checkpoint(changes: dict[str, Any], said: str) -> None:

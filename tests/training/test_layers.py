@@ -100,7 +100,7 @@ def test_layers_need_a_parent_and_older_ids_stay(store: TokenStore) -> None:
     base = run_spec(store.spec)
     with pytest.raises(ConfigError, match="layer: needs a parent"):
         taking(1, None, store.spec)
-    with pytest.raises(ConfigError, match="a run of zero steps has no parent"):
+    with pytest.raises(ConfigError, match="a run of zero steps takes no parent"):
         taking(None, base, store.spec)
     assert "layer" not in base.content()
     child = run_spec(store.spec, parent=base)
