@@ -151,15 +151,15 @@ class CurveQuantity(SeedQuantity):
             where = _rows(self.where)
             if self.between is not None:
                 where += f", {self.x} {self.between[0]:g} to {self.between[1]:g}"
-            what = f"{column} against {self.x} of {panel.label(str(self.arm))} in {self.measurement}{where}"
-            model = f" of {self.against_model}" if self.against_model else ""
+            curve = f"{column} by {self.x} for {panel.label(str(self.arm))} in {self.measurement}{where}"
+            model = f" of {panel.task.title_of(self.against_model)}" if self.against_model else ""
             other = f"{panel.label(self.against)}{model}{_rows(self.against_where or {})}" if self.against else ""
         else:
-            what = f"{_members(self.sweep, panel)}: {_of(self.sweep, panel)}"
+            curve = f"{self.sweep.quantity('each arm').words(panel)}, over {_members(self.sweep, panel)}"
             other = _members(self.sweep, panel, against=True) if self.sweep.compared else ""
-        text = f"{self.describe_number()}, of {what}"
-        compared = "ratio to" if self.logarithmic else "difference from"
-        return f"{text}; {compared} the same of {other}" if other else text
+        text = f"{self.describe_number()}: {curve}"
+        compared = "divided by" if self.logarithmic else "minus"
+        return f"{text}; {compared} the same for {other}" if other else text
 
     def _read(self, curves: dict[int, Points]) -> dict[int, Reading]:
         found = {}
@@ -234,9 +234,3 @@ def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
     values = ", ".join(f"{number:g}" for number, _ in members)
     others = "".join(f", {axis} {value_text(value)}" for axis, value in where)
     return f"{f'{family}, ' if family else ''}{sweep.over} {values}{others}"
-
-
-def _of(sweep: Sweep, panel: PanelTables) -> str:
-    """The quantity that is read of every arm, as text."""
-    members = sweep.members(panel.name, panel.task.series)
-    return sweep.quantity(members[0][1] if members else "each arm").words(panel)

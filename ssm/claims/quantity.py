@@ -225,9 +225,9 @@ class ArmQuantity(SeriesQuantity):
         text = self.describe(panel)
         if self.against is None:
             return text
-        compared = "difference from" if self.read_on == "plain" else "ratio to"
-        model = f" of {self.against_model}" if self.against_model else ""
-        return f"{text}; {compared} the same of {panel.label(self.against)}{model}"
+        compared = "minus" if self.read_on == "plain" else "divided by"
+        model = f" of {panel.task.title_of(self.against_model)}" if self.against_model else ""
+        return f"{text}; {compared} the same for {panel.label(self.against)}{model}"
 
 
 class FigureQuantity(Quantity):
@@ -285,4 +285,5 @@ class ModelQuantity(FigureQuantity):
             rows = table.filter(pl.col("model") == self.model)
             if rows.height:
                 return rows
-        raise UndecidableError(f"{self.model} is not among the measured models at the scale {panel.task.scale}")
+        model = panel.task.title_of(self.model)
+        raise UndecidableError(f"{model} is not among the measured models at the scale {panel.task.scale}")

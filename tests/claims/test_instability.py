@@ -139,7 +139,7 @@ def test_the_largest_rise_has_an_interval_over_seeds(tmp_path: Path) -> None:
     found = measure(tmp_path, "largest_rise", spiked, falling)
     assert found.low < found.value < found.high
     assert found.value == pytest.approx(1.0 - 3.3 * NOISE + 2 * NOISE, abs=0.4)
-    assert "difference from the same of State Passing" in found.words
+    assert "minus the same for State Passing" in found.words
 
 
 def test_too_few_rows_are_undecidable(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_against_another_arm_is_paired_by_seed(tmp_path: Path, kind: str) -> Non
         readings["passed", seed] = {"late": 2 + shared + shift}
     found = measure(tmp_path, {"kind": kind, "arm": "passed", "against": "base", "times_context": 4.0}, readings)
     same(found, np.exp(student(SHIFTS)))
-    assert "ratio to the same of base <b>&" in found.words
+    assert "divided by the same for base <b>&" in found.words
 
 
 def test_restarted_names_the_arm_that_is_restarted(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_drifting_heads_is_a_fraction_and_a_difference_against(tmp_path: Path) -
     same(measure(tmp_path, alone, readings), (mean, max(low, 0.0), min(high, 1.0)))
     found = measure(tmp_path, alone | {"against": "passed"}, readings)
     same(found, student(np.array(fractions) - 0.25))
-    assert "difference from" in found.words
+    assert "minus the same for" in found.words
     with pytest.raises(UndecidableError, match="all 3 seeds gave exactly 0"):
         measure(tmp_path, alone | {"factor": 5.5}, readings)
 
@@ -170,7 +170,7 @@ def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:
     readings |= {("passed", seed): {"remembrance": 0.25} for seed in (1, 2, 3)}
     found = measure(tmp_path, quantity | {"against": "passed"}, readings)
     same(found, np.exp(student(np.log(np.array(values) / 0.25))))
-    assert "ratio to" in found.words
+    assert "divided by" in found.words
 
 
 SHAPE = {"kind": "shape_difference", "arm": "base", "distance": "one_minus_cosine"}
@@ -215,7 +215,7 @@ def test_against_the_same_arm_of_another_model(tmp_path: Path) -> None:
             write_table(frame, PositionLoss.table, path, {})
     found = estimate(task, "large", task.figure.claims[0].quantity, tmp_path)
     same(found, np.exp(student(SHIFTS)))
-    assert "ratio to the same of base <b>& of tiny" in found.words
+    assert "divided by the same for base <b>& of tiny" in found.words
     alone = task.model_copy(update={"series": tuple(s for s in task.series if s.panel == "large")})
     with pytest.raises(UndecidableError, match="'base' does not exist"):
         estimate(alone, "large", task.figure.claims[0].quantity, tmp_path)

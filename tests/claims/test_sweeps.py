@@ -55,7 +55,9 @@ def test_slope_of_a_sweep(tmp_path: Path) -> None:
     series = family(tmp_path, lambda seed, x: 5 - seed + (0.1 + 0.02 * seed) * x)
     found = read(tmp_path, {"kind": "slope", "sweep": ARMS}, series)
     same(found, student([0.1, 0.12, 0.14]))
-    assert found.words == "slope, of d16 (16), d32 (32), d64 (64), d128 (128): mean excess of d16 in length_class"
+    assert (
+        found.words == "slope: mean excess of each arm in length_class, over d16 (16), d32 (32), d64 (64), d128 (128)"
+    )
     powers = family(tmp_path, lambda seed, x: (2 + seed) * x ** (0.5 + 0.1 * seed))
     found = read(tmp_path, {"kind": "slope", "sweep": ARMS, "log_x": True, "log_y": True}, powers)
     same(found, student([0.5, 0.6, 0.7]))
@@ -70,7 +72,7 @@ def test_two_families_are_compared_by_seed(tmp_path: Path) -> None:
     content = {"kind": "slope", "sweep": ARMS | {"against": [f"e{x:g}" for x in X]}}
     found = read(tmp_path, content, own + others)
     same(found, student([0.3, 0.2, 0.1]))
-    assert "difference from the same of e16 (16)" in found.words
+    assert "minus the same for e16 (16)" in found.words
 
 
 def test_a_sweep_by_axis_equals_a_sweep_by_names(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_sweep_by_axis_equals_a_sweep_by_names(tmp_path: Path) -> None:
     found = estimate(task, "tiny", by_axis, tmp_path)
     same(found, student([2, 3, 4]))
     same(estimate(task, "tiny", by_arm, tmp_path), student([2, 3, 4]))
-    assert found.words.startswith("slope, of d_state 16, 32, 64, 128, mimetic on: ")
+    assert ", over d_state 16, 32, 64, 128, mimetic on; minus the same for" in found.words
     assert by_axis.canonical("tiny", task.series) == by_arm.canonical("tiny", task.series)
     assert by_axis.panel_arms("tiny", task.series) == by_arm.panel_arms("tiny", task.series)
     assert [by_axis.about(one) for one in task.series] == [one.arm.startswith("e") for one in task.series]
@@ -195,7 +197,7 @@ def test_crossing_of_a_column(tmp_path: Path) -> None:
     found = read(tmp_path, content | {"arm": "far", "against": "base", "where": {"depth": 0.5}}, series)
     far = [8 + (0.9 - 0.5) / (0.9 - 0.2)] * 3
     same(found, np.exp(np.log(2) * np.array(student(np.array(far) - logs))))
-    assert "ratio to the same of base" in found.words
+    assert "divided by the same for base" in found.words
     with pytest.raises(UndecidableError, match=r"passkey is measured at depth 0.5 at this scale, not at 0.75"):
         read(tmp_path, content | {"where": {"depth": 0.75}}, series)
     with pytest.raises(TableError, match="a passkey table has no column 'corect'; did you mean 'correct'"):
@@ -258,7 +260,7 @@ def test_r_squared_separates_an_exponential_from_a_power_law(tmp_path: Path) -> 
     expected = [stats.linregress(whole, [bent(seed, d) for d in whole]).rvalue ** 2 for seed in range(3)]
     found = read(tmp_path, CURVE | {"kind": "r_squared"}, series)
     same(found, student(expected))
-    assert found.words == "R^2 of a straight line, of log_influence against distance of base in influence"
+    assert found.words == "R^2 of a straight line: log_influence by distance for base in influence"
     within = CURVE | {"kind": "r_squared", "between": [1, 1e9]}
     for height, above in (
         (lambda d: -0.1 * d, True),
@@ -282,7 +284,7 @@ def test_a_curve_between_two_points(tmp_path: Path) -> None:
     content = CURVE | {"kind": "slope", "between": [10, 29], "against": "other"}
     found = read(tmp_path, content, series + others)
     same(found, student([0.7, 0.8, 0.9]))
-    assert "against distance of base in influence, distance 10 to 29; difference" in found.words
+    assert "by distance for base in influence, distance 10 to 29; minus" in found.words
     alone = influences(tmp_path, lambda seed, d: float(d == 9), seeds=1, sequences=3)
     assert read(tmp_path, CURVE | {"kind": "area", "between": [8, 10]}, alone).low > 0.1
     rising = influences(tmp_path, lambda seed, d: d + seed)
@@ -341,7 +343,7 @@ def test_a_sweep_of_a_crossing(tmp_path: Path) -> None:
     found = read(tmp_path, {"kind": "order", "sweep": ARMS | {"of": of}, "ratio": True}, series)
     places = [[1 + (0.8 - seed * i / 20 - 0.5) / (0.8 - seed * i / 20) for i in range(4)] for seed in range(3)]
     assert found.value == pytest.approx(np.exp(np.log(2) * (1 + np.diff(places, axis=1)).mean(axis=0).min()))
-    assert "of d16 (16), d32 (32)" in found.words
+    assert "over d16 (16), d32 (32)" in found.words
 
 
 @pytest.mark.parametrize(
@@ -432,7 +434,7 @@ def test_an_extreme_among_several_curves(tmp_path: Path) -> None:
     curve = {"arm": "d", "measurement": "smoothness", "column": "pairwise_distance", "x": "layer", "among": "depth"}
     largest = read(tmp_path, {"kind": "extreme", "which": "largest"} | curve, found)
     same(largest, student([2, 3, 4]))
-    assert largest.words.startswith("largest value among all depths, of pairwise_distance against layer")
+    assert largest.words.startswith("largest value among all depths: pairwise_distance by layer")
     smallest = read(tmp_path, {"kind": "extreme", "which": "smallest"} | curve, found[:1])
     assert smallest.value == pytest.approx(0.15)
     assert smallest.low < 0.15 < smallest.high
@@ -466,7 +468,7 @@ def test_an_extreme_compared_with_other_rows_of_another_arm(tmp_path: Path) -> N
     curve |= {"against": "e", "against_where": {"depth": 0.0, "layer": 1}}
     read_off = read(tmp_path, {"kind": "extreme", "which": "largest", "among": "signal"} | curve, found)
     same(read_off, student(np.array([0.2, 1.2, 2.2]) - 1.1))
-    assert read_off.words.endswith("difference from the same of e, depth 0.0, layer 1")
+    assert read_off.words.endswith("minus the same for e, depth 0.0, layer 1")
     with pytest.raises(UndecidableError, match=r"smoothness of 'e' has too few values of layer .*: 1; 2 are needed"):
         read(tmp_path, {"kind": "slope"} | curve, found)
     assert quantity({"kind": "slope"} | curve).canonical("tiny")["against_where"] == {"depth": 0.0, "layer": 1}

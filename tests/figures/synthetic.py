@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from ssm.base.tables import read_table, write_table
 from ssm.figures.figure import FigureTask
@@ -152,6 +154,12 @@ def task(drawings: Sequence[dict[str, Any]], all_series: Sequence[dict[str, Any]
     } | figure  # fmt: skip
     plan = {"figure": content, "scale": "smoke", "series": list(all_series), "tables": extra}
     return FigureTask.parse(plan, "synthetic")
+
+
+def line(axes: Axes, label: str) -> Line2D:
+    """The only line with this label."""
+    (found,) = (each for each in axes.lines if each.get_label() == label)
+    return found
 
 
 def _state(sequence: int, position: int, layer: int, head: int, norm: float = 1.0, std: float = 1.0) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from figures import synthetic
+from figures.synthetic import line
 from figures.test_attention_maps import MAPS
 from figures.test_attention_maps import series as attention_series
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from ssm.base.errors import ConfigError, TableError
@@ -56,11 +56,6 @@ def two_arms(folder: Path, seeds: int = 2, panel: str = "tiny") -> list[dict[str
 
 def axes_of(folder: Path, plot: Mapping[str, Any], series: list[dict[str, Any]], **figure: Any) -> list[Axes]:
     return draw_figure(synthetic.task([dict(plot)], series, **figure), folder).axes
-
-
-def line(axes: Axes, label: str) -> Line2D:
-    (found,) = (each for each in axes.lines if each.get_label() == label)
-    return found
 
 
 def texts(axes: Axes) -> list[str]:

@@ -203,11 +203,8 @@ def test_a_heat_map_has_the_class_of_every_cell(tmp_path: Path) -> None:
     symbols = {tuple(line.get_xydata()[0]): line.get_marker() for line in axes.lines if len(line.get_xdata())}
     expected = {(1.5, 0.7): "weak", (2.5, 0.7): "not decided", (2.5, 1.7): "none"}
     assert symbols == {place: CLASSES[kind].marker for place, kind in expected.items()}
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "weak extension",
-        "no extension",
-        "not decided",
-    ]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["weak extension", "no extension", "not decided"]
 
 
 def test_a_heat_map_of_two_axes_has_a_cell_per_member(tmp_path: Path) -> None:

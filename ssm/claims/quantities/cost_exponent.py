@@ -47,4 +47,5 @@ class CostExponent(ModelQuantity):
         return Estimate(value, low, high, method, self.words(panel))
 
     def words(self, panel: PanelTables) -> str:
-        return f"exponent p of {COSTS[self.cost]} ~ T^p for {self.model}: slope over all T on logarithmic scales"
+        model = panel.task.title_of(self.model)
+        return f"exponent p of {COSTS[self.cost]} ~ T^p for {model}: slope over all T on logarithmic scales"

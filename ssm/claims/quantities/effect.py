@@ -128,12 +128,12 @@ class Effect(OfQuantity, SeedQuantity):
 
     def words(self, panel: PanelTables) -> str:
         pairs = self.pairs(panel.name, panel.task.series, self.axis)
-        of = self.quantity(pairs[0][0] if pairs else "each arm").words(panel)
+        of = self.quantity("each arm").words(panel)
         where = "".join(f", {place_words(axis, value)}" for axis, value in self.where.items())
         other = f"; minus the effect of {axis_name(self.against)}" if self.against else ""
         values = f"{value_text(self.on)} minus {value_text(self.off)}"
         effect = f"effect of {axis_name(self.axis)} ({values}{where})"
-        return f"{effect}, mean over {len(pairs)} pairs of arms, of {of}{other}"
+        return f"{effect}, mean over {len(pairs)} pairs of arms: {of}{other}"
 
 
 def _alike(one: Series, two: Series) -> bool:

@@ -60,4 +60,4 @@ class OwnTable(OfQuantity, FigureQuantity):
         return self.exact(value, panel)
 
     def words(self, panel: PanelTables) -> str:
-        return self.quantity(OWN).words(panel).replace(f" of {OWN} in ", " in ")
+        return self.quantity(OWN).words(panel).replace(f" of {OWN} in ", " in ").replace(f" for {OWN} in ", " in ")

@@ -19,8 +19,8 @@ class ParameterRatio(ModelQuantity):
     def estimate(self, panel: PanelTables) -> Estimate:
         row = self.rows(panel).row(0, named=True)
         if not row["published_parameters"]:
-            raise UndecidableError(f"the paper states no number of parameters for {self.model}")
+            raise UndecidableError(f"the paper states no number of parameters for {panel.task.title_of(self.model)}")
         return self.exact(row["parameters"] / row["published_parameters"], panel)
 
     def words(self, panel: PanelTables) -> str:
-        return f"parameters of {self.model}, counted / stated by the paper"
+        return f"parameters of {panel.task.title_of(self.model)}, counted / stated by the paper"

@@ -31,8 +31,9 @@ class SystemProperty(ModelQuantity):
         if self.property == "constant":
             return self.exact(float(row["state_numbers_late"] == row["state_numbers"]), panel)
         if row[self.property] is None:
-            raise UndecidableError(f"the state of {self.model} grows, so nothing of an initial state is lost")
+            model = panel.task.title_of(self.model)
+            raise UndecidableError(f"the state of {model} grows, so nothing of an initial state is lost")
         return self.exact(float(row[self.property]), panel)
 
     def words(self, panel: PanelTables) -> str:
-        return f"1 if {PROPERTIES[self.property]}, else 0; measured on {self.model}"
+        return f"1 if {PROPERTIES[self.property]}, else 0; measured on {panel.task.title_of(self.model)}"
