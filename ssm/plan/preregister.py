@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ssm.base.files import write_text
-from ssm.claims.preregistration import Content, Preregistration, Preregistrations
-from ssm.figures.figure import FigureTask
+from ssm.claims.preregistration import Preregistration, Preregistrations
 from ssm.plan.library import figure_targets, load_config, read_preregistrations
 from ssm.plan.plan import make_plan
 from ssm.plan.preregistration import Findings, contents, review, seeds_of
@@ -40,7 +39,11 @@ def preregister_figures(
             found = contents(task, plan.runs, plan.measurements)
             of_figure = review(task, found, before)
             if of_figure.missing and not of_figure.refused:
-                preregistrations = _added(task, found, preregistrations, date)
+                entry = Preregistration(date=date, seeds=seeds_of(task), claims=found)
+                scales_of_figure = preregistrations.figures.get(target, {})
+                entries = {scale: (*preregistrations.of(target, scale), entry)}
+                figures = preregistrations.figures | {target: scales_of_figure | entries}
+                preregistrations = Preregistrations(figures=figures)
                 added.append(f"{target} ({scale})")
             findings += of_figure
     return preregistrations, tuple(added), findings
@@ -53,18 +56,6 @@ def write_preregistrations(preregistrations: Preregistrations, path: Path) -> No
         OutputError: it cannot be written.
     """
     write_text(path, _layout(preregistrations.model_dump(mode="json", exclude_defaults=True), ()) + "\n")
-
-
-def _added(
-    task: FigureTask, found: Mapping[str, Content], preregistrations: Preregistrations, date: str
-) -> Preregistrations:
-    """The preregistrations with a new entry."""
-    target, scale = task.figure.target, task.scale
-    entry = Preregistration(date=date, seeds=seeds_of(task), claims=dict(found))
-    scales = preregistrations.figures.get(target, {})
-    return Preregistrations(
-        figures=preregistrations.figures | {target: scales | {scale: (*preregistrations.of(target, scale), entry)}}
-    )
 
 
 def _layout(value: Any, path: tuple[str, ...]) -> str:

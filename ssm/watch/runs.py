@@ -32,8 +32,9 @@ class RunView:
     """The state of a run, read from its files. None: not known.
 
     Attributes:
-        state: waiting (planned, but not started), running, stale (its files do not change any more), stopped (by a
-            signal or an error; the same command continues it), diverged, finished, or unreadable (a damaged file).
+        state: one of STATES. A waiting run is planned, but not started. The files of a stale run do not change any
+            more. A stopped run ended by a signal or an error, and the same command continues it. An unreadable run
+            has a damaged file.
         done, total: steps.
         rate: tokens per second in the last minute, or the average of a run that has ended.
         losses: by step, up to the last checkpoint.
@@ -80,12 +81,10 @@ class Watcher:
 
     def look(self) -> ResultsView:
         """Read the present state of all runs."""
-        planned, begun = _names(self.folder / "specs/runs", ".json"), _folders(self.folder / "runs")
+        planned, begun = _names(self.folder / "specs/runs", ".json"), _names(self.folder / "runs")
         runs = [self._run(name) for name in sorted(planned | begun, key=natural)]
-        tables, planned_tables = (
-            _names(self.folder / place, suffix)
-            for place, suffix in (("tables", ".parquet"), ("specs/measurements", ".json"))
-        )
+        tables = _names(self.folder / "tables", ".parquet")
+        planned_tables = _names(self.folder / "specs/measurements", ".json")
         order = {state: place for place, state in enumerate(STATES)}
         runs.sort(key=lambda run: order[run.state])
         return ResultsView(tuple(runs), len(tables & planned_tables or tables), len(planned_tables))
@@ -138,16 +137,13 @@ def _has_runs(folder: Path) -> bool:
     return (folder / "runs").is_dir() or (folder / "specs/runs").is_dir()
 
 
-def _names(folder: Path, suffix: str) -> set[str]:
+def _names(folder: Path, suffix: str | None = None) -> set[str]:
+    """The names of visible files with a suffix, or of visible folders; empty if `folder` cannot be read."""
     try:
-        return {path.stem for path in folder.iterdir() if path.suffix == suffix and not path.name.startswith(".")}
-    except OSError:
-        return set()
-
-
-def _folders(folder: Path) -> set[str]:
-    try:
-        return {path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
+        visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        if suffix is None:
+            return {path.name for path in visible if path.is_dir()}
+        return {path.stem for path in visible if path.suffix == suffix}
     except OSError:
         return set()
 
