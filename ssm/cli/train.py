@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
     from ssm.models.device import prepare_device
     from ssm.specs.training import RunSpec
     from ssm.training.distributed import process_group
+    from ssm.training.job import Machine
     from ssm.training.loop import Interval, train
-    from ssm.training.machine import Machine
 
     until = None if args.stop_after is None else time.monotonic() + args.stop_after
     device = prepare_device(args.device, args.threads)

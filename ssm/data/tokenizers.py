@@ -176,8 +176,7 @@ def _download(spec: HubTokenizer) -> Path:
     try:
         return Path(huggingface_hub.hf_hub_download(spec.name, "tokenizer.json", revision=spec.revision))
     except Exception as error:  # the package raises its own exceptions, and its transports' exceptions
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{spec.name}: cannot get its tokenizer.json from the hub ({reason})") from error
+        raise DataError(f"{spec.name}: cannot get its tokenizer.json from the hub ({first_line(error)})") from error
 
 
 def _pieces(text: str) -> list[str]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
+
+from torch import Tensor
 
 from ssm.base.exit_codes import REQUEUE, TIME_OVER
 from ssm.base.stopping import Preempted, StopRequest
-from ssm.models.checkpoint import save_weights, snapshot_path, snapshot_step
+from ssm.models.checkpoint import load_tensors, load_weights, save_weights, snapshot_path, snapshot_step
+from ssm.models.trainable import TrainableModel
+from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import load_checkpoint, save_checkpoint
-from ssm.training.divergence import LastGood
 from ssm.training.job import Job
-from ssm.training.metrics import SIDECAR, Metrics
+from ssm.training.metrics import PATIENCE, SIDECAR, Metrics
 from ssm.training.parallel import whole_tensors
 from ssm.training.step import Stepper
 
@@ -35,6 +41,43 @@ class Interval:
     seconds: float = 60.0
     steps: int | None = None
     until: float | None = None
+
+
+class LastGood:
+    """Keeps good weights for the case that a run diverges: those of every tenth of a run, the last two at a time.
+
+    A run that diverges at step d returns to the last kept weights that are at least PATIENCE steps older than d. The
+    loss may have risen for that long before the run counts as diverged. Checkpoints cannot replace them: these are due
+    by the clock, so two runs of one spec would end with different weights.
+    """
+
+    def __init__(self, folder: Path, run: RunSpec, origin: str, steps: int):
+        self.folder, self.run, self.origin = folder / "good", run, origin
+        self.stride = max(PATIENCE, math.ceil(steps / 10))
+
+    def due(self, step: int) -> bool:
+        """Whether to keep the weights of `step`."""
+        return step % self.stride == 0
+
+    def keep(self, weights: dict[str, Tensor], step: int) -> None:
+        """Keep the weights of `step`, and drop all but the last two."""
+        save_weights(self._path(step), weights, self.run, step, self.origin)
+        self._path(step - 2 * self.stride).unlink(missing_ok=True)
+
+    def restore(self, model: TrainableModel, diverged_at: int) -> int:
+        """Load the last good weights into `model` and return their step, 0 if none are old enough."""
+        step = max(0, diverged_at - PATIENCE) // self.stride * self.stride
+        if step:
+            tensors, _ = load_tensors(self._path(step))
+            load_weights(model, tensors, str(self._path(step)))
+        return step
+
+    def forget(self) -> None:
+        """Delete the kept weights after a run without divergence."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"{step}.safetensors"
 
 
 class Checkpointer:

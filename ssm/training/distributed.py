@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ssm.base.errors import ConfigError, UserError
+from ssm.base.errors import ConfigError, UserError, first_line
 from ssm.training.failure_detection import HELLO, FailureDetector
 
 MEETING = timedelta(seconds=HELLO)  # limit for all processes to find the store
@@ -127,21 +127,17 @@ def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
     try:
         store, _, _ = next(dist.rendezvous("env://", timeout=MEETING))
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"{cannot} ({_first(error)})") from error
+        raise UserError(f"{cannot} ({first_line(error)})") from error
     try:
         with FailureDetector(group.rank, group.size, address, store, verb):
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             try:
                 dist.init_process_group(backend, store=store, rank=group.rank, world_size=group.size, timeout=TIMEOUT)
             except (RuntimeError, ValueError) as error:
-                raise UserError(f"{cannot} ({_first(error)})") from error
+                raise UserError(f"{cannot} ({first_line(error)})") from error
             yield group
             group.wait()  # otherwise a process that ends early would look dead to a running sum
     finally:
         gc.collect()  # a remaining reference would destroy the group later, and wait forever for another thread
         if dist.is_initialized():
             dist.destroy_process_group()
-
-
-def _first(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -22,9 +22,8 @@ from ssm.specs.training import RunSpec
 from ssm.training.checkpointing import Checkpointer, Interval
 from ssm.training.distributed import ProcessGroup
 from ssm.training.finalize import finalize
-from ssm.training.job import Job
+from ssm.training.job import Job, Machine
 from ssm.training.lineage import origin_of, starting_weights
-from ssm.training.machine import Machine
 from ssm.training.metrics import Metrics
 from ssm.training.step import Stepper
 

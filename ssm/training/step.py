@@ -20,8 +20,7 @@ from ssm.models.trainable import TrainableModel
 from ssm.specs.training import TrainingSpec
 from ssm.training.gradients import gradients_of
 from ssm.training.initial_states import build_policy
-from ssm.training.job import Job
-from ssm.training.machine import Machine
+from ssm.training.job import Job, Machine
 from ssm.training.optimizer import build_optimizer, set_rates
 from ssm.training.parallel import spread
 from ssm.training.schedule import learning_rate, weight_decay

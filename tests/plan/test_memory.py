@@ -27,8 +27,8 @@ from ssm.specs.initial_states import SPECS
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec, TrainingSpec
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.job import Machine
 from ssm.training.loop import train
-from ssm.training.machine import Machine
 
 exhaustive = pytest.mark.exhaustive
 SIZES: dict[str, dict[str, Any]] = {

@@ -248,20 +248,25 @@ def test_the_control_of_tbtt_reads_the_same_chunks_without_a_state(
     assert not torch.equal(seen["stream"], seen["shuffled"])
 
 
-def test_divergence_is_a_result_and_keeps_the_last_good_weights(
-    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good = run_spec(store.spec, budget={"steps": 30})
-    train(good, store, tmp_path / "good", CPU, interval=Interval(steps=10))
-    real = training_step.loss_of
-    calls = iter(range(1, 100))
+def train_diverging(
+    run: RunSpec, store: TokenStore, folder: Path, interval: int, at: int, first: int = 1
+) -> dict[str, Any]:
+    """Train from step `first`. The loss of step `at` is NaN."""
+    real, calls = training_step.loss_of, iter(range(first, 100))
 
-    def breaks_at_25(*args: Any) -> Any:
+    def breaking(*args: Any) -> Any:
         part = real(*args)
-        return training_step.MicroBatchResult(part.loss * float("nan"), part.ended) if next(calls) == 25 else part
+        return training_step.MicroBatchResult(part.loss * math.nan, part.ended) if next(calls) == at else part
 
-    monkeypatch.setattr(training_step, "loss_of", breaks_at_25)
-    record = train(good, store, tmp_path / "bad", CPU, interval=Interval(steps=10))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_step, "loss_of", breaking)
+        return train(run, store, folder, CPU, interval=Interval(steps=interval))
+
+
+def test_divergence_is_a_result_and_keeps_the_last_good_weights(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, budget={"steps": 30})
+    train(run, store, tmp_path / "good", CPU, interval=Interval(steps=10))
+    record = train_diverging(run, store, tmp_path / "bad", 10, at=25)
     assert record["status"] == "diverged"
     assert "loss is nan at step 25" in record["message"]
     assert "the weights are those of step 10" in record["message"]  # step 20 is less than PATIENCE steps old
@@ -290,30 +295,14 @@ def test_an_infinite_gradient_of_a_finite_loss_is_divergence(
     assert "grad_norm is" in record["message"]
 
 
-def test_the_files_of_a_diverged_run_do_not_depend_on_checkpoints_and_kills(
-    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_files_of_a_diverged_run_do_not_depend_on_checkpoints_and_kills(store: TokenStore, tmp_path: Path) -> None:
     run = run_spec(store.spec, budget={"steps": 60}, snapshots=[0.1, 0.9])
-    real = training_step.loss_of
-
-    def train_breaking(at: int, first: int, folder: Path, interval: int) -> dict[str, Any]:
-        calls = iter(range(first, 100))
-
-        def breaks(*args: Any) -> Any:
-            part = real(*args)
-            return training_step.MicroBatchResult(part.loss * float("nan"), part.ended) if next(calls) == at else part
-
-        with monkeypatch.context() as patch:
-            patch.setattr(training_step, "loss_of", breaks)
-            return train(run, store, folder, CPU, interval=Interval(steps=interval))
-
     for interval in (7, 1000):
-        record = train_breaking(45, 1, tmp_path / f"every{interval}", interval)
-        assert record["steps"] == 45
+        assert train_diverging(run, store, tmp_path / f"every{interval}", interval, at=45)["steps"] == 45
     resumed = tmp_path / "every7"  # as if killed after its last checkpoint, at step 42
     (resumed / "run.json").unlink()
     (resumed / "model.safetensors").unlink()
-    train_breaking(45, 43, resumed, 7)
+    train_diverging(run, store, resumed, 7, at=45, first=43)
     for name in ("model.safetensors", "snapshots/at0.1.safetensors", "snapshots/at0.9.safetensors"):
         assert same(load_tensors(resumed / name)[0], load_tensors(tmp_path / "every1000" / name)[0])
     assert load_tensors(resumed / "model.safetensors")[1]["step"] == 30
@@ -409,13 +398,9 @@ def test_bfloat16_autocast_trains(store: TokenStore, tmp_path: Path) -> None:
     assert losses[:5].mean() > losses[-5:].mean() + 0.3
 
 
-def test_budgets_in_tokens_and_chinchilla(store: TokenStore, tmp_path: Path) -> None:
-    in_tokens = run_spec(store.spec, budget={"tokens": 640})
-    assert train(in_tokens, store, tmp_path / "tokens", CPU)["steps"] == 10
-    parameters = train(run_spec(store.spec, budget={"steps": 1}), store, tmp_path / "one", CPU)["parameters"]
-    chinchilla = run_spec(store.spec, budget={"chinchilla": 0.02})
-    record = train(chinchilla, store, tmp_path / "chinchilla", CPU)
-    assert record["steps"] == round(0.02 * 20 * parameters / 64)
+def test_a_chinchilla_budget_counts_the_parameters(store: TokenStore, tmp_path: Path) -> None:
+    record = train(run_spec(store.spec, budget={"chinchilla": 0.02}), store, tmp_path, CPU)
+    assert record["steps"] == round(0.02 * 20 * record["parameters"] / 64)
 
 
 def test_the_data_order_belongs_to_the_policy(store: TokenStore) -> None:

@@ -25,8 +25,8 @@ from ssm.specs.training import RunSpec
 from ssm.training import checkpointing, loop, parallel
 from ssm.training import step as training_step
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.job import Machine
 from ssm.training.loop import Interval
-from ssm.training.machine import Machine
 from ssm.training.step import Stepper
 
 CPU = torch.device("cpu")

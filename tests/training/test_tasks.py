@@ -22,8 +22,8 @@ from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.gradients import Gradients, OnePiece
+from ssm.training.job import Machine
 from ssm.training.loop import Interval, train
-from ssm.training.machine import Machine
 from ssm.training.metrics import Metrics
 from ssm.training.step import loss_of
 

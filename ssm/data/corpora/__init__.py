@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ssm.base.errors import DataError
-from ssm.data.corpora.base import READERS
-from ssm.data.corpora.document import Document
+from ssm.data.corpora.base import READERS, Document
 from ssm.specs.corpora import CorpusSpec
 
 __all__ = ["Document", "documents", "source_files", "stored_bytes"]

@@ -1,17 +1,42 @@
-"""The base class of corpus readers."""
+"""Documents, and the base class of the readers of corpora."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ssm.base.errors import DataError
 from ssm.base.plugin_modules import Modules
-from ssm.data.corpora.document import Document
 from ssm.specs.corpora import SPECS
 
 READERS: Modules[type[Reader]] = Modules("ssm.data.corpora", SPECS)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document: it is held out as a whole, and a state may be reset at its start."""
+
+    name: str  # the same on every machine: a path relative to the corpus; for tables also the line or row
+    text: bytes  # normally UTF-8; other bytes of a text file are kept
+    stored: int  # bytes as stored between the previous document and the end of this one
+
+
+def as_text(value: object, where: str) -> bytes:
+    """The UTF-8 bytes of a JSON or Parquet value. A null is an empty document.
+
+    Raises:
+        DataError: the value is not text; the message starts with `where`.
+    """
+    if value is None:
+        return b""
+    if isinstance(value, str):
+        return value.encode("utf-8", errors="replace")  # JSON allows single surrogates, UTF-8 does not
+    if isinstance(value, bytes):
+        return value
+    raise DataError(f"{where} holds {type(value).__name__}, expected text")
 
 
 class Reader(ABC):

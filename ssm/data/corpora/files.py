@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line, nearest, shown
-from ssm.data.corpora.base import Reader
-from ssm.data.corpora.document import Document, as_text
+from ssm.data.corpora.base import Document, Reader, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by suffix; all other files are text

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ssm.base.errors import DataError, nearest
-from ssm.data.corpora.base import Reader
-from ssm.data.corpora.document import Document, as_text
+from ssm.base.errors import DataError, first_line, nearest
+from ssm.data.corpora.base import Document, Reader, as_text
 from ssm.specs.corpora.hub import HubCorpus
 
 
@@ -32,7 +31,7 @@ class HubReader(Reader, kind="hub"):
                 datasets.load_dataset(spec.name, spec.config, split=spec.split, revision=spec.revision, streaming=True)
             )
         except Exception as error:  # the package raises its own exceptions, and its transports' exceptions
-            raise DataError(f"{where}: cannot be opened on the hub ({_first_line(error)})") from error
+            raise DataError(f"{where}: cannot be opened on the hub ({first_line(error)})") from error
         number = 0
         while True:
             try:
@@ -40,13 +39,9 @@ class HubReader(Reader, kind="hub"):
             except StopIteration:
                 return
             except Exception as error:
-                raise DataError(f"{where}: reading failed at row {number} ({_first_line(error)})") from error
+                raise DataError(f"{where}: reading failed at row {number} ({first_line(error)})") from error
             if spec.text_key not in row:
                 raise DataError(f"{where}: no column '{spec.text_key}' (text_key); {nearest(spec.text_key, row)}")
             text = as_text(row[spec.text_key], f"{where}: row {number} of column '{spec.text_key}'")
             yield Document(f"{spec.split}:{number}", text, len(text))
             number += 1
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ssm.base.errors import DataError
-from ssm.data.corpora.base import Reader
-from ssm.data.corpora.document import Document
+from ssm.data.corpora.base import Document, Reader
 from ssm.specs.corpora.stdlib import StdlibCorpus
 
 INSTALLED = {"site-packages", "dist-packages"}  # folders of installed packages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -65,6 +66,26 @@ class Examples:
     def targets(self) -> np.ndarray:
         """(B, N), NOT_ASKED where a target does not count."""
         return np.where(self.asked, self.following, NOT_ASKED)
+
+
+def prompts_with_answers(
+    prompts: Sequence[np.ndarray], answers: Sequence[np.ndarray], width: int, **columns: Any
+) -> Examples:
+    """Examples of one prompt and its answer each, padded with zeros to `width` tokens.
+
+    Args:
+        prompts: (n_i,) tokens each.
+        answers: (m_i,) tokens each; all of them are asked and scored.
+        columns: the other columns of `Answers`.
+    """
+    starts = np.array([len(prompt) - 1 for prompt in prompts])  # the prompt's last token, whose target is the answer
+    stops = starts + [len(answer) for answer in answers]
+    tokens = np.zeros((len(prompts), width), np.int64)
+    for row, stop, parts in zip(tokens, stops, zip(prompts, answers, strict=True), strict=True):
+        row[: stop + 1] = np.concatenate(parts)
+    position = np.arange(width - 1)
+    asked = (position >= starts[:, None]) & (position < stops[:, None])
+    return Examples(tokens, asked, Answers(example=np.arange(len(prompts)), start=starts, stop=stops, **columns))
 
 
 class Generator(ABC):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
 from ssm.data.tasks.draws import Dice
 from ssm.data.tasks.published import Prompt, read_babi, read_babilong
 from ssm.data.tasks.sentences import Sentences
@@ -45,25 +45,15 @@ class Facts(Generator, kind="facts"):
             part = self.spec.mix[number]
             made = self._published(part, index) if self.ready else self._hidden(part, place, dice)
             rows.append((*made, part.length))
+        prompts, answers, questions, counts, lengths = zip(*rows, strict=True)
         longest = max(len(prompt) + len(answer) for prompt, answer, *_ in rows)
-        width = longest if self.ready else max(part.length for part in self.spec.mix)
-        tokens, asked = np.zeros((len(rows), width), np.int64), np.zeros((len(rows), width - 1), bool)
-        for row, (prompt, answer, *_) in enumerate(rows):
-            end = len(prompt) + len(answer)
-            tokens[row, :end] = np.concatenate([prompt, answer])
-            asked[row, len(prompt) - 1 : end - 1] = True
-        starts = np.array([len(prompt) - 1 for prompt, *_ in rows])
-        return Examples(
-            tokens,
-            asked,
-            Answers(
-                example=np.arange(len(rows)),
-                start=starts,
-                stop=starts + [len(answer) for _, answer, *_ in rows],
-                length=np.array([length for *_, length in rows]),
-                group=np.array([list(FACTS).index(question) for _, _, question, *_ in rows]),
-                difficulty=np.array([count for *_, count, _ in rows], np.float64),
-            ),
+        return prompts_with_answers(
+            prompts,
+            answers,
+            longest if self.ready else max(part.length for part in self.spec.mix),
+            length=np.array(lengths),
+            group=np.array([list(FACTS).index(question) for question in questions]),
+            difficulty=np.array(counts, np.float64),
         )
 
     def _hidden(self, part: FactsPart, place: float, dice: Dice) -> tuple[np.ndarray, np.ndarray, str, float]:

@@ -19,7 +19,7 @@ import numpy as np
 from ssm.base.errors import DataError
 from ssm.data.batches import NOT_ASKED
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
 from ssm.data.tasks.draws import Dice
 from ssm.data.tasks.sentences import Sentences
 from ssm.data.tasks.statements import FORMS, INSTRUCTION, Statement, statement
@@ -74,27 +74,14 @@ class Needle(Generator, kind="needle"):
 
     def make(self, indices: np.ndarray) -> Examples:
         prompts = self._prompts(indices)
-        lengths = np.array([prompt.length for prompt in prompts])
-        starts = lengths - self.room - 1  # position of the prompt's last token
-        stops = starts + [len(prompt.answer) for prompt in prompts]
-        longest = max(part.length for part in self.spec.mix)
-        tokens = np.zeros((len(prompts), longest), np.int64)
-        for row, prompt in enumerate(prompts):
-            whole = np.concatenate([piece for _, piece in prompt.pieces])
-            tokens[row, : len(whole)] = whole
-        place = np.arange(longest - 1)
-        return Examples(
-            tokens,
-            (place >= starts[:, None]) & (place < stops[:, None]),
-            Answers(
-                example=np.arange(len(prompts)),
-                start=starts,
-                stop=stops,
-                length=lengths,
-                group=np.array([RELATIONS.index(prompt.statement.relation) for prompt in prompts]),
-                difficulty=np.array([prompt.depth for prompt in prompts]),
-                alternatives=np.stack([self._alternatives(prompt.statement) for prompt in prompts]),
-            ),
+        return prompts_with_answers(
+            [np.concatenate([piece for _, piece in prompt.pieces[:-1]]) for prompt in prompts],
+            [prompt.answer for prompt in prompts],
+            max(part.length for part in self.spec.mix),
+            length=np.array([prompt.length for prompt in prompts]),
+            group=np.array([RELATIONS.index(prompt.statement.relation) for prompt in prompts]),
+            difficulty=np.array([prompt.depth for prompt in prompts]),
+            alternatives=np.stack([self._alternatives(prompt.statement) for prompt in prompts]),
         )
 
     def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:

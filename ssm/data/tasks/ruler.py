@@ -25,7 +25,7 @@ import numpy as np
 
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
 from ssm.data.tasks.draws import Dice
 from ssm.data.tasks.words import ADJECTIVES, NOUNS
 from ssm.data.tokenizers import following
@@ -91,24 +91,13 @@ class Ruler(Generator, kind="ruler"):
 
     def make(self, indices: np.ndarray) -> Examples:
         prompts = self._prompts(indices)
-        starts = np.array([len(one.prompt) - 1 for one in prompts])  # position of the prompt's last token
-        stops = starts + [len(one.answer) for one in prompts]
-        longest = max(part.length for part in self.spec.mix)
-        tokens = np.zeros((len(prompts), longest), np.int64)
-        for row, one in enumerate(prompts):
-            tokens[row, : one.size] = np.concatenate([one.prompt, one.answer])
-        place = np.arange(longest - 1)
-        return Examples(
-            tokens,
-            (place >= starts[:, None]) & (place < stops[:, None]),
-            Answers(
-                example=np.arange(len(prompts)),
-                start=starts,
-                stop=stops,
-                length=np.array([part.length for part in self.spec.mix])[self.parts(self.draws(indices))],
-                group=np.array([RULER.index(one.task) for one in prompts]),
-                difficulty=np.array([one.depth for one in prompts]),
-            ),
+        return prompts_with_answers(
+            [one.prompt for one in prompts],
+            [one.answer for one in prompts],
+            max(part.length for part in self.spec.mix),
+            length=np.array([part.length for part in self.spec.mix])[self.parts(self.draws(indices))],
+            group=np.array([RULER.index(one.task) for one in prompts]),
+            difficulty=np.array([one.depth for one in prompts]),
         )
 
     def _prompts(self, indices: np.ndarray) -> list[Prompt]:
