@@ -1,9 +1,9 @@
 // The delta scan, forward and backward, on the CPU: the delta rule and the generalized form of ssm_kernels.delta_scan.
 //
-// per_head_block.h has the algorithm for the delta rule with one decay a head or none, per_key_block.h that for the
-// rest. A task is a group of one sequence, or a part of its heads, and runs through its blocks in order. Where the
-// gradients of q and k add up over tasks, they do so in a fixed order, and how a group is cut into parts in the
-// backward pass depends on shapes alone: the bits are the same for any number of threads.
+// per_head_block.h has the algorithm for the delta rule with one decay per head or none. per_key_block.h has the
+// algorithm for all other forms. A task is a group of one sequence, or a part of its heads. It processes its blocks in
+// order. The gradients of q and k are sums over tasks in a fixed order, and the split of groups into tasks depends only
+// on shapes. So results have the same bits for any number of threads.
 
 #include "per_head.h"
 #include "per_head_backward.h"
@@ -48,7 +48,7 @@ void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int6
     }
 }
 
-// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and a state not to be saved, are null.
+// sizes: B, T, G, H, K, V, kind of decay, threads. Absent inputs, and states that are not saved, are null.
 template <typename T>
 Inputs<T> inputs(const T* q, const T* k, const T* v, const T* beta, const T* log_decay, const T* h0, const T* a,
                  const T* b, const unsigned char* resets, const int64_t* sizes) {
@@ -62,7 +62,7 @@ Inputs<T> inputs(const T* q, const T* k, const T* v, const T* beta, const T* log
     const T *q, const T *k, const T *v, const T *beta, const T *log_decay, const T *h0, const T *a, const T *b,     \
         const unsigned char *resets, const int64_t *sizes
 
-// The functions return 0, or 1 for lack of memory.
+// The functions return 0, or 1 if there is not enough memory.
 #define EXPORT(T, SUFFIX)                                                                                         \
     int delta_scan_forward_##SUFFIX(INPUTS(T), T* y, T* hT, T* saved) {                                           \
         const auto in = delta::inputs(q, k, v, beta, log_decay, h0, a, b, resets, sizes);                         \

@@ -1,11 +1,11 @@
-// What both forward passes share: block after block, with the state in memory that stays in a cache.
+// Shared by both forward passes: a loop over blocks. The state is in memory that stays in a cache.
 #pragma once
 
 #include "problem.h"
 
 namespace delta {
 
-// A Block has SIZE tokens at most, and `read`s them.
+// A Block has at most SIZE tokens, and `read` reads them.
 template <typename T, typename Block>
 class Forward {
 public:
@@ -31,14 +31,14 @@ public:
     }
 
 protected:
-    // The block's rows of y and of what is saved, and the state behind it.
+    // Computes the block's rows of y and of the saved values, and the state after it.
     virtual void step(int64_t b, int64_t h, T* y, T* saved) = 0;
 
     const Inputs<T>& in;
     const int64_t K, V;  // padded
     Block block;
     Buffer<T> state;     // (K, V)
-    bool empty = false;  // it counts as zeros, whatever it holds
+    bool empty = false;  // the state is zero, and its memory is ignored
 };
 
 }  // namespace delta

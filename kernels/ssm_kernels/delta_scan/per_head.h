@@ -50,7 +50,7 @@ private:
         });
     }
 
-    // Asks for what this block will write, and for what the next one will read.
+    // Prefetches the memory that this block writes, and that the next block reads.
     void fetch(int64_t b, int64_t h, const T* y, const T* kept) {
         const int64_t t0 = block.span.t0, key = in.group(b, t0 + TOKENS, h) * in.K, head = in.head(b, t0, h) * in.V;
         const int64_t keys = in.G * in.K, stride = in.H * in.V;
@@ -62,8 +62,8 @@ private:
         ahead.add(in.v + head + TOKENS * stride, stride, TOKENS, in.V);
     }
 
-    // r, y and x from what they read of the state; of the span's own tokens alone, so that an infinite value reaches
-    // nothing before it. `start`: of v and y.
+    // Computes r, y and x from their reads of the state, only for the span's tokens, so an infinite value does not
+    // reach earlier tokens. `start`: offset of v and y.
     void solve(int64_t start, T* y_out, T* kept) {
         const int64_t length = block.span.length, stride = in.H * in.V;
         simd::for_each_vector<T>(in.V, [&](int64_t n, auto lanes) {
@@ -88,7 +88,7 @@ private:
         });
     }
 
-    Buffer<T> reads;  // (2 TOKENS, V): what r and y read of the state; then, over r, what is left of x behind the block
+    Buffer<T> reads;  // (2 TOKENS, V): reads of the state for r and y; later x decayed to the end in place of r
     simd::Ahead ahead;
 };
 

@@ -1,10 +1,9 @@
-// The backward pass of per_head_block.h. With dS the adjoint of the state behind a block, and of its pairs
-// dM = D * (dr x^T) below the diagonal and dN = D * (dy x^T) with it:
+// The backward pass of per_head_block.h. With dS the adjoint of the state after a block, and for its pairs
+// dM = D * (dr x^T) below the diagonal, and dN = D * (dy x^T) on and below it:
 //     dx = D_last k dS + N^T dy + M^T dr     dr = -beta dx, last token first     dv = beta dx     dbeta = dx (v - r)
 //     dq = A dy S^T + dN k                   dk = D_last x dS^T + A dr S^T + (dM + dM^T) k + dN^T q
 //     dS <- A_last dS + q^T (A dy) + k^T (A dr)
-// All that a gradient of q or k is made of adds up in one tile; what the gradients of the log decays need of its parts
-// is taken on the way.
+// All parts of a gradient of q or k are summed in one tile. The gradients of the log decays use these parts meanwhile.
 #pragma once
 
 #include "prefetch.h"
@@ -13,13 +12,13 @@
 
 namespace delta {
 
-// A block, and what its tokens read and wrote; zero beyond them.
+// A block, and the values that its tokens read and write. Rows beyond its tokens are zero.
 template <typename T>
 struct WrittenHeadBlock : HeadBlock<T> {
     using HeadBlock<T>::in;
     const int64_t V;            // padded
     Buffer<T> errors;           // (TOKENS, V): v - r
-    Buffer<T> values, lasting;  // (TOKENS, V): x, and what is left of it behind the block
+    Buffer<T> values, lasting;  // (TOKENS, V): x, and x decayed to the block's end
 
     explicit WrittenHeadBlock(const Inputs<T>& in_)
         : HeadBlock<T>(in_), V(padded<T>(in_.V)), errors(TOKENS * V), values(TOKENS * V), lasting(TOKENS * V) {}
@@ -91,13 +90,13 @@ private:
         T through = 0;
         if (block.span.reset) {
             std::memset((void*)dstate, 0, V * K * sizeof(T));
-        } else if (state != nullptr) {  // else nobody asks: there is no state before
+        } else if (state != nullptr) {  // otherwise it is not needed: there is no state before
             through = state_before(block, state);
         }
         if (in.decay == HEAD) log_decays(head, length, crossing, entering, leaving, through);
     }
 
-    // Asks for what this block will write, and for what the one a chunk before it will read.
+    // Prefetches the memory that this block writes, and that the block one chunk earlier reads.
     void fetch(const Block& block, const Task& task, int64_t h, const T* saved) {
         const int64_t t0 = block.span.t0, head = in.head(task.b, t0, h), before = in.head(task.b, t0 - TOKENS, h);
         const int64_t group = task.part * in.B * in.T_ * in.G + in.group(task.b, t0, h);
@@ -115,12 +114,12 @@ private:
         if (state != nullptr) ahead.add(state + t0 % CHUNK * in.K / CHUNK * in.V, in.V, in.K * TOKENS / CHUNK, in.V);
     }
 
-    // to (V,) = row times a factor.
+    // to (V,) = a row times a factor.
     void scaled(const T* row, T factor, T* to) const {
         for (int64_t n = 0; n < V; n += W) (Vec<T>::load(row + n) * Vec<T>(factor)).store(to + n);
     }
 
-    // dx = D_last k dS, computed transposed; and of every token its part of the gradients of the later log decays.
+    // dx = D_last k dS, computed transposed. Also every token's part of the gradients of the later log decays.
     void through_last_state(const Block& block, T* leaving) {
         gemm::for_tiles<T>(V, TOKENS, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
@@ -143,7 +142,7 @@ private:
         gemm::transpose<T>(dvaluesT, TOKENS, V, TOKENS, given, V);
     }
 
-    // dx, dr, A dr, dv and dbeta, from dx without what the block's own tokens read.
+    // dx, dr, A dr, dv and dbeta, from the dx without reads by tokens of the block.
     void solve(const Block& block, int64_t head) {
         const int64_t length = block.span.length;
         alignas(64) T dbeta[TOKENS * W] = {};
@@ -155,7 +154,7 @@ private:
                 dr[j] = Vec<T>::zero();
                 if (j < length) {
                     Vec<T> dx = Vec<T>::load(given + at);
-                    const T* const m = block.pairs + j;  // column j: who reads what j wrote
+                    const T* const m = block.pairs + j;  // column j: the tokens that read what j wrote
 #pragma GCC unroll 16
                     for (int64_t i = TOKENS - 1; i > j; i--) dx = simd::fma(Vec<T>(m[i * TOKENS]), dr[i], dx);
                     const Vec<T> dv = Vec<T>(block.beta[j]) * dx;
@@ -173,7 +172,7 @@ private:
         for (int64_t j = 0; j < length; j++) out.dbeta[head + j * in.H] = sums[j];
     }
 
-    // dM and dN onto dpairs, dM + dM^T, and what pairs on the two sides of a token give to its log decay.
+    // Adds dM and dN to dpairs. Computes dM + dM^T, and the gradients of each log decay through pairs around it.
     void pairs(const Block& block, T* crossing) {
         if (in.decay == HEAD) {
             alignas(64) T partial[TOKENS * W] = {};
@@ -200,12 +199,12 @@ private:
             (Vec<T>::load(both + at) + Vec<T>::load(dpairs + at)).store(both + at);
     }
 
-    // dk, then dq; and of every token what its reads of the state give to its log decay and those before it.
+    // dk, then dq. Also the gradients of log decays through every token's reads of the state.
     void keys(const Block& block, const Task& task, int64_t h, const T* state, T* entering) {
         const int64_t t0 = block.span.t0, length = block.span.length, rows = block.rows, stride = in.G * in.K;
         const int64_t start = (task.part * in.B * in.T_ * in.G + in.group(task.b, t0, h)) * in.K;
         T *const dk = out.dk + start, *const dq = out.dq + start, *const dN = dpairs + TOKENS * TOKENS;
-        const bool first = h == task.first_head;  // it writes what the other heads of a task add to
+        const bool first = h == task.first_head;  // it writes the sum; the other heads of a task add to it
         const bool direct = first && rows == length && K == in.K;
         alignas(64) T partial[TOKENS * W] = {};
         for (int64_t half = 0; half < 2 * TOKENS; half += TOKENS)
@@ -239,10 +238,10 @@ private:
         }
     }
 
-    // dstate of the state before the block; and the inner product of what it has of the one behind with the state.
+    // dstate of the state before the block. Also the inner product of the state with its part through the next state.
     T state_before(const Block& block, const T* state) {
         const Vec<T> whole(block.whole);
-        Vec<T> sums[gemm::WIDEST];  // several, for each waits for itself
+        Vec<T> sums[gemm::WIDEST];  // several independent sums, because each waits for its own result
         for (Vec<T>& sum : sums) sum = Vec<T>::zero();
         gemm::for_tiles<T>(V, K, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
@@ -268,7 +267,7 @@ private:
         }
     }
 
-    Buffer<T> given, reaching;        // (2 TOKENS, V): dx, then over it dr, and dy; both times A
+    Buffer<T> given, reaching;        // (2 TOKENS, V): dx, later dr; and dy; both times A
     Buffer<T> valuesT, dvaluesT;      // (V, TOKENS)
     Buffer<T> dpairs;                 // (2 TOKENS, TOKENS): dM, then dN
     Buffer<T> both;                   // (TOKENS, TOKENS): dM + dM^T

@@ -1,20 +1,20 @@
-// The delta rule with one decay a head and step, or none. A block is up to 16 tokens of one head, solved together.
+// The delta rule with one decay per head and step, or none. A block is up to 16 tokens of one head, solved together.
 //
-// Decays by head leave the keys as they are: they go to rows of V numbers and to the small matrix of pairs. With j, i
-// the tokens of a block that starts from S, A_j the product of its decays up to and with j, D[j, i] that of the decays
-// behind i up to and with j:
+// Decays per head do not change keys: they multiply rows of V numbers and the small matrix of pairs. With j, i the
+// tokens of a block that starts from S, A_j the product of its decays up to and including j, and D[j, i] the product of
+// the decays after i up to and including j:
 //     r_j = A_j k_j^T S + sum_{i<j} M[j, i] x_i         M[j, i] = D[j, i] k_j^T k_i         x_j = beta_j (v_j - r_j)
 //     y_j = A_j q_j^T S + sum_{i<=j} N[j, i] x_i        N[j, i] = D[j, i] q_j^T k_i
 //     S  <- A_last S + sum_i k_i (D[last, i] x_i)^T
-// Every decay is a product of given ones, so that none may be too strong. A reset starts a block, from zeros: what was
-// before it is multiplied by nothing.
+// Every decay is a product of given decays, without divisions, so decays may be arbitrarily strong. A reset starts a
+// block from zeros, without a product with the old state.
 #pragma once
 
 #include "problem.h"
 
 namespace delta {
 
-// What both passes need of a block. Rows beyond its tokens are zero, with decays of 1.
+// The values of a block for both passes. Rows beyond its tokens are zero, with decays of 1.
 template <typename T>
 struct HeadBlock {
     const Inputs<T>& in;
@@ -25,7 +25,7 @@ struct HeadBlock {
     alignas(64) T from[TOKENS], to[TOKENS];  // A_j, D[last, j]
     T beta[TOKENS], whole = 1;
     Span span{};
-    int64_t rows = 0;  // that products take: the span's, in whole tiles
+    int64_t rows = 0;  // rows in products: the span's tokens, in whole tiles
 
     explicit HeadBlock(const Inputs<T>& in_)
         : in(in_), K(padded<T>(in.K)), kq(2 * TOKENS * K), kT(K * TOKENS), pairs(2 * TOKENS * TOKENS),
@@ -66,19 +66,19 @@ struct HeadBlock {
             });
     }
 
-    // Writes `pairs` for the backward pass, rows of M and N side by side.
+    // Writes `pairs` for the backward pass, with rows of M and N next to each other.
     void keep(T* kept) const {
         for (int64_t j = 0; j < span.length; j++, kept += in.kept_row())
             for (int64_t half : {0, 1}) std::copy_n(row(half, j), TOKENS, kept + half * TOKENS);
     }
-    // Reads them again.
+    // Reads `pairs` in the backward pass.
     void score_again(const T* kept) {
         for (int64_t j = 0; j < span.length; j++, kept += in.kept_row())
             for (int64_t half : {0, 1}) std::copy_n(kept + half * TOKENS, TOKENS, row(half, j));
         for (int64_t half : {0, 1}) std::fill_n(row(half, span.length), (TOKENS - span.length) * TOKENS, (T)0);
     }
 
-    // A tile at (i, j) of what has the shape of `pairs`, each times the decays between its two tokens.
+    // A tile at (i, j) of a matrix with the shape of `pairs`, times the decays between the two tokens.
     template <typename Tile>
     SIMD_INLINE void times_decays(Tile& tile, int64_t i, int64_t j) const {
         tile.each([&](Vec<T>& x, int r, int64_t l) { x *= Vec<T>::load(decays + (i + r) * TOKENS + j + l); });
@@ -92,12 +92,12 @@ private:
         alignas(64) T step[TOKENS], unit[TOKENS] = {};
         T sum = 0;
         for (int64_t j = 0; j < TOKENS; j++) sum += logs[j];
-        whole = simd::exp(Vec<T>(sum)).v[0];  // once rounded: this is what adds up over a sequence
+        whole = simd::exp(Vec<T>(sum)).v[0];  // a single rounding, because its errors accumulate over a sequence
         for (int64_t j = 0; j < TOKENS; j += W) simd::exp(Vec<T>::load(logs + j)).store(step + j);
         T product = 1;
         for (int64_t j = 0; j < TOKENS; j++) from[j] = product *= step[j];
         for (int64_t i = 0; i < TOKENS; i += W) {
-            Vec<T> row = Vec<T>::zero();  // of token j, columns i .. i + W
+            Vec<T> row = Vec<T>::zero();  // row of token j, columns i .. i + W
             for (int64_t j = 0; j < TOKENS; j++) {
                 row *= Vec<T>(step[j]);
                 row.store(decays + j * TOKENS + i);

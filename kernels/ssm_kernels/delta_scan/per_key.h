@@ -1,4 +1,4 @@
-// The forward pass of per_key_block.h: its formulas.
+// The forward pass of per_key_block.h. The formulas are in that file.
 #pragma once
 
 #include "forward.h"
@@ -43,8 +43,8 @@ private:
         });
     }
 
-    // r and y from what they read of the state, and the values that are written; of the span's own tokens alone, so
-    // that an infinite value reaches nothing before it.
+    // Computes r, y and the written values from the reads of the state, only for the span's tokens, so an infinite
+    // value does not reach earlier tokens.
     template <bool DELTA>
     void solve(int64_t b, int64_t h) {
         constexpr int64_t COLUMNS = DELTA ? BLOCK : 2 * BLOCK;
@@ -89,7 +89,7 @@ private:
     Buffer<T> reads;   // (2 BLOCK, V): r, y
     Buffer<T> values;  // (writes, V): x
     Buffer<T> own_v;
-    T* const v;  // (BLOCK, V): of the delta rule its own, else the values' second half
+    T* const v;  // (BLOCK, V): separate for the delta rule, otherwise the second half of `values`
 };
 
 }  // namespace delta

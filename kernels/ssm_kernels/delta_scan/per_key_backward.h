@@ -1,4 +1,4 @@
-// The backward pass of per_key_block.h. With dS the adjoint of the state behind a block, before it is
+// The backward pass of per_key_block.h. With dS the adjoint of the state after a block, the adjoint before it is
 // diag(A_last) dS + sum_j (c_j A_{j-1}) dr_j^T + (q_j A_j) dy_j^T.
 #pragma once
 
@@ -7,12 +7,12 @@
 
 namespace delta {
 
-// A block, and what its tokens read and wrote; zero beyond them.
+// A block, and the values that its tokens read and write. Rows beyond its tokens are zero.
 template <typename T>
 struct WrittenKeyBlock : KeyBlock<T> {
     using KeyBlock<T>::in, KeyBlock<T>::writes;
     const int64_t V;    // padded
-    Buffer<T> kept;     // (BLOCK, V): r, or of the delta rule v - r
+    Buffer<T> kept;     // (BLOCK, V): r, or v - r for the delta rule
     Buffer<T> lasting;  // (writes, V): x
 
     explicit WrittenKeyBlock(const Inputs<T>& in_)
@@ -76,13 +76,13 @@ private:
 
         if (reset) {
             std::memset((void*)dstate, 0, V * K * sizeof(T));
-        } else if (state != nullptr) {  // else nobody asks: there is no state before
+        } else if (state != nullptr) {  // otherwise it is not needed: there is no state before
             this->decay_and_add(block, dstate, 2 * BLOCK, given, block.from_start, dstate);
         }
     }
 
-    // From the last token to the first: dvalues, onto which comes what the block's own later tokens read, and from it
-    // dr (the first half of `given`), dv and, as sums of lanes, dbeta.
+    // From the last token to the first: adds the reads by later tokens of the block to dvalues. From dvalues, computes
+    // dr (the first half of `given`), dv, and dbeta as sums of lanes.
     template <bool DELTA>
     void solve(const Block& block, int64_t b, int64_t h) {
         constexpr int64_t W = Vec<T>::width, COLUMNS = DELTA ? BLOCK : 2 * BLOCK;
@@ -99,7 +99,7 @@ private:
                     dr[j].store(given + at);
                     continue;
                 }
-                const T* const m = block.M + j;  // column j: who reads what j wrote
+                const T* const m = block.M + j;  // column j: the tokens that read what j wrote
                 const T* const dy = given + BLOCK * V + n;
                 Vec<T> dx = Vec<T>::load(dvalues + at), dx2 = DELTA ? dx : Vec<T>::load(dvalues + BLOCK * V + at);
 #pragma GCC unroll 8
@@ -126,8 +126,8 @@ private:
         }
     }
 
-    // What the block's pairs give to dreaders, dwriters and dlog: the writers walk on from their own token, their
-    // adjoints walk back.
+    // Adds the gradients through pairs of the block to dreaders, dwriters and dlog. Writers decay step by step from their
+    // token, and their adjoints go backward.
     void pairs(const Block& block) {
         for (int64_t n = 0; n < K; n += Vec<T>::width) {
             for (int64_t p = 0; p < writes; p += BLOCK) {
@@ -169,8 +169,8 @@ private:
         }
     }
 
-    // What reaches over the block's borders, onto dreaders, dwriters and dlog; then dreaders of the delta rule's c are
-    // part of its k.
+    // Adds the gradients across the block's borders to dreaders, dwriters and dlog. Then, for the delta rule, the
+    // gradient of c is added to the gradient of k.
     void borders(const Block& block, const T* state) {
         for (int64_t n = 0; n < K; n += Vec<T>::width) {
             const auto at = [&](const T* rows, int64_t j) { return Vec<T>::load(rows + j * K + n); };
@@ -231,8 +231,8 @@ private:
     Buffer<T> dv;                             // (BLOCK, V)
     Buffer<T> dvalues;                        // (writes, V)
     Buffer<T> dM;                             // (2 BLOCK, writes)
-    Buffer<T> of_state, dreaders;             // (2 BLOCK, K): what readers get through the block's first state, and all
-    Buffer<T> to_state, dwriters;             // (writes, K): what writers get through its last, and all
+    Buffer<T> of_state, dreaders;             // (2 BLOCK, K): gradients of readers through the first state, and all
+    Buffer<T> to_state, dwriters;             // (writes, K): gradients of writers through the last state, and all
     Buffer<T> dlog;                           // (BLOCK, K)
     Buffer<T> dbeta;                          // (BLOCK, W): sums of lanes
 };

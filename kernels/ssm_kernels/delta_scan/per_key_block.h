@@ -1,17 +1,17 @@
-// Decays by key, and the generalized form with any decay, which becomes one by key. A block is up to 8 tokens of one
-// head, solved together.
+// Decays per key, and the generalized form with any decay, which is expanded to one per key. A block is up to 8 tokens
+// of one head, solved together.
 //
-// Both forms are one recurrence. A step reads the state before its decay, and then decays it and writes along keys:
+// Both forms are one recurrence. A step reads the state before its decay. Then it decays it and writes along keys:
 //     r_t = c_t^T S_{t-1}       S_t = diag(a_t) S_{t-1} + sum_p w_{t,p} x_{t,p}^T       y_t = q_t^T S_t
 //     delta rule     c = a k (elementwise);  w = k, x = beta (v - r)
 //     generalized    c = a^;                 w_0 = b, x_0 = r;  w_1 = k, x_1 = v
-// Within a block that starts from S, with j, i its tokens, A_j the product of its decays up to and with j, and
+// Within a block that starts from S, with tokens j, i, A_j the product of its decays up to and including j, and
 // D_{j,i} = a_{i+1} .. a_j:
 //     r_j = (c_j A_{j-1})^T S + sum_{i<j} M[j, i] x_i             M[j, i] = c_j^T (D_{j-1,i} w_i)
 //     y_j = (q_j A_j)^T S + sum_{i<=j} M[BLOCK + j, i] x_i        M[BLOCK + j, i] = q_j^T (D_{j,i} w_i)
 //     S  <- diag(A_last) S + sum_i (D_{last,i} w_i) x_i^T
-// Every decay is a product of given ones, so that none may be too strong. A reset starts a block, from zeros: what was
-// before it is multiplied by nothing.
+// Every decay is a product of given decays, without divisions, so decays may be arbitrarily strong. A reset starts a
+// block from zeros, without a product with the old state.
 #pragma once
 
 #include "problem.h"
@@ -23,27 +23,28 @@ struct KeyBlock {
     const Inputs<T>& in;
     const int64_t K, writes;  // K padded; writes: rows of BLOCK
     Buffer<T> readers;        // (2 BLOCK, K): c, then q
-    Buffer<T> writers;        // (writes, K): w, the first of every token, then the second
+    Buffer<T> writers;        // (writes, K): w, the first ones of all tokens, then the second ones
     Buffer<T> M;              // (2 BLOCK, writes)
     Buffer<T> from_start;     // (2 BLOCK, K): readers times A
     Buffer<T> to_end;         // (writes, K): writers times D_{last,i}
     static constexpr int64_t SIZE = BLOCK;
     Span span{};
-    int64_t ahead = 0;  // tokens from the span to what is read next
+    int64_t ahead = 0;  // tokens from the span to the next span
 
     explicit KeyBlock(const Inputs<T>& in_)
         : in(in_), K(padded<T>(in.K)), writes(in.writes() * BLOCK), readers(2 * BLOCK * K), writers(writes * K),
           M(2 * BLOCK * writes), from_start(2 * BLOCK * K), to_end(writes * K), step(BLOCK * K), from((BLOCK + 1) * K),
           to(BLOCK * K), whole(K) {}
 
-    // Decays for the keys n .. n + W: a of token j; the product up to and without it; of those behind it; of all.
+    // Decays for the keys n .. n + W: of token j; of all tokens before it; of all tokens after it; of all tokens.
     SIMD_INLINE Vec<T> step_at(int64_t j, int64_t n) const { return Vec<T>::load(step + j * K + n); }
     SIMD_INLINE Vec<T> from_at(int64_t j, int64_t n) const { return Vec<T>::load(from + j * K + n); }
     SIMD_INLINE Vec<T> to_at(int64_t j, int64_t n) const { return Vec<T>::load(to + j * K + n); }
     SIMD_INLINE Vec<T> whole_at(int64_t n) const { return Vec<T>::load(whole + n); }
     T whole_of(int64_t key) const { return whole[key]; }
 
-    // All but M. Rows beyond the span's tokens are zero, with decays of 1. `tokens` from here comes what is read next.
+    // Computes everything except M. Rows beyond the span's tokens are zero, with decays of 1. The next span starts
+    // `tokens` after this one.
     void read(int64_t b, int64_t h, const Span& span_, int64_t tokens = BLOCK) {
         span = span_;
         ahead = tokens;
@@ -109,7 +110,7 @@ private:
         }
     }
 
-    Buffer<T> step, from, to;  // (BLOCK, K), one row more, (BLOCK, K); the first holds logs for a while
+    Buffer<T> step, from, to;  // (BLOCK, K), one more row, (BLOCK, K); `step` first holds log decays
     Buffer<T> whole;           // (K,)
 };
 

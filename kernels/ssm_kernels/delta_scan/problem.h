@@ -1,4 +1,4 @@
-// What the passes of the delta scan share: the inputs, the cut of a sequence into blocks, and products of matrices.
+// Shared by the passes of the delta scan: the inputs, the split of a sequence into blocks, and matrix products.
 #pragma once
 
 #include "gemm.h"
@@ -13,12 +13,12 @@ using simd::Vec;
 using tasks::Task;
 
 constexpr int64_t CHUNK = 64;   // tokens between saved states
-constexpr int64_t BLOCK = 8;    // tokens that are solved together where decays are by key: as many as a tile has rows
-constexpr int64_t TOKENS = 16;  // and where they are by head, whose pairs cost less
+constexpr int64_t BLOCK = 8;    // tokens that are solved together for decays per key: the rows of a tile
+constexpr int64_t TOKENS = 16;  // the same for decays per head, where pairs cost less
 
 enum Decay : int64_t { NONE, HEAD, KEY };  // (), (B, T, H), (B, T, H, K)
 
-// Tokens of one chunk, solved together; a reset can only be their first.
+// Tokens of one chunk that are solved together. Only the first token can be a reset.
 struct Span {
     int64_t t0, length;
     bool reset;
@@ -37,9 +37,9 @@ struct Inputs {
     int64_t B, T_, G, H, K, V;
 
     bool delta_rule() const { return beta != nullptr; }
-    bool by_head() const { return delta_rule() && decay != KEY; }  // per_head_block.h, else per_key_block.h
-    int64_t writes() const { return delta_rule() ? 1 : 2; }  // rows of the state's keys that a step writes along
-    int64_t sharing() const { return H / G; }                // heads a group
+    bool by_head() const { return delta_rule() && decay != KEY; }  // per_head_block.h, otherwise per_key_block.h
+    int64_t writes() const { return delta_rule() ? 1 : 2; }  // number of keys that a step writes along
+    int64_t sharing() const { return H / G; }                // heads per group
     int64_t token(int64_t b, int64_t t) const { return b * T_ + t; }
     int64_t head(int64_t b, int64_t t, int64_t h) const { return token(b, t) * H + h; }  // in (B, T, H)
     int64_t group(int64_t b, int64_t t, int64_t h) const { return token(b, t) * G + h / sharing(); }  // in (B, T, G)
@@ -51,9 +51,8 @@ struct Inputs {
         return {t0, t - t0, reset(b, t0)};
     }
 
-    // What is saved for the backward pass, of every head one after the other: the states that its chunks start from,
-    // but for the first one's, which is h0 or zeros; and of every step a row: what it read, or of the delta rule v - r,
-    // and by head its pairs.
+    // Saved for the backward pass, head by head: the states before all chunks except the first (h0 or zeros). Also a
+    // row per step: r, or v - r for the delta rule, and for decays per head its pairs.
     int64_t kept() const { return (T_ - 1) / CHUNK; }
     int64_t kept_row() const { return V + (by_head() ? 2 * TOKENS : 0); }
     int64_t kept_by_head() const { return kept() * K * V + T_ * kept_row(); }
@@ -61,7 +60,7 @@ struct Inputs {
     P* kept_state(P* saved, int64_t b, int64_t h, int64_t chunk) const {
         return saved + (b * H + h) * kept_by_head() + (chunk - 1) * K * V;
     }
-    // The state that a chunk starts from; null is zeros.
+    // The state before a chunk. Null means zeros.
     const T* state_of(const T* saved, int64_t b, int64_t h, int64_t chunk) const {
         if (chunk > 0) return kept_state(saved, b, h, chunk);
         return h0 == nullptr ? nullptr : h0 + (b * H + h) * K * V;
@@ -74,12 +73,12 @@ struct Inputs {
 
 template <typename T>
 struct Gradients {
-    const T *dy, *dhT;  // of the outputs; dhT may be null: zeros
-    T *dq, *dk;         // (parts, B, T, G, K): every part of a group's heads has its own
-    T *dv, *dbeta, *dlog_decay, *dh0, *da, *db;  // null where there is no such input
+    const T *dy, *dhT;  // gradients of the outputs; dhT may be null: zeros
+    T *dq, *dk;         // (parts, B, T, G, K): one for every part of a group's heads
+    T *dv, *dbeta, *dlog_decay, *dh0, *da, *db;  // null for absent inputs
 };
 
-// A row of a gradient; the first to give to it writes it.
+// A row of a gradient. The first contribution writes it, and others add to it.
 template <typename T>
 void add_row(const T* from, T* to, int64_t columns, bool first) {
     simd::for_each_vector<T>(columns, [&](int64_t n, auto lanes) {
@@ -88,8 +87,8 @@ void add_row(const T* from, T* to, int64_t columns, bool first) {
     });
 }
 
-// to (rows x columns) = A B. A is rows x n with (i, k) at a[i * row + k * column], B and `to` are `columns` wide; rows
-// and columns are padded.
+// to (rows, columns) = A B. A is (rows, n) with (i, k) at a[i * row + k * column]. B and `to` have `columns` columns.
+// Rows and columns are padded.
 template <typename T>
 void product(int64_t rows, int64_t columns, int64_t n, const T* a, int64_t row, int64_t column, const T* b, T* to) {
     gemm::for_tiles<T>(rows, columns, [&](auto shape, int64_t i, int64_t j) {
@@ -100,10 +99,10 @@ void product(int64_t rows, int64_t columns, int64_t n, const T* a, int64_t row, 
     });
 }
 
-// The inner products of `readers` (2 BLOCK, N) with `writers` (BLOCK, N), both in rows of whole vectors: row j of the
-// first half with every row i < j, row j of the second with every i <= j. With WALK a writer is multiplied by `step`
-// (BLOCK, N) of every row that it passes: for the first half up to row j - 1, for the second up to row j. They go to
-// M (2 BLOCK, stride); what is above the diagonals is left as it is.
+// M (2 BLOCK, stride) = inner products of `readers` (2 BLOCK, N) with `writers` (BLOCK, N), both in rows of whole
+// vectors: row j of the first half with every row i < j, row j of the second half with every row i <= j. With WALK, a
+// writer is multiplied by `step` (BLOCK, N) of every row after its own, in the first half up to row j - 1, in the
+// second half up to row j. Elements above the diagonals are not written.
 template <typename T, bool WALK>
 class InnerProducts {
 public:

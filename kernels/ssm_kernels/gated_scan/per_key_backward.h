@@ -147,7 +147,7 @@ private:
                 const Vec<T> walked = Vec<T>::load(walks + pair(t, s) * K + n);
                 if (BONUS) {
                     const Vec<T> read = s == t - 1 ? Vec<T>::load(now.k + s * K + n)
-                                                   : Vec<T>::load(walks + pair(t - 1, s) * K + n);  // before the decay of this step
+                                                   : Vec<T>::load(walks + pair(t - 1, s) * K + n);  // before this step
                     ddecay = simd::fma(dkey[s], walked, ddecay);
                     dquery = simd::fma(weight, read, dquery);
                     dkey[s] = simd::fma(weight, q, dkey[s] * a);

@@ -1,5 +1,8 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The gated scan with one decay per head, or none: outputs and gradients within chunks, from the states around."""
+"""Triton kernels of the gated scan with one decay per head, or none: outputs and gradients of a chunk.
+
+They take the state before the chunk, and in the backward pass the gradient of the state after it.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from ssm_kernels.native.triton_tiles import linear, load_rows, product
 
 @triton.jit
 def pair_decay(g, g_query, EXCLUSIVE: tl.constexpr, C: tl.constexpr, COMPUTE: tl.constexpr):
-    """(C, C) decay from token s (column) to token t (row), 0 where s comes after t.
+    """(C, C) decay from token s (column) to token t (row), 0 for s > t.
 
-    Differences of sums would lose what strong decays leave, so the sums are kept in float64: rounded once here.
+    Differences of float32 sums are not precise after strong decays. So the sums are in float64 and rounded once here.
 
     Args:
         g: log decays (C,).
-        g_query: what decays a token's own query adds to the sum of g before it: g itself, or resets alone if EXCLUSIVE.
+        g_query: log decay of a token's own step for its query (C,): g, or only resets if EXCLUSIVE.
     """
     i = tl.arange(0, C)
     total = tl.cumsum(g.to(tl.float64), 0)
@@ -32,7 +35,7 @@ def pair_decay(g, g_query, EXCLUSIVE: tl.constexpr, C: tl.constexpr, COMPUTE: tl
         mask = i[:, None] >= i[None, :]
     if tl.float64 == COMPUTE:
         between = query[:, None] - total[None, :]
-    else:  # each sum as two float32 numbers: their differences are exact enough, and need no float64 by pairs
+    else:  # each sum is two float32 numbers, so the (C, C) differences are precise without float64
         query_high, total_high = query.to(tl.float32), total.to(tl.float32)
         query_low = (query - query_high.to(tl.float64)).to(tl.float32)
         total_low = (total - total_high.to(tl.float64)).to(tl.float32)
@@ -42,7 +45,7 @@ def pair_decay(g, g_query, EXCLUSIVE: tl.constexpr, C: tl.constexpr, COMPUTE: tl
 
 @triton.jit
 def query_decay(log_decay, resets, b, h, t, i, t_in, T, H, DECAY, EXCLUSIVE: tl.constexpr, COMPUTE: tl.constexpr):
-    """(C,) log decay from the chunk's start to each query: with its own step's, or without if EXCLUSIVE."""
+    """(C,) log decay from the chunk's start to each query. If EXCLUSIVE, without the query's own step."""
     if EXCLUSIVE:
         past = head_decay(log_decay, resets, b, h, t - 1, t_in & (i > 0), T, H, DECAY, COMPUTE)
         return tl.cumsum(past, 0) + forgotten(resets, b, t, t_in, T, COMPUTE)
@@ -63,7 +66,7 @@ def head_forward_kernel(
     DECAY: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """y = (decay * q k^T) v + decay * q state, (C, BV) of one chunk and head."""
+    """y = (decay * q k^T) v + decay * q state, (C, BV) for one chunk and head."""
     bh = tl.program_id(0)
     c = tl.program_id(2)
     b, h = bh // H, bh % H
@@ -106,7 +109,10 @@ def head_values_kernel(
     DECAY: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """dv = (decay * q k^T)^T dy + decay * k leaving, (C, BV) of a chunk and head; without `leaving` its first part."""
+    """dv = (decay * q k^T)^T dy + decay * k leaving, (C, BV) for one chunk and head.
+
+    `leaving` is the gradient of the state after the chunk. If it is None, the second term is omitted.
+    """
     bh = tl.program_id(0)
     c = tl.program_id(2)
     b, h = bh // H, bh % H
@@ -153,13 +159,14 @@ def head_keys_kernel(
     batch_heads, heads, DECAY: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
     PRECISION: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """dq and dk, summed over `heads` heads of a group, and by head the shares of these keys in dg and du.
+    """dq and dk, summed over `heads` heads of a group, and per head this key tile's contributions to dg and du.
 
-    A pair of tokens (t, s) with the product w of its decay, score and gradient adds w to the gradient of every log
-    decay between them: for step r that is the sum over t >= r > s, taken from sums over rows and columns of the pairs
-    that do have a decay between them; a token with itself has none, and would drown what strong decays leave.
+    For a pair of tokens (t, s), let w be the product of its decay, score and gradient. The pair adds w to the gradient
+    of every log decay between the tokens. So the gradient at step r is the sum of w over t >= r > s. It is computed
+    from sums over rows and columns. The diagonal has no decay between its tokens and is excluded: its large values
+    would cancel and hide the small values after strong decays.
     """
-    blocks = H // heads  # of heads
+    blocks = H // heads  # number of blocks of heads
     b, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     c = tl.program_id(2)
     group = block * heads // (H // G)
@@ -208,7 +215,7 @@ def head_keys_kernel(
             left = tl.sum(k_t.to(COMPUTE) * dk_t, 1)  # (C,) with the gradient of the state after it
             w = pairs * product(q_t, tl.trans(k_t), tl.zeros([C, C], COMPUTE), PRECISION)
             later = (i < C - 1) & (t + 1 < T)
-            if bonus is not None:  # the query's own decay is not between: neighbours have none between them either
+            if bonus is not None:  # the query's own decay does not count, so adjacent tokens have no decay between them
                 w = tl.where(i[:, None] > i[None, :] + 1, w, 0.0)
                 queries = tl.where(i > 0, entered, 0.0) + tl.sum(w, 1)
                 following = forgotten(resets, b, t + 1, later, T, COMPUTE)
@@ -216,14 +223,14 @@ def head_keys_kernel(
                 w = tl.where(i[:, None] > i[None, :], w, 0.0)
                 queries = entered + tl.sum(w, 1)
                 following = head_decay(log_decay, resets, b, h, t + 1, later, T, H, DECAY, COMPUTE)
-            # nothing goes over a decay of 0: what should cancel beyond it is not summed at all
+            # No gradient passes a decay of 0. Terms beyond it would have to cancel, so they are not summed.
             keep = tl.where(following > LOWEST, 1.0, 0.0).to(COMPUTE)
             _, share = tl.associative_scan((keep, queries - tl.sum(w, 0)), 0, linear, reverse=True)
             if bonus is not None:
                 share -= queries
             share += tl.cumsum(left, 0) - left
             share += decay_of(tl.sum(g, 0)) * tl.sum(through, 0)
-            part = tl.program_id(1).to(tl.int64) * (batch_heads // H) * T  # one for every tile of keys
+            part = tl.program_id(1).to(tl.int64) * (batch_heads // H) * T  # one part per tile of keys
             tl.store(dg + (part + row) * H + h, tl.where(g > LOWEST, share, 0.0), t_in)
         dq_t = product(pairs, k_t, dq_t, PRECISION)
         dk_t = product(tl.trans(pairs), q_t, dk_t, PRECISION)
@@ -241,7 +248,10 @@ def head_keys_kernel(
 
 
 def heads_at_once(p: Problem) -> int:
-    """Heads of a group that one program sums over: as many as leave the GPU full, for each part is memory to write."""
+    """Number of heads of a group that one program sums over.
+
+    More heads write fewer partial sums. The number is limited so that there are enough programs for the GPU.
+    """
     _, H, G, K, _ = p.sizes
     share = H // G
     programs = p.batch * H * p.chunks * triton.cdiv(K, tile(K, 64))
@@ -262,7 +272,7 @@ def forward(p: Problem, states: Tensor) -> Tensor:
 
 
 def values_gradient(p: Problem, dy: Tensor, leaving: Tensor | None) -> Tensor:
-    """dv (B, T, H, V); without `leaving`, the part of it that comes from the chunk's own outputs."""
+    """dv (B, T, H, V). Without `leaving`, only the gradients through the chunk's own outputs."""
     T, H, _, K, V = p.sizes
     BK, BV = tile(K, 32), tile(V, 64)
     dy, dy_row = rows(dy)
@@ -278,12 +288,12 @@ def values_gradient(p: Problem, dy: Tensor, leaving: Tensor | None) -> Tensor:
 def keys_gradient(
     p: Problem, dy: Tensor, states: Tensor, leaving: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """dq, dk (B, T, parts, K) by parts of heads, dlog_decay (B, T, H) and dbonus (H, K).
+    """dq, dk (B, T, parts, K) per part of the heads, dlog_decay (B, T, H) and dbonus (H, K).
 
-    Without `leaving`, the parts of them that come from the chunk's own outputs.
+    Without `leaving`, only the gradients through the chunk's own outputs.
     """
     T, H, _, K, V = p.sizes
-    BK, BV = tile(K, 64), tile(V, 32)  # more would not fit into registers
+    BK, BV = tile(K, 64), tile(V, 32)  # larger tiles do not fit into registers
     dy, dy_row = rows(dy)
     heads = heads_at_once(p)
     blocks, tiles = H // heads, triton.cdiv(K, BK)
@@ -301,7 +311,7 @@ def keys_gradient(
 def backward(
     p: Problem, dy: Tensor, states: Tensor, leaving: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """dq, dk (B, T, parts, K) by parts of heads, dv, dlog_decay (B, T, H) and dbonus (H, K)."""
+    """dq, dk (B, T, parts, K) per part of the heads, dv, dlog_decay (B, T, H) and dbonus (H, K)."""
     dv = values_gradient(p, dy, leaving)
     dq, dk, dlog_decay, dbonus = keys_gradient(p, dy, states, leaving)
     return dq, dk, dv, dlog_decay, dbonus

@@ -1,5 +1,8 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The gated scan with a decay per key dimension: outputs and gradients of a chunk, from its scores and states."""
+"""Triton kernels of the gated scan with a decay per key dimension: outputs and gradients of a chunk.
+
+They take the scores of triton_key_scores.py, the state before the chunk, and the gradient of the state after it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from ssm_kernels.native.triton_tiles import linear, load_rows, product
 def decay_from_chunk_start(
     log_decay, resets, b, h, t, i, k, k_in, T, H, K, EXCLUSIVE: tl.constexpr, COMPUTE: tl.constexpr
 ):  # fmt: skip
-    """(C, BK) log decay from the chunk's start to each query; EXCLUSIVE: without the query's own."""
+    """(C, BK) log decay from the chunk's start to each query. If EXCLUSIVE, without the query's own step."""
     t_in = t < T
     if EXCLUSIVE:
         inside = (t_in & (i > 0))[:, None] & k_in[None, :]
@@ -42,7 +45,7 @@ def key_forward_kernel(
     q, v, log_decay, resets, scores, states, y, q_row, v_row, T, H, G, K, V, batch_heads, EXCLUSIVE: tl.constexpr,
     C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """y = scores v + (decay * q) state, (C, BV) of one chunk and head."""
+    """y = scores v + (decay * q) state, (C, BV) for one chunk and head."""
     bh = tl.program_id(0)
     c = tl.program_id(2)
     b, h = bh // H, bh % H
@@ -73,7 +76,7 @@ def key_values_kernel(
     k, dy, log_decay, resets, scores, leaving, dv, k_row, dy_row, T, H, G, K, V, batch_heads, C: tl.constexpr,
     BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """dv = scores^T dy + (decay * k) leaving, (C, BV) of one chunk and head."""
+    """dv = scores^T dy + (decay * k) leaving, (C, BV) for one chunk and head."""
     bh = tl.program_id(0)
     c = tl.program_id(2)
     b, h = bh // H, bh % H
@@ -108,7 +111,7 @@ def key_dscores_kernel(
     v, dy, dscores, v_row, dy_row, T, H, V, batch_heads, C: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """dscores = dy v^T, (NC, BH, C, C); every pair, also those that no gradient goes through."""
+    """dscores = dy v^T, (NC, BH, C, C), for all pairs of tokens, including pairs without a gradient."""
     bh = tl.program_id(0)
     c = tl.program_id(1)
     b, h = bh // H, bh % H
@@ -132,7 +135,10 @@ def key_gradients_kernel(
     G, K, V, batch_heads, EXCLUSIVE: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
     PRECISION: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """Completes dq and dk (which hold the pairs with a decay between them), and gives dg and du; (C, BK) of a chunk."""
+    """Complete dq and dk, and compute dg and du, (C, BK) of one chunk and head.
+
+    On entry, dq and dk hold the gradients through the pairs with a decay between them.
+    """
     bh = tl.program_id(0)
     c = tl.program_id(2)
     b, h = bh // H, bh % H
@@ -178,7 +184,7 @@ def key_gradients_kernel(
         queries = q_t * (dq_state + dq_t)
         later_in = later[:, None] & k_in[None, :]
         following = key_decay(log_decay, resets, b, h, t[:, None] + 1, k_at[None, :], later_in, T, H, K, COMPUTE)
-    # nothing goes over a decay of 0: what should cancel beyond it is not summed at all
+    # No gradient passes a decay of 0. Terms beyond it would have to cancel, so they are not summed.
     keep = tl.where(following > LOWEST, 1.0, 0.0).to(COMPUTE)
     _, share = tl.associative_scan((keep, queries - k_t * dk_t), 0, linear, reverse=True)
     if EXCLUSIVE:
@@ -187,7 +193,7 @@ def key_gradients_kernel(
     share += (decay_of(tl.sum(g, 0)) * through)[None, :]
     tl.store(dg + at, tl.where(g > LOWEST, share, 0.0).to(dg.dtype.element_ty), inside)
 
-    # Pairs without a decay between them: a token with itself, or (EXCLUSIVE) with its bonus, and with the one before.
+    # Pairs without a decay between them: a token with itself. If EXCLUSIVE: with its bonus, and the token before it.
     diagonal = dscores + chunk * C * C + i * (C + 1)
     own = tl.load(diagonal)[:, None]  # (C, 1)
     if EXCLUSIVE:
@@ -210,7 +216,7 @@ def key_gradients_kernel(
 
 
 def scores(p: Problem) -> Tensor:
-    """Decayed products of queries and keys within chunks, (NC, B, H, C, C), of which the lower triangle is written."""
+    """Decayed products of queries and keys within chunks, (NC, B, H, C, C). Only the lower triangle is written."""
     T, H, G, K, _ = p.sizes
     out = p.v.new_empty((p.chunks, p.batch, H, p.chunk, p.chunk), dtype=p.dtype)
     constants = {name: value for name, value in p.constants.items() if name != "DECAY"}
@@ -238,7 +244,7 @@ def forward(p: Problem, states: Tensor) -> Tensor:
 def backward(
     p: Problem, dy: Tensor, states: Tensor, leaving: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """dq, dk by head (B, T, H, K), dv, dlog_decay (B, T, H, K) and dbonus (H, K)."""
+    """dq, dk per head (B, T, H, K), dv, dlog_decay (B, T, H, K) and dbonus (H, K)."""
     T, H, G, K, V = p.sizes
     BK, BV = tile(K, 32), tile(V, 64)
     batch_heads, exclusive = p.batch * H, p.bonus is not None

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def"
-"""Scores of pairs within a chunk when every key dimension has a decay of its own, and their gradients.
+"""Scores of pairs of tokens within a chunk for a decay per key dimension, and their gradients.
 
-A chunk is cut into blocks of 16. Between two blocks the decay goes over the boundary before the query's block, so that
-both sides of the product are at most as large as q and k: exp of sums of log decays, never of their negatives. Within
-a block every pair has its own sum, built up step by step.
+A chunk is split into blocks of 16. For tokens in different blocks, the decay is split at the start of the query's
+block. Then both factors of the product are at most as large as q and k: exponents are sums of log decays, never of
+their negatives. Within a block, the decay of every pair is computed step by step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLOCK = tl.constexpr(16)
 def decay_from_block_start(
     log_decay, resets, b, h, t, k, k_in, T, H, K, EXCLUSIVE: tl.constexpr, COMPUTE: tl.constexpr
 ):  # fmt: skip
-    """(16, BK) log decay from a block's start to each of its queries; EXCLUSIVE: without the query's own."""
+    """(16, BK) log decay from a block's start to each of its queries. If EXCLUSIVE, without the query's own step."""
     i = tl.arange(0, BLOCK)
     t_in = t < T
     if EXCLUSIVE:
@@ -53,7 +53,7 @@ def key_scores_kernel(
     q, k, log_decay, bonus, resets, scores, q_row, k_row, T, H, G, K, batch_heads, C: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """scores[t, s] = sum over keys of q_t decay(s to t) k_s, for one block of queries; (NC, BH, C, C), s <= t only."""
+    """scores[t, s] = sum over keys of q_t decay(s to t) k_s for s <= t, (NC, BH, C, C), for one block of queries."""
     bh = tl.program_id(0)
     block = tl.program_id(1)
     c = tl.program_id(2)
@@ -80,7 +80,7 @@ def key_scores_kernel(
         tl.store(out + (block - n) * BLOCK + i[None, :], tile)
         between += decay_over_block(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
 
-    # Within the block, key by key from the last: `between` holds the decay from that key to every query.
+    # Within the block, from the last key to the first: `between` is the decay from the key to every query.
     own = forgotten(resets, b, t, t < T, T, COMPUTE)[:, None]  # (16, 1)
     decay = tl.zeros([BLOCK, BK], COMPUTE)
     tile = tl.zeros([BLOCK, BLOCK], COMPUTE)
@@ -96,7 +96,7 @@ def key_scores_kernel(
             read = tl.where((t >= s)[:, None], decay_of(decay), 0.0)
         column = tl.sum(q_t * k_s[None, :] * read, 1)  # (16,)
         tile = tl.where((start + i)[None, :] == s, column[:, None], tile)
-        # from the key before this one, step s lies between, unless it is the query's own and that does not count
+        # The previous key also decays at step s, unless s is the query's own step and that does not count.
         g = key_decay(log_decay, resets, b, h, s, k_at, s_in, T, H, K, COMPUTE)  # (BK,)
         if EXCLUSIVE:
             decay += tl.where((t > s)[:, None], g[None, :], 0.0)
@@ -110,9 +110,9 @@ def key_scores_backward_kernel(
     q, k, log_decay, resets, dscores, dq, dk, q_row, k_row, T, H, G, K, batch_heads, blocks, EXCLUSIVE: tl.constexpr,
     C: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """dq and dk (B, T, H, K) of one block from all pairs of its chunk that have a decay between them.
+    """dq and dk (B, T, H, K) of one block through all pairs of its chunk with a decay between them.
 
-    Those are s < t, or s < t - 1 if EXCLUSIVE; the other pairs are added by `key_gradients_kernel`.
+    These pairs have s < t, or s < t - 1 if EXCLUSIVE. `key_gradients_kernel` adds the other pairs.
     """
     bh = tl.program_id(0)
     block = tl.program_id(1)
@@ -133,7 +133,7 @@ def key_scores_backward_kernel(
 
     dq_t = tl.zeros([BLOCK, BK], COMPUTE)
     between = tl.zeros([BK], COMPUTE)
-    for n in range(1, block + 1):  # keys of the blocks before
+    for n in range(1, block + 1):  # keys of the previous blocks
         s = start - n * BLOCK + i
         k_s = load_rows(k, batch_row + s, k_row, group * K, k_at, s < T, k_in).to(COMPUTE)
         to_end = decay_to_block_end(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
@@ -144,7 +144,7 @@ def key_scores_backward_kernel(
     from_start = decay_from_block_start(log_decay, resets, b, h, t, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
     dq_t *= decay_of(from_start)
     decay = tl.zeros([BLOCK, BK], COMPUTE)
-    for n in range(BLOCK):  # keys of this block, from the last
+    for n in range(BLOCK):  # keys of this block, from last to first
         s = start + BLOCK - 1 - n
         s_in = k_in & (s + 0 * k_at < T)
         k_s = tl.load(k + (batch_row + s) * k_row + group * K + k_at, s_in, 0.0).to(COMPUTE)  # (BK,)
@@ -157,7 +157,7 @@ def key_scores_backward_kernel(
 
     dk_t = tl.zeros([BLOCK, BK], COMPUTE)
     between = tl.zeros([BK], COMPUTE)
-    for n in range(1, blocks - block):  # queries of the blocks after
+    for n in range(1, blocks - block):  # queries of the next blocks
         s = start + n * BLOCK + i
         q_s = load_rows(q, batch_row + s, q_row, group * K, k_at, s < T, k_in).to(COMPUTE)
         from_start = decay_from_block_start(log_decay, resets, b, h, s, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
@@ -167,7 +167,7 @@ def key_scores_backward_kernel(
         between += decay_over_block(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
     dk_t *= decay_of(decay_to_block_end(log_decay, resets, b, h, t, k_at, k_in, T, H, K, COMPUTE))
     decay = tl.zeros([BLOCK, BK], COMPUTE)
-    for n in range(BLOCK):  # queries of this block, from the first
+    for n in range(BLOCK):  # queries of this block, from first to last
         s = start + n
         s_in = k_in & (s + 0 * k_at < T)
         q_s = tl.load(q + (batch_row + s) * q_row + group * K + k_at, s_in, 0.0).to(COMPUTE)  # (BK,)

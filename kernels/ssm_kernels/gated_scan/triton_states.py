@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The state that every chunk starts from, and in reverse the gradient of the state that every chunk leaves behind."""
+"""Triton kernels for the state before every chunk, and in reverse for the gradient of the state after every chunk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ssm_kernels.native.triton_tiles import carry, load_rows, product
 
 # A decay of exactly 0 becomes this, so that no inf - inf appears; exp(-200) is 0 in float32, `decay_of` in float64.
 LOWEST = tl.constexpr(-200.0)
-VANISHED = tl.constexpr(-199.0)  # a sum below this has a decay of 0 in it
+VANISHED = tl.constexpr(-199.0)  # a lower sum of log decays contains a decay of 0
 
 
 class Problem(NamedTuple):
-    """A gated scan as the kernels take it."""
+    """The arguments of a gated scan for its kernels."""
 
     q: Tensor
     k: Tensor
@@ -29,22 +29,22 @@ class Problem(NamedTuple):
     log_decay: Tensor | None
     bonus: Tensor | None
     resets: Tensor | None
-    strides: tuple[int, int, int]  # from step to step, of q, k and v
+    strides: tuple[int, int, int]  # of the time axis of q, k and v
     sizes: tuple[int, int, int, int, int]  # T, H, G, K, V
     batch: int
-    dtype: torch.dtype  # what is computed in
+    dtype: torch.dtype  # of all computations
     decay: str  # none, constant (H,), head (B, T, H) or key (B, T, H, K)
     chunk: int
     precision: str
 
     @property
     def chunks(self) -> int:
-        """How many there are."""
+        """The number of chunks."""
         return triton.cdiv(self.sizes[0], self.chunk)
 
     @property
     def constants(self) -> dict[str, Any]:
-        """What every kernel is compiled for."""
+        """Compile-time constants of all kernels."""
         return {
             "DECAY": self.decay,
             "C": self.chunk,
@@ -54,9 +54,9 @@ class Problem(NamedTuple):
 
 
 def problem(inputs: Inputs) -> Problem:
-    """Products as exact as the inputs deserve, and chunks that fit into registers with them.
+    """Choose the precision of matrix products from the inputs, and a chunk length that fits into registers.
 
-    64 tokens for half-precision inputs, 32 for float32 and float64; less where the sequence is shorter.
+    Chunks have 64 tokens for half-precision inputs, 32 for float32 and float64, and fewer for short sequences.
     """
     q, k, v, log_decay, _, bonus, resets = inputs
     (batch, T, H, V), (G, K) = v.shape, k.shape[2:]
@@ -72,14 +72,14 @@ def problem(inputs: Inputs) -> Problem:
 
 
 def by_group(parts: Tensor, groups: int) -> Tensor:
-    """(B, T, parts, K), in the order of heads, summed within groups."""
+    """Sum parts (B, T, parts, K), which are in the order of heads, within groups."""
     B, T, count, K = parts.shape
     return parts if count == groups else parts.view(B, T, groups, count // groups, K).sum(3)
 
 
 @triton.jit
 def decay_of(log_decay):
-    """exp of a sum of log decays: exactly 0 where one of them is a decay of 0."""
+    """exp of a sum of log decays. It is exactly 0 if the sum contains a decay of 0."""
     if log_decay.dtype == tl.float64:
         return tl.where(log_decay > VANISHED, tl.exp(log_decay), 0.0)
     else:
@@ -88,7 +88,7 @@ def decay_of(log_decay):
 
 @triton.jit
 def forgotten(resets, b, t, inside, T, COMPUTE: tl.constexpr):
-    """LOWEST at resets, 0 elsewhere; shape of t."""
+    """LOWEST at resets, 0 elsewhere, with the shape of t."""
     if resets is None:
         return tl.zeros(t.shape, COMPUTE)
     else:
@@ -98,7 +98,7 @@ def forgotten(resets, b, t, inside, T, COMPUTE: tl.constexpr):
 
 @triton.jit
 def head_decay(log_decay, resets, b, h, t, inside, T, H, DECAY: tl.constexpr, COMPUTE: tl.constexpr):
-    """Log decays of one head at steps t; 0 (no decay) where not inside."""
+    """Log decays of one head at steps t; 0 (no decay) outside of the mask `inside`."""
     g = tl.zeros(t.shape, COMPUTE)
     if DECAY == "constant":
         g += tl.load(log_decay + h).to(COMPUTE)
@@ -110,7 +110,7 @@ def head_decay(log_decay, resets, b, h, t, inside, T, H, DECAY: tl.constexpr, CO
 
 @triton.jit
 def key_decay(log_decay, resets, b, h, t, k, inside, T, H, K, COMPUTE: tl.constexpr):
-    """Log decays at steps t and keys k, which broadcast against each other; 0 where not inside (steps and keys)."""
+    """Log decays at steps t and keys k, which are broadcast; 0 outside of the mask `inside`."""
     at = ((b.to(tl.int64) * T + t) * H + h) * K + k
     g = tl.maximum(tl.load(log_decay + at, inside, 0.0).to(COMPUTE), LOWEST)
     if resets is not None:
@@ -127,8 +127,9 @@ def states_kernel(
 ):  # fmt: skip
     """state = decay * state + sum_t weight_t x_t w_t^T, chunk by chunk, in tiles (BK, BV).
 
-    Forward x, w are k, v and the weight is the decay from t to the chunk's end; in reverse they are q, dy and the
-    weight is the decay from the chunk's start to t (EXCLUSIVE: without t's own).
+    Forward, x and w are k and v, and the weight is the decay from t to the chunk's end. In reverse, they are q and dy,
+    and the weight is the decay from the chunk's start to t (if EXCLUSIVE, without t's own decay).
+
     Writes either `states` before each chunk (NC, BH, K, V) and `last` (BH, K, V), or, for every segment, `last`
     (S, BH, K, V) and `total`, the decay over it, (S, BH) or (S, BH, K).
     """
@@ -144,7 +145,7 @@ def states_kernel(
     v = pid % tiles_v * BV + tl.arange(0, BV)
     k_in, v_in = k < K, v < V
     tile_in = k_in[:, None] & v_in[None, :]
-    at = k[:, None] * V + v[None, :]  # in one state (K, V)
+    at = k[:, None] * V + v[None, :]  # offset in one state (K, V)
     i = tl.arange(0, C)
     first = tl.program_id(1) * each
     count = tl.minimum(chunks - first, each)
@@ -210,10 +211,10 @@ def states_kernel(
 
 
 def pass_states(p: Problem, x: Tensor, w: Tensor, start: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
-    """The states that chunks start from, (NC, B, H, K, V), and the last one, (B, H, K, V).
+    """The states before all chunks, (NC, B, H, K, V), and the last state, (B, H, K, V).
 
-    A long sequence in few programs is cut into segments that run side by side, twice: once to learn what each does to a
-    state, then with the state that enters it.
+    If there are few programs, a long sequence is split into parallel segments, which run twice. The first run computes
+    each segment's effect on a state. The second run starts from the state before the segment.
 
     Args:
         x, w: k and v; in reverse q and the gradient of y.
@@ -234,7 +235,7 @@ def pass_states(p: Problem, x: Tensor, w: Tensor, start: Tensor | None, reverse:
     }
     constants["PRECISION"] = HALF_STATE if p.precision == HALF else p.precision
     shape = (x_row, w_row, *p.sizes, p.batch * H, p.chunks, each)
-    constants["num_warps"] = 8 if p.decay == "key" else 4  # weighing (C, BK) takes registers
+    constants["num_warps"] = 8 if p.decay == "key" else 4  # the (C, BK) weights need registers
     start = None if start is None else start.to(p.dtype).contiguous()
     if count > 1:
         local = x.new_empty((count, *state), dtype=p.dtype)

@@ -5,7 +5,7 @@
 //   element-wise  One thread per (step, channel): loads, softplus, gates, stores. Adjacent elements in memory belong to
 //                 adjacent threads.
 //   recurrent     A thread holds CHANNELS x STATES_HERE states of CHANNELS adjacent channels in registers. The N states
-//                 of a channel are spread over LANES adjacent lanes. Shuffles sum over n, or over the channels of a warp.
+//                 of a channel are spread over LANES adjacent lanes. Shuffles sum over n or the channels of a warp.
 // Both exchange data through shared memory. All values are float, and every sum has a fixed order.
 #pragma once
 

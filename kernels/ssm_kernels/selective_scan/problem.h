@@ -109,7 +109,7 @@ template <typename T, bool DERIVATIVE> SIMD_INLINE Vec<T> step_size(Vec<T> x, bo
         return x;
     }
     const Vec<T> e = simd::exp(-simd::abs(x));
-    if (DERIVATIVE) derivative = simd::where_negative(x, e, one) / (one + e);  // sigmoid, precise for large positive and negative x
+    if (DERIVATIVE) derivative = simd::where_negative(x, e, one) / (one + e);  // a precise sigmoid
     return simd::max(Vec<T>::zero(), x) + simd::log1p(e);
 }
 
