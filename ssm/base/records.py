@@ -199,9 +199,7 @@ class Result(TypedDict):
     reason: Line
     model: FileName | None
     candidate: FileName | None
-    library: NotRequired[
-        Literal["transformers", "fla", "mamba_ssm"] | None
-    ]  # that reads the model
+    library: NotRequired[Literal["transformers", "fla", "mamba_ssm"] | None]  # that reads the model
 
 
 def read_run_record(path: Path, error: type[UserError], missing: str, needed: Iterable[str] = ()) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 A machine that rounds or adds in another order trains other weights. Therefore a claim agrees if its verdict is the same
 and its estimate moved by no more than a tolerance. The tolerance is a share of the estimate or of half its interval,
 whichever is larger, because an estimate may be near zero. The ends of the interval may move by the same amount, or by a
-quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`).
+quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`). If a bound lies between
+them, one verdict may be "not decided"; "confirmed" and "refuted" always disagree.
 
 For two kinds of claims, numbers are not compared, and only "confirmed" against "refuted" disagrees. These are claims
 about times, and claims about models that read another text. Another Python version has another standard library, which
@@ -121,8 +122,9 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float, other
     if there.timed and known and OPEN in (here.verdict, there.verdict):
         return True, f"{both}: a time, which may stay undecided on a busy machine"
     if here.verdict != there.verdict:
-        by_rounding = only_rounding and here.numbers != there.numbers
-        return False, f"{both}: only rounding makes the difference" if by_rounding else both
+        if not only_rounding or here.numbers == there.numbers:
+            return False, both
+        return OPEN in (here.verdict, there.verdict), f"{both}: only rounding makes the difference"
     if there.timed:
         return True, f"{both}: a time, so only the verdict is compared"
     if here.numbers == there.numbers:

@@ -193,12 +193,17 @@ def test_rounding_errors_agree_and_intervals_are_compared(
     assert not any("DIFFERS" in line for line in rest)
 
 
-def test_a_verdict_that_only_rounding_changes_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("verdict", "code"), [("refuted", 1), ("not decided", 0)])
+def test_a_verdict_that_only_rounding_changes_is_reported(
+    verdict: str, code: int, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It disagrees only if the verdicts contradict each other."""
     changed(estimate=pl.lit(1e-15), low=pl.lit(1e-15), high=pl.lit(1e-15))
     lines(capsys, "reference", "results/smoke", code=0)
-    changed(estimate=pl.lit(0.0), low=pl.lit(0.0), high=pl.lit(0.0), verdict=pl.lit("refuted"))
-    first, *_ = lines(capsys, "compare", "results/smoke", code=1)
-    assert first.endswith("refuted 0 here, confirmed 1e-15 in the reference: only rounding makes the difference")
+    changed(estimate=pl.lit(0.0), low=pl.lit(0.0), high=pl.lit(0.0), verdict=pl.lit(verdict))
+    first, *_ = lines(capsys, "compare", "results/smoke", code=code)
+    assert first.split()[2] == ("DIFFERS" if code else "agrees")
+    assert first.endswith(f"{verdict} 0 here, confirmed 1e-15 in the reference: only rounding makes the difference")
 
 
 def test_a_reference_holds_how_far_rounding_moves_a_number(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
