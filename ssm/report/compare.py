@@ -3,8 +3,8 @@
 A machine that rounds or adds in another order trains other weights. Therefore a claim agrees if its verdict is the same
 and its estimate moved by no more than a tolerance. The tolerance is a share of the estimate or of half its interval,
 whichever is larger, because an estimate may be near zero. The ends of the interval may move by the same amount, or by a
-quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`). If a bound lies between
-them, one verdict may be "not decided"; "confirmed" and "refuted" always disagree.
+quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`). If a bound lies
+between them, one verdict may be "not decided"; "confirmed" and "refuted" always disagree.
 
 For two kinds of claims, numbers are not compared, and only "confirmed" against "refuted" disagrees. These are claims
 about times, and claims about models that read another text. Another Python version has another standard library, which

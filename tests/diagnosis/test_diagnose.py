@@ -309,5 +309,5 @@ def test_help_and_documentation_have_the_numbers_of_the_verdict(capsys: pytest.C
     page = " ".join((Path(__file__).parents[2] / "docs" / "your-checkpoint.md").read_text().split())
     assert f"The lower end of the ratio's 95% interval is above {TOLERANCE}, at one length or more." in page
     assert f"is at most {TOLERANCE} at every length, in {ENOUGH} windows of the text or more." in page
-    assert f"{TOLERANCE - 1:.0%} is the one that the claims about lg Figure 5 use" in page
+    assert f"chose {TOLERANCE - 1:.0%}, as in the claims about lg Figure 5" in page
     assert "Ten percent" in WHY_TOLERANCE

@@ -241,7 +241,7 @@ def test_rulers_prompts_are_solved_if_the_model_reads_far_enough(tmp_path: Path)
     assert session.tokens >= 16 * (2 * (512 + 1024 + 2048) + 2048)
     short = Session(reader, DiagnosisSpec(context=256, length=512), rate=1e9)
     assert ruler(short) is not None
-    assert short.missing == ["vt: length 512: too short for vt, which takes 1746 tokens"]
+    assert short.missing == ["vt: length 512: too short for vt, which needs 1746 tokens"]
 
 
 def test_a_text_in_which_no_sentence_ends_has_no_needles(tmp_path: Path) -> None:
