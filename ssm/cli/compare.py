@@ -16,7 +16,8 @@ A claim agrees if its verdict is the same, and its estimate moved by at most
 the tolerance. The tolerance is a share of the estimate, or of half the 95%
 interval if that is larger. The ends of the interval may move by the same
 amount, or by a quarter of half the interval. Numbers that differ only by
-rounding agree.
+rounding agree; one of the two verdicts may then be "not decided". For a time,
+only the verdict is compared, and "not decided" agrees with every verdict.
 
 Results on another processor are rarely bitwise the same, because it rounds
 differently. Python's standard library is the text at the scale smoke. So

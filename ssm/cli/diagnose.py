@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 HELP = "find up to which length you can trust your model, and why it fails"
 EPILOG = f"""\
-The command compares two perplexities at every length: with the whole text
-before a token, and after a restart. The restarted model reads only the last
-half to whole context before the token. The
-command reads windows of your text until the
-verdict is decided, or until the time is over (--budget). The verdict "holds"
-needs 64 windows or more.
+The command compares two perplexities at every length: with the full history
+of a token, and after a restart. The restarted model reads only the last T/2 to
+T tokens before the token (T: the context). The command reads windows of your
+text until the verdict is decided, or until the time is over (--budget). The
+verdict "holds" needs 64 windows or more.
 
 It prints the verdict, a table, and the command to type next. It writes into
 the new folder --out: index.html, which explains the result, diagnosis.json and

@@ -22,15 +22,16 @@ NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 HELP = "post-train your model so that it reads beyond its context"
 EPILOG = f"""\
 what happens:
-  1. The model is diagnosed as by `ssm diagnose`. If it holds, that is all.
+  1. The model is diagnosed as by `ssm diagnose`. If it holds, the command ends
+     here.
   2. It is trained from initial states that are not zero (--policy; lg Section
      4), at a tenth of the peak learning rate for its size.
-  3. The best of the original, three snapshots and the end is chosen, on text
-     that is used for nothing else.
+  3. The best of five checkpoints is chosen, on text that is used for nothing
+     else: the original, three snapshots, or the end of training.
   4. The new model is diagnosed on the same windows as the original.
 The recipe is that of lg Appendix B.2, with two differences. A step reads 32
 times the context instead of half a million tokens (--batch-tokens). And the
-best of four checkpoints is chosen. The page lists all differences.
+best of several checkpoints is chosen. The page lists all differences.
 
 what is written into --out:
   index.html   explains the result; result.json holds the numbers
@@ -45,8 +46,8 @@ lm-evaluation-harness.
 
 when a gain is certain:
   95% intervals show a lower perplexity far beyond the context, and in context
-  a rise of at most --in-context-tolerance. The model also holds and did not
-  hold before ("repaired"; needs 64 windows), or its paired ratio is lower
+  a rise of at most --in-context-tolerance. In addition, the model broke before
+  and holds now ("repaired"; needs 64 windows), or its paired ratio is lower
   ("improved"). The intervals allow for one far worse window that was not read.
   "undecided" means that more text may decide it. The last lines then show the
   command that measures on more text (--held-out FILES). It does not train
@@ -64,9 +65,9 @@ which text is held out:
 repairs without training:
   --policy scale_a multiplies A by a factor. It works for Mamba, Mamba-2, and
   models with an A_log that transformers itself reads. --policy clip_dt limits
-  the dt of Mamba-2. Several values are tried on the text for choosing. Options
-  of training are refused. reset_state and restarts change only how a model is
-  read, and cannot be stored in a checkpoint.
+  the dt of Mamba-2. Several values are tried on text that is used only for
+  this choice. Options of training are refused. reset_state and restarts change
+  only how a model is read, and cannot be stored in a checkpoint.
 
 after a kill:
   Type the same command again: it continues. SIGTERM and SIGUSR1 stop it with

@@ -33,9 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         type=path,
-        default=Path("reports/smoke"),
         metavar="DIR",
-        help="the folder of reference results (default: reports/smoke)",
+        help="the folder of reference results (default: reports/NAME, with the name of RESULTS; else reports/smoke)",
     )
     parser.add_argument(
         "--readme",
@@ -59,16 +58,17 @@ def run(args: argparse.Namespace) -> int:
 
     if bool(args.results) + args.wording + args.check > 1:
         raise ConfigError("give only one of RESULTS, --wording and --check")
+    out = args.out or Path("reports") / (args.results.resolve().name if args.results else "smoke")
     if args.results:
-        targets = write_reference(args.results, args.out)
-        print(f"wrote {args.out}: {', '.join(targets)}")
+        targets = write_reference(args.results, out)
+        print(f"wrote {out}: {', '.join(targets)}")
     if args.wording:
-        targets = _reword(args.out, args.config)
-        print(f"{args.out}: new wording in {', '.join(targets) or 'no file'}")
-    outdated = {file: text for file, (before, text) in readmes(args.out, args.readme).items() if text != before}
+        targets = _reword(out, args.config)
+        print(f"{out}: new wording in {', '.join(targets) or 'no file'}")
+    outdated = {file: text for file, (before, text) in readmes(out, args.readme).items() if text != before}
     for file, text in outdated.items():
         if args.check:
-            problem = f"{file}: its table does not agree with {args.out}; `ssm reference` writes it"
+            problem = f"{file}: its table does not agree with {out}; `ssm reference` writes it"
             print(f"ssm reference: {problem}", file=sys.stderr)
         else:
             write_text(file, text)

@@ -11,8 +11,8 @@ from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import BREAKS, HOLDS, definition_words, extension_words, generalization_words
 
 PAIRED = (
-    "The model predicts the same tokens twice: once with all the text before them, once with only the last half to "
-    "whole context of it. The difficulty of the text cancels."
+    "The model predicts the same tokens twice: once with the full history, once with only the last T/2 to T "
+    "tokens of it (T: the context). The difficulty of the text cancels."
 )
 BY_POSITION = (
     "The mean loss by position. Every position after the best one inside the context is compared with the best one. "

@@ -32,7 +32,7 @@ from ssm.figures.style import BLUE, DOTS, GREEN, ORANGE, PURPLE, RC, SKY, VERMIL
 
 WIDTH, HEIGHT = 5.4, 3.5  # inches: two fit side by side on a desktop, and one is legible on a phone
 BROKEN = (0.0, (5.0, 1.5))
-ALONE, BEFORE, AFTER, CONTROL = "whole history", "before", "after", "control"
+ALONE, BEFORE, AFTER, CONTROL = "full history", "before", "after", "control"
 RESTARTED = "restarted"
 UNNAMED = "_a single curve has no legend"  # matplotlib hides labels that begin with _
 STYLES = {
@@ -259,7 +259,7 @@ PLOTS: dict[str, Callable[[Arms], list[Row]]] = {
 }
 LABELS = {
     "perplexity": "Perplexity by position",
-    "ratio": "Ratio of perplexities, whole history to restarted, by position",
+    "ratio": "Ratio of perplexities, full history to restart, by position",
     "states": "Standard deviation of the state by position, of the heads in which it grows most,",
     "heads": "Growth of the standard deviation of the state of every head past the context, by layer and head,",
     "remembrance": "Effective Remembrance by number of tokens kept",

@@ -35,8 +35,8 @@ GAP = "  "
 NONE = "-"
 SPANS = "Each row is measured on the last quarter of its length, the first row on the second half of the context."
 RATIO = (
-    "Ratio: perplexity with all the text before, over that of a restart: the same model, which reads only the last "
-    "half to whole context."
+    "Ratio: perplexity with the full history, divided by that of a restart: the same model, which reads only the last "
+    "T/2 to T tokens (T: the context)."
 )
 
 

@@ -11,7 +11,7 @@ from ssm.specs.diagnosis import ENOUGH, FOURFOLD
 from ssm.specs.tasks.needle import ALTERNATIVES
 
 BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
-RESTART = "A restart is the same model, which reads only the last half to whole context before each token."
+RESTART = "A restart is the same model, which reads only the last T/2 to T tokens before each token (T: the context)."
 CHANCE = 1 / (1 + ALTERNATIVES)  # accuracy of guessing in the needle test
 STATE = "state statistics"  # the entry of `Facts.missing` if there is no drift
 

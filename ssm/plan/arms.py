@@ -49,7 +49,7 @@ class ArmResolver:
         entry = self._entry(arm)
         where = self._where(arm)
         if arm in below:
-            raise ConfigError(f"{where}: the arms {' -> '.join((*below, arm))} form a circle; change 'from' in one")
+            raise ConfigError(f"{where}: the arms {' -> '.join((*below, arm))} form a cycle; change 'from' in one")
         if entry.snapshot_of is not None:
             taken_of = self._entry(entry.snapshot_of)
             if taken_of.training is None:

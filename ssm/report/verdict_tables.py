@@ -12,14 +12,14 @@ from ssm.claims.words import ADDED, PAPER, VERDICT_NAMES, measured, tally
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference, read_references
 
-COLUMNS = "held / did not hold / not decided"  # VERDICT_NAMES in everyday words
+COLUMNS = "confirmed / refuted / not decided"
 START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
 
 
 def verdict_summary(references: Iterable[Reference]) -> str:
     """Counts of verdicts, as a Markdown table with a row for each paper."""
     lines = [
-        f"| paper | figures and tables | its statements: {COLUMNS} | added checks: {COLUMNS} |",
+        f"| paper | figures and tables | the paper's statements: {COLUMNS} | added checks: {COLUMNS} |",
         "|---|---|---|---|",
     ]
     for paper, figures in _by_paper(references).items():

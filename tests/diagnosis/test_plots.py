@@ -42,7 +42,7 @@ def test_every_table_has_its_plot() -> None:
     for name in ("perplexity", "ratio"):
         assert "fails from 3,200" in texts[name]
         assert "T = 2k" in texts[name]
-    assert "whole history" in texts["perplexity"]
+    assert "full history" in texts["perplexity"]
     assert "restarted" in texts["perplexity"]
     assert "tolerance 1.1" in texts["ratio"]
     assert "layer 3, head 11" in texts["states"]

@@ -69,10 +69,11 @@ length  perplexity  ratio (95% interval)
 16,384        25.0  1.84 (1.75 to 1.96)
 32,768        30.8  2.33 (2.17 to 2.53)
 
-Ratio: perplexity with all the text before, over that of a restart: the same
-model, which reads only the last half to whole context. Each row is measured on
-the last quarter of its length, the first row on the second half of the context.
-64 windows of the text were read; the ratios' intervals hold together with 95%.
+Ratio: perplexity with the full history, divided by that of a restart: the same
+model, which reads only the last T/2 to T tokens (T: the context). Each row is
+measured on the last quarter of its length, the first row on the second half of
+the context. 64 windows of the text were read; the ratios' intervals hold
+together with 95%.
 
 To repair it, type:
   ssm extend my-mamba --text book.txt --context 2048 --length 32768 -o new

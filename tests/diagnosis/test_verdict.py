@@ -74,12 +74,12 @@ def test_it_breaks() -> None:
     assert found.verdict.paragraph == (
         "The model breaks from about 3,200 tokens on (1.5 times its context; 95% interval 3,100 to 3,300): at 32,768 "
         "tokens its perplexity is 2.33 times (95% interval 2.17 to 2.53) that of a restart. A restart is the same "
-        "model, which reads only the last half to whole context before each token. 64 windows of the text were read. "
-        "lg Definition 3.2 finds a failure to length-generalize. 7 of 576 heads drift: the standard deviation of a "
-        "state more than doubles beyond the context. It finds 88% of the passkeys inside its context and 12% beyond. "
-        "The text was given false statements, and the model was asked about them. It prefers the answer of the text in "
-        "100% of the cases inside its context and in 40% beyond. A guess does so in 20%. State Passing for 100 steps "
-        "may repair it (ssm extend)."
+        "model, which reads only the last T/2 to T tokens before each token (T: the context). 64 windows of the text "
+        "were read. lg Definition 3.2 finds a failure to length-generalize. 7 of 576 heads drift: the standard "
+        "deviation of a state more than doubles beyond the context. It finds 88% of the passkeys inside its context "
+        "and 12% beyond. The text was given false statements, and the model was asked about them. It prefers the "
+        "answer of the text in 100% of the cases inside its context and in 40% beyond. A guess does so in 20%. State "
+        "Passing for 100 steps may repair it (ssm extend)."
     )
 
 
@@ -89,11 +89,11 @@ def test_it_holds() -> None:
     assert found.verdict.paragraph == (
         "The model holds up to 32,768 tokens (16 times its context): its perplexity is at most 0.990 times (95% "
         "interval 0.982 to 0.998) that of a restart, within the tolerance of 1.1. A restart is the same model, which "
-        "reads only the last half to whole context before each token. 64 windows of the text were read. lg Definition "
-        "3.2 finds no significant rise. None of 576 heads drifts. It finds 88% of the passkeys inside its context and "
-        "12% beyond. The text was given false statements, and the model was asked about them. It prefers the answer of "
-        "the text in 100% of the cases inside its context and in 40% beyond. A guess does so in 20%. There is nothing "
-        "to repair."
+        "reads only the last T/2 to T tokens before each token (T: the context). 64 windows of the text were read. lg"
+        " Definition 3.2 finds no significant rise. None of 576 heads drifts. It finds 88% of the passkeys inside its"
+        " context and 12% beyond. The text was given false statements, and the model was asked about them. It prefers"
+        " the answer of the text in 100% of the cases inside its context and in 40% beyond. A guess does so in 20%. "
+        "There is nothing to repair."
     )
 
 
@@ -111,8 +111,8 @@ def test_it_is_not_decided(stopped_by: str, more: str) -> None:
     assert found.verdict.paragraph == (
         "Not decided up to 32,768 tokens (16 times its context): at 32,768 tokens its perplexity is 1.10 times (95% "
         "interval 1.05 to 1.15) that of a restart, and the tolerance is 1.1. A restart is the same model, which reads "
-        f"only the last half to whole context before each token. 8 windows of the text were read. {more} lg Definition "
-        "3.2 finds a failure to length-generalize."
+        f"only the last T/2 to T tokens before each token (T: the context). 8 windows of the text were read. {more} lg "
+        "Definition 3.2 finds a failure to length-generalize."
     )
 
 

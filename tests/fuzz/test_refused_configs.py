@@ -156,7 +156,7 @@ FIGURES = [
     (claiming({"models": ["tiny"], "quantity": {"kind": "parameter_ratio", "model": "tiny"}}), "claims.0",
      "'models' selects panels, but this quantity belongs to no panel"),
     (arms({"sp": PASSING | {"from": "b"}, "b": PASSING | {"from": "sp"}}), "arms",
-     "the arms sp -> b -> sp form a circle"),
+     "the arms sp -> b -> sp form a cycle"),
     (arms({"early": SNAPSHOT | {"at": 1.5}}), "arms", "arms.base: snapshots are fractions between 0 and 1"),
     (arms({"early": SNAPSHOT, "sp": PASSING | {"from": "early"}}), "arms", "arms.sp.from: 'early' is a snapshot"),
     (arms({"early": SNAPSHOT, "f": SNAPSHOT | {"snapshot_of": "early"}}), "arms",

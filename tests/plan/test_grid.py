@@ -349,7 +349,7 @@ def test_a_claim_about_a_family_is_judged_and_registered_for_each_member(
         ),
         (
             {"a": AFTER | {"from": "b", "grid": {"d_state": [1]}}, "b": AFTER | {"from": "a"}},
-            "the arms a[d_state=1] -> b[d_state=1] -> a[d_state=1] form a circle",
+            "the arms a[d_state=1] -> b[d_state=1] -> a[d_state=1] form a cycle",
         ),
     ],
 )
