@@ -90,7 +90,7 @@ def _reword(folder: Path, config: Path) -> list[str]:
 
     changed = []
     references = read_references(folder)
-    for scale in {reference.scale for reference in references.values()}:
+    for scale in sorted({reference.scale for reference in references.values()}):
         targets = [target for target, reference in references.items() if reference.scale == scale]
         plan = make_plan(load_config(config, scale, targets, {"dry_run": None}))
         new = {target: reworded(references[target], plan.figures[target]) for target in targets}

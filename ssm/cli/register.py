@@ -15,7 +15,6 @@ date, the seeds, the region of each claim, and hashes. The hashes cover the
 quantity, the models, recipes and data, and the measurements. Registered
 entries are never changed.
 
-
 If the claims of a figure changed after registration, the figure needs seeds
 that it never had. Until it has them, the command writes nothing. One line for
 each figure then says which claims changed, how, and which seeds to replace.

@@ -41,7 +41,6 @@ several processes:
   LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set. With torchrun, all exit
   codes above become 1.
 
-
 examples:
   ssm train results/smoke/specs/runs/RUN.json \\
     --tokens results/smoke/tokens/DATA --out results/smoke/runs/RUN

@@ -47,6 +47,7 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
     not_hashed: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens in a chunk of a scan
     taxonomy: ClassVar[Taxonomy]
     has_a: ClassVar[bool] = False  # whether the decay is exp(dt A), with a weight A_log
+    range_below: ClassVar[float] = math.inf  # bound of the fields *_range
     has_dt_limit: ClassVar[bool] = False  # whether dt has limits, in a field dt_limit
 
     @model_validator(mode="after")
@@ -54,7 +55,7 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
         for name in type(self).model_fields:
             pair = getattr(self, name)
             if name.endswith("_range") and pair is not None:
-                check_range(name, pair)
+                check_range(name, pair, self.range_below)
         return self
 
     def check(self, d_model: int) -> None:

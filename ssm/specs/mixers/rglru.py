@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import PositiveFloat, PositiveInt
 
-from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, check_range
+from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy
 from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_convolution
 
 
@@ -26,6 +26,7 @@ class RglruMixer(MixerSpecBase):
             r"gates $i_t$ and $r_t$",
         ),
     )
+    range_below: ClassVar[float] = 1.0
     kind: Literal["rglru"] = "rglru"
     width: PositiveInt | None = None  # D_RNN, channels of the recurrence; default D
     blocks: PositiveInt = 16  # number of blocks in the block-diagonal matrices of both gates
@@ -33,11 +34,6 @@ class RglruMixer(MixerSpecBase):
     c: PositiveFloat = 8.0  # factor on the recurrence gate r_t in a_t = a^(c r_t)
     unscaled_start: bool = False  # do not scale the first input by sqrt(1 - a^2), as in the released code
     a_range: Range = (0.9, 0.999)  # a^c at initialization, uniform: the decay with an open recurrence gate
-
-    @model_validator(mode="after")
-    def _decays(self) -> RglruMixer:
-        check_range("a_range", self.a_range, below=1.0)
-        return self
 
     def channels(self, d_model: int) -> int:
         """D_RNN."""
