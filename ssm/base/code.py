@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]  # the folder that holds the package
 TEMPLATES = (".j2", ".css")  # files that a package reads besides its modules
 # Imports in this package are absolute. The text is searched, because parsing hundreds of files takes almost a second.
 IMPORT = re.compile(r"^[ \t]*(?:from (ssm\b[\w.]*) import (\([^)]*\)|.*)|import (ssm\b[\w.]*))", re.MULTILINE)
-DISCOVERS = re.compile(r"\bdiscover\(")
+DISCOVERS = re.compile(r"\b(?:discover|plugin_union)\(")  # calls that import all modules of a folder
 
 
 @cache

@@ -63,6 +63,14 @@ def test_a_verdict_depends_on_no_code_that_draws() -> None:
     assert {"ssm.claims.quantities.slope", "ssm.base.columns", "ssm.specs.measurements"} <= judge
 
 
+@pytest.mark.parametrize(
+    "package", ["ssm.specs.mixers", "ssm.specs.measurements", "ssm.specs.tasks", "ssm.claims.quantities"]
+)
+def test_a_package_that_lists_its_folder_needs_all_of_its_modules(package: str) -> None:
+    folder = code.ROOT / package.replace(".", "/")
+    assert {f"{package}.{path.stem}" for path in folder.glob("*.py") if path.stem != "__init__"} <= needed_by(package)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_the_hash_changes_with_what_is_needed(name: str, package: Path) -> None:
     before = code_hash("ssm.cli.plot")
