@@ -6,7 +6,7 @@ Each quantity is one file in ssm/claims/quantities, named after its kind.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,7 +20,7 @@ from ssm.claims.estimate import Estimate, Reading, UndecidableError, summarize
 from ssm.claims.panel_tables import PanelTables, planned
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import Series
-from ssm.specs.base import Spec
+from ssm.specs.base import PluginSpec, Spec
 from ssm.specs.measurements import SCHEMAS
 
 PanelArm = tuple[str, str]  # a panel (model), and an arm of it
@@ -30,16 +30,14 @@ Scale = Literal["plain", "logarithm", "ratio"]
 ROUNDING = 1e-12  # bound on the rounding error of sums of thousands of float64 numbers of order 1
 ANY, POSITIVE = (-math.inf, math.inf), (0.0, math.inf)
 
+QUANTITIES: Registry[type[Quantity]] = Registry("ssm.claims.quantities")
 
-class Quantity(Reader, ABC):
+
+class Quantity(Reader, PluginSpec):
     """A number with its interval, which tests a claim."""
 
+    registry: ClassVar[Registry[Any]] = QUANTITIES
     definition: ClassVar[bool] = False  # true: a property of what was built; nothing random is involved
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        QUANTITIES.add_spec(cls)
 
     @property
     def timed(self) -> bool:
@@ -86,9 +84,6 @@ class Quantity(Reader, ABC):
     @abstractmethod
     def words(self, panel: PanelTables) -> str:
         """What is computed, in one line of text."""
-
-
-QUANTITIES: Registry[type[Quantity]] = Registry("ssm.claims.quantities")
 
 
 class SeedQuantity(Quantity):

@@ -60,6 +60,11 @@ def add_results(parser: argparse.ArgumentParser, nargs: str | None = None) -> No
     )
 
 
+def reference_of(results: Path) -> Path:
+    """The usual folder of reference results of a results folder: reports/NAME, with the name of the folder."""
+    return Path("reports") / results.absolute().name  # absolute: "." has a name; links keep their own name
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Add the option --config."""
     parser.add_argument(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from ssm.cli import add_results, path, positive
+from ssm.cli import add_results, path, positive, reference_of
 
 HELP = "compare your results with the committed reference results"
 EPILOG = """\
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from ssm.report.compare import TOLERANCE, compare, unlike
     from ssm.report.reference import read_references
 
-    folder = args.reference or Path("reports") / args.results.name
+    folder = args.reference or reference_of(args.results)
     references = read_references(folder)
     finished = sorted((path.stem for path in (args.results / "verdicts").glob("*.parquet")), key=natural)
     if not references:

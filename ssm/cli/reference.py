@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ssm.cli import add_results, path
+from ssm.cli import add_results, path, reference_of
 
 HELP = "take finished figures as the committed reference results"
 EPILOG = """\
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
     if bool(args.results) + args.wording + args.check > 1:
         raise ConfigError("give only one of RESULTS, --wording and --check")
-    out = args.out or Path("reports") / (args.results.resolve().name if args.results else "smoke")
+    out = args.out or reference_of(args.results or Path("smoke"))
     if args.results:
         targets = write_reference(args.results, out)
         print(f"wrote {out}: {', '.join(targets)}")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from ssm.cli import add_results, path
+from ssm.cli import add_results, path, reference_of
 
 HELP = "write the HTML report of a results folder"
 EPILOG = """\
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ssm.report.build import build_report
 
-    usual = Path("reports") / args.results.name
+    usual = reference_of(args.results)
     reference = args.reference or (usual if any(usual.glob("*.json")) else None)
     results = build_report(args.results, args.out, args.front, args.figures, reference)
     absent = ", ".join(f"{target} ({absent.state})" for target, absent in results.unfinished.items())

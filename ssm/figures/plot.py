@@ -5,11 +5,11 @@ Each plot is one file in ssm/figures/plots, named after its kind.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -24,16 +24,15 @@ from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import OfQuantity
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle
-from ssm.specs.base import Distinct, Name
+from ssm.specs.base import Distinct, Name, PluginSpec
+
+PLOTS: Registry[type[Plot]] = Registry("ssm.figures.plots")
 
 
-class Plot(Reader, ABC):
+class Plot(Reader, PluginSpec):
     """A part of a figure: one or more rows of panels."""
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        PLOTS.add_spec(cls)
+    registry: ClassVar[Registry[Any]] = PLOTS
 
     @abstractmethod
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
@@ -50,9 +49,6 @@ class Plot(Reader, ABC):
     def panels(self) -> tuple[str, ...]:
         """The panels (models) that the plot names."""
         return ()
-
-
-PLOTS: Registry[type[Plot]] = Registry("ssm.figures.plots")
 
 
 def require_arms(field: str, names: Iterable[str], arms: Collection[str], families: Collection[str]) -> None:

@@ -127,18 +127,19 @@ class PluginSpec(Spec, ABC):
         cls.registry.add_spec(cls, cls.registry_key)
 
 
-def plugin_union(specs: Registry[Any], modules: str, key: str = "kind") -> Any:
+def plugin_union(specs: Registry[Any], modules: str | None = None, key: str = "kind") -> Any:
     """The type of a field that takes any spec of a folder. A file chooses the spec by `key`.
 
     Args:
         specs: the registry of the folder, which is read here.
-        modules: the package in which every spec has a module of the same name.
+        modules: the package in which every spec has a module of the same name; None if a spec needs no module.
 
     Raises:
         RegistryError: a spec has a wrong name, lacks something, or has no module.
     """
     specs.discover()
-    check_files(specs, modules)
+    if modules is not None:
+        check_files(specs, modules)
     return Annotated[Union[tuple(specs.values())], Field(discriminator=key)]  # noqa: UP007
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Union
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from ssm.claims.quantity import QUANTITIES, Quantity
-
-QUANTITIES.discover()
+from ssm.specs.base import plugin_union
 
 if TYPE_CHECKING:
     QuantitySpec = Quantity
 else:
-    QuantitySpec = Annotated[Union[tuple(QUANTITIES.values())], Field(discriminator="kind")]  # noqa: UP007
+    QuantitySpec = plugin_union(QUANTITIES)

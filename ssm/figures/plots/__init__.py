@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Union
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from ssm.figures.plot import PLOTS, Plot
-
-PLOTS.discover()
+from ssm.specs.base import plugin_union
 
 if TYPE_CHECKING:
     PlotSpec = Plot
 else:
-    PlotSpec = Annotated[Union[tuple(PLOTS.values())], Field(discriminator="kind")]  # noqa: UP007
+    PlotSpec = plugin_union(PLOTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from ssm.base.discovery import Registry
@@ -11,7 +11,7 @@ from ssm.specs.base import PluginSpec
 SPECS: Registry[type[Corpus]] = Registry("ssm.specs.corpora")
 
 
-class Corpus(PluginSpec, ABC):
+class Corpus(PluginSpec):
     """The source of the documents of a text."""
 
     registry: ClassVar[Registry[Any]] = SPECS

@@ -7,7 +7,7 @@ compare.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -43,7 +43,7 @@ class Held:
     behind: float  # while the policy reads the final states of the batch
 
 
-class InitialState(PluginSpec, ABC):
+class InitialState(PluginSpec):
     """The initial states of the sequences in a batch, and the order in which text is read."""
 
     registry: ClassVar[Registry[Any]] = SPECS

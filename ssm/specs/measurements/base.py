@@ -17,7 +17,7 @@ An entry of a figure file has the fields of its kind, without those that the pla
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_origin, get_type_hints
@@ -101,7 +101,7 @@ class ArmsEntry(Entry):
         return self.name or self.kind
 
 
-class Measurement(PluginSpec, ABC):
+class Measurement(PluginSpec):
     """A measurement and its settings."""
 
     registry: ClassVar[Registry[Any]] = SPECS

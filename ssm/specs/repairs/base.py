@@ -7,7 +7,7 @@ continues from the best. An axis can set several places to one value. The number
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -37,7 +37,7 @@ class Axis:
         return tuple(value if place in self.places else kept for place, kept in enumerate(point))
 
 
-class Repair(PluginSpec, ABC):
+class Repair(PluginSpec):
     """A repair without training, and the text on which its numbers are chosen."""
 
     registry: ClassVar[Registry[Any]] = SPECS
