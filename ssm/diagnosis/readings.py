@@ -124,7 +124,7 @@ def ratios(
 
     Args:
         restart_loss: all bins from T/2 on.
-        looks: at most how often these intervals decide whether reading goes on. All looks share the level too.
+        looks: the largest number of times that these intervals decide whether to read more. All share the level.
 
     Raises:
         TableError: the tables have different sequences or bins.

@@ -150,7 +150,7 @@ def test_the_page_gives_the_reason_for_everything_that_is_missing() -> None:
     assert "The passkey test was not made: no tokens for digits." in text
     assert "The needle test was not made: a prompt alone takes 200 tokens." in text
     assert "How far back text lowers the loss was not measured: the budget was spent." in text
-    assert "vt was not asked: length 64: too short." in text
+    assert "vt was not measured: length 64: too short." in text
     assert "tables/passkey.parquet" not in page.links
 
 
@@ -230,7 +230,7 @@ def test_nothing_was_gained() -> None:
     assert before.verdict.paragraph in text
     assert "Before and after" not in text
     assert "model is in" not in text
-    kept = Extension("undecided", "it is open", False, written="candidate")
+    kept = Extension("not decided", "it is open", False, written="candidate")
     _, text = read(build_page(before, None, kept))
     assert "The trained model is in candidate, in the format of the original; it is not proven better." in text
 

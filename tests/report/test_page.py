@@ -298,7 +298,7 @@ def test_an_outdated_figure_is_left_out_unless_it_is_needed(results: Path, broke
     _, page = built(results)
     assert "lg_fig11" in page.ids
     assert "lg_fig5" not in page.ids
-    assert "lg_fig5, to be made again: `snakemake lg_fig5` does; " in squeezed(page.text)
+    assert "lg_fig5, to be made again: `snakemake lg_fig5` makes it; " in squeezed(page.text)
     assert Path(broken).name in page.text
     with pytest.raises(UserError, match=Path(broken).name):
         build_report(results, results / "report", needed=["lg_fig5"])
