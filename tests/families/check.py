@@ -14,7 +14,6 @@ from families import models
 
 from ssm.cli.main import main
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
-from ssm.diagnosis.verdict import NOT_DECIDED
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
 from ssm.models.families import Family
 from ssm.models.load import LoadedModel, load_any_model

@@ -102,7 +102,9 @@ def test_references_are_counted_separately() -> None:
     assert "confirmed (2) refuted (2) not decided (2)" in front
     for page, of_reference in ((front, 2), (paper, 1)):
         for head, count in (("made here", 1), ("reference results", of_reference)):
-            table = page.split(f"Verdicts, each number once, {head}", 1)[1].removeprefix(" confirmed refuted not decided ")
+            table = page.split(f"Verdicts, each number once, {head}", 1)[1].removeprefix(
+                " confirmed refuted not decided "
+            )
             assert table.startswith(f"Statements of the papers {count} {count} 0 Added checks 0 0 {count}")
 
 

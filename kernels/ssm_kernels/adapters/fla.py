@@ -7,7 +7,7 @@ The form of the decay selects the kernel:
     (B, T, H)       chunk_simple_gla with g                               chunk_gated_delta_rule
     (B, T, H, K)    chunk_gla; with a bonus chunk_rwkv6                   chunk_kda; with a and b chunk_dplr_delta_rule
 
-Its layout is the same as ours, (B, T, H, K) with a float32 state (B, H, K, V), but q and k have as many heads as v.
+Its layout is the same as ours: (B, T, H, K) with a float32 state (B, H, K, V). But q and k have as many heads as v.
 """
 
 from __future__ import annotations
