@@ -68,8 +68,8 @@ class Verdict:
 
     @property
     def title(self) -> str:
-        """The name of the judged model, if the figure has several models."""
-        return str(self.row["claim"]).partition("/")[2]
+        """The title of the judged model, if the figure has several models."""
+        return str(self.row.get("model", ""))
 
     @property
     def sort(self) -> str:

@@ -90,6 +90,16 @@ def test_a_missing_figure_shows_its_reference() -> None:
     assert re.search(r'<img src="data:image/png;base64,[A-Za-z0-9+/=]+" width="9" height="7"', paper)
 
 
+def test_a_reference_names_the_judged_model_by_its_title() -> None:
+    path = REFERENCE / "lg_fig1.json"
+    content = json.loads(path.read_text())
+    content["claims"][0] |= {"claim": "base_fails/small", "model": "Mamba-2, slow decay"}
+    path.write_text(json.dumps(content))
+    text = text_of(pages()["lg"])
+    assert "the claim base_fails holds Mamba-2, slow decay" in text
+    assert "base_fails/small" not in text
+
+
 def test_references_are_counted_separately() -> None:
     plan("lg_fig1")
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
@@ -137,7 +147,7 @@ def test_a_finished_figure_says_whether_it_agrees() -> None:
     for page in (front, paper):
         assert "Of 3 claims that are made here and have a reference result, 2 agree with it (2 of them bitwise)" in page
         assert "and 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may round differently" in page
-    assert "base_fails : confirmed 3.3 here, confirmed 3 in the reference: the estimate moved by 10%" in paper.replace(
+    assert "the claim base_fails holds base_fails : confirmed 3.3 here, confirmed 3 in the reference: the estimate moved by 10%" in paper.replace(
         "s:", "s :"
     )
 
