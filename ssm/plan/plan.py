@@ -162,25 +162,39 @@ def _task(
         figure=figure,
         scale=library.scale,
         series=series,
-        titles=_titles(library, series, plan),
+        titles=_titles(library, figure, series, plan),
         tables=tables,
         rehearsal=dry_run,
     )
 
 
-def _titles(library: Library, series: tuple[Series, ...], plan: Plan) -> dict[str, str]:
-    """Panel -> its title for readers. It has the number of parameters if that is equal in all arms."""
+def _titles(library: Library, figure: FigureSpec, series: tuple[Series, ...], plan: Plan) -> dict[str, str]:
+    """Panel -> its title for readers. It has the number of parameters if that is equal in all arms.
+
+    A figure without arms measures its models as they are initialized.
+    """
     runs: dict[str, list[RunSpec]] = {}
     for member in series:
         runs.setdefault(member.panel, []).append(plan.runs[member.run])
-    return {panel: _title(library.titles[panel], own) for panel, own in runs.items()}
+    titles = {panel: _title(library.titles[panel], own) for panel, own in runs.items()}
+    if not figure.arms:
+        data = None if figure.data is None else library.data.get(figure.data, figure.target)
+        for name in figure.models:
+            model = library.models.get(name, figure.target)
+            count = None if data is None else parameter_count(model, data.vocab_size, data.channels)
+            titles[name] = _with_count(library.titles[name], count)
+    return titles
 
 
 def _title(title: str, runs: list[RunSpec]) -> str:
     if not set.intersection(*({mixer.kind for mixer in run.own_model.mixers()} for run in runs)):
         return "Several systems"
     counts = {parameter_count(run.own_model, run.data.vocab_size, run.data.channels) for run in runs}
-    return f"{title}, {short(counts.pop())} parameters" if len(counts) == 1 else title
+    return _with_count(title, counts.pop() if len(counts) == 1 else None)
+
+
+def _with_count(title: str, parameters: int | None) -> str:
+    return title if parameters is None else f"{title}, {short(parameters).replace('G', 'B')} parameters"
 
 
 def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:

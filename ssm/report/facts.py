@@ -103,7 +103,7 @@ def _models(runs: list[Run], results: Results) -> tuple[ModelFacts, ...]:
         systems = " and ".join(dict.fromkeys(mixer.taxonomy.system for mixer in model.mixers()))
         models.append(
             ModelFacts(
-                "; ".join(sorted(titles.get(name, {systems}))),
+                "; ".join(sorted(titles.get(name.partition("[")[0], {systems}))),  # a member of a grid ends in [...]
                 name,
                 f"{mixers}, {model.n_layers} layers, width {model.d_model}",
                 _distinct(f"{run.record['parameters']:,}" for run in own),
