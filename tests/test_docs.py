@@ -102,7 +102,7 @@ def test_long_sentences_are_counted() -> None:
 
 
 def test_tables_and_examples_of_help_texts_are_no_sentences() -> None:
-    text = "codes:\n  75  one two\n      three\n  76  four\n\nexamples:\n  ssm train a b c\n  ssm plan\n\nlast:\n  five six"
+    text = "codes:\n  75  one two\n      three\n  76  x\n\nexamples:\n  ssm train a\n  ssm plan\n\nlast:\n  five six"
     assert [words.words(one) for one in words.sentences(text)] == [1, 1, 3, 1, 1, 1, 2]
 
 

@@ -58,7 +58,7 @@ def summary(
         return cells
 
     head = ["figure", "runs", "new", "tables", "new", "claims", "training tokens", "GPU hours" if gpu else "CPU hours"]
-    head += ["disk", *(["GPUs a run"] if gpu else []), "memory", "wall time", *(["took"] if results else [])]
+    head += ["disk", *(["GPUs per run"] if gpu else []), "memory", "wall time", *(["took"] if results else [])]
     rows = [head]
     seen: set[str] = set()
     for target, task in plan.figures.items():
@@ -168,7 +168,7 @@ def _notes(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
     lines = [
         "A shared run or table is new in the first figure that uses it. Tokens, hours and disk count only what is new.",
         f"Disk: what stays. Runs {side} need up to {_short(passing, DISK)} more while they train." if passing else "",
-        "GPUs a run and memory: the most that a run needs. The memory is that of one GPU."
+        "GPUs per run and memory: the most that a run needs. The memory is that of one GPU."
         if gpu
         else "Memory: the most that a run needs.",
         f"Wall time: for making only this figure, {side}, without waiting in a queue.",

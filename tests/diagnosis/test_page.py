@@ -156,7 +156,7 @@ def test_the_page_gives_the_reason_for_everything_that_is_missing() -> None:
 
 def test_a_long_list_of_files_is_shortened() -> None:
     _, text = read(build_page(diagnosis(tables(0), text=", ".join(f"{number}.txt" for number in range(40)))))
-    assert "sequences of 0.txt, 1.txt, 2.txt and 37 more." in text
+    assert "windows of 0.txt, 1.txt, 2.txt and 37 more." in text
     assert "9.txt and 30 more (SHA-256" in text
 
 

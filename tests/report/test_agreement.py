@@ -147,9 +147,8 @@ def test_a_finished_figure_says_whether_it_agrees() -> None:
     for page in (front, paper):
         assert "Of 3 claims that are made here and have a reference result, 2 agree with it (2 of them bitwise)" in page
         assert "and 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may round differently" in page
-    assert "the claim base_fails holds base_fails : confirmed 3.3 here, confirmed 3 in the reference: the estimate moved by 10%" in paper.replace(
-        "s:", "s :"
-    )
+    differs = "the claim base_fails holds base_fails : confirmed 3.3 here, confirmed 3 in the reference: "
+    assert f"{differs}the estimate moved by 10%" in paper.replace("s:", "s :")
 
 
 def test_without_references_no_page_mentions_them() -> None:

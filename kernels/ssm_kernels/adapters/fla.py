@@ -54,7 +54,7 @@ def gated_scan(
     if resets is not None:
         raise refuse("fla", "gated_scan", "resets within a batch")
     if bonus is not None and (log_decay is None or log_decay.dim() != 4):
-        raise refuse("fla", "gated_scan", "bonus but with a vector decay, (B, T, H, K)")
+        raise refuse("fla", "gated_scan", "bonus without a vector decay, (B, T, H, K)")
     q, k, common = _common(q, k, v, h0)
     if log_decay is None:
         y, hT = _function("linear_attn", "chunk_linear_attn")(q, k, v, normalize=False, **common)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PANELS = (  # cost, title, unit of the axis, factor from the table's unit to it
     ("training_step", "Training step", "ms", 1e3),
-    ("training_memory", "Kept for its backward pass", "MB", 1e-6),
+    ("training_memory", "Memory for its backward pass", "MB", 1e-6),
     ("decoding_step", "Decoding step after T tokens", "ms", 1e3),
     ("state", "State after T tokens", "kB", 1e-3),
 )
