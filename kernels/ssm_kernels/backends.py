@@ -91,10 +91,10 @@ def choose(
         BackendError: the backend is unknown, does not implement the operation, cannot run here, or does not take these
             inputs. The message says why.
     """
-    found, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, passed_over)
+    backend, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, passed_over)
     if problem is not None:
         raise BackendError(problem)
-    return found
+    return backend
 
 
 @constant_when_compiled  # torch.compile traces the backend that was chosen, not the choice
@@ -105,10 +105,10 @@ def _resolve(
     if name == "auto":
         key = (operation, device_type, *(unsuited for unsuited, _ in passed_over))
         if key not in _chosen:
-            found, problem = _fastest(operation, available, torch.device(device_type), dict(passed_over))
+            backend, problem = _fastest(operation, available, torch.device(device_type), dict(passed_over))
             if problem is not None:
                 return name, problem
-            _chosen[key] = found
+            _chosen[key] = backend
         return _chosen[key], None
     if passed_over:
         return name, f"{operation}: backend '{name}' {passed_over[0][1]}"

@@ -56,14 +56,14 @@ class Plan:
 
     def runs_of(self, target: str) -> tuple[str, ...]:
         """The runs that a figure needs, parents before their children."""
-        found: dict[str, None] = {}
+        runs: dict[str, None] = {}
         for table in self.tables_of(target):
             line, run = [], self.edges[table].run
             while run is not None:
                 line.append(run)
                 run = self.edges[run].run
-            found |= dict.fromkeys(reversed(line))
-        return tuple(found)
+            runs |= dict.fromkeys(reversed(line))
+        return tuple(runs)
 
     def targets(self, paper: str | None = None, headline: bool = False) -> tuple[str, ...]:
         """The targets of all planned figures, of one paper, or of the headline figures."""
@@ -208,10 +208,10 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
     if figure.arms:
         raise ConfigError(f"{file}: arms: a figure with 'collect' cannot have its own arms")
     entries = arm_entries(figure)
-    made = [entry for entry in entries if issubclass(MEASUREMENTS[entry.kind], OfTable)]
-    needed = [entry.called for entry in entries if entry not in made]
+    from_tables = [entry for entry in entries if issubclass(MEASUREMENTS[entry.kind], OfTable)]
+    needed = [entry.called for entry in entries if entry not in from_tables]
     for entry in figure.measurements:
-        if entry not in made and (entry not in entries or entry.given()):
+        if entry not in from_tables and (entry not in entries or entry.given()):
             raise ConfigError(
                 f"{file}: measurements.{entry.called}: a figure with 'collect' can only name measurements of arms, "
                 "without other keys"
@@ -237,7 +237,7 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
     for _, series in longest.values():
         taken = {name: others.measurements[series.tables[name]] for name in needed}
         resolved = Resolved(others.runs[series.run], series.snapshot)
-        tasks = tasks_beside(taken, made, library, figure, series.arm, resolved)
+        tasks = tasks_beside(taken, from_tables, library, figure, series.arm, resolved)
         tables = {name: plan.add_measurement(task) for name, task in tasks.items()}
         collected.append(series.model_copy(update={"tables": tables}))
     return _task(library, figure, plan, collected)

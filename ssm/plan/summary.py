@@ -42,17 +42,17 @@ def summary(
     """
     gpu = takes_gpus(workflow, here=here)
     slots = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
-    found = needs(plan, workflow, gpu)
+    needed = needs(plan, workflow, gpu)
     past: dict[str, Need] = {}
     if results is not None:
         from ssm.plan.elapsed import elapsed  # slow import
 
-        past = elapsed(plan, found, results, gpu)
+        past = elapsed(plan, needed, results, gpu)
 
     def costs(jobs: set[str], new: set[str], figures: int) -> list[str]:
         around = CALL_SECONDS + DRAW_SECONDS * figures
-        cells = [*_sums(plan, new, found, gpu), *_most(plan, jobs, found, gpu)]
-        cells.append(_time(around + wall_seconds(plan, jobs, found, slots)))
+        cells = [*_sums(plan, new, needed, gpu), *_most(plan, jobs, needed, gpu)]
+        cells.append(_time(around + wall_seconds(plan, jobs, needed, slots)))
         if results is not None:
             cells.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
         return cells
@@ -75,9 +75,9 @@ def summary(
     trained = sum(run.checkpoint is None for run in plan.runs.values())
     title = f"Plan at the scale '{plan.scale}': data sets {len(plan.data)}, training runs {trained}, "
     title += f"tables {len(plan.measurements)}, figures {len(plan.figures)}"
-    large = _too_large(plan, workflow, found) if gpu else []
+    large = _too_large(plan, workflow, needed) if gpu else []
     elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
-    notes = _notes(plan, workflow, found, gpu, slots)
+    notes = _notes(plan, workflow, needed, gpu, slots)
     return "\n".join([title, "", *_aligned(rows), "", *elsewhere, *large, *notes])
 
 

@@ -142,13 +142,13 @@ def _data(results: Results) -> list[str]:
 
 def _imported(runs: list[Run]) -> list[str]:
     """The checkpoints that were trained elsewhere, each with its revision and the fingerprint of its files."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for run in runs:
         published = run.record.get("published")
         if published is not None:
             revision = f"revision {published['revision']}, " if published["revision"] else ""
-            found[f"{published['name']} ({revision}fingerprint {published['fingerprint']})"] = None
-    return list(found)
+            names[f"{published['name']} ({revision}fingerprint {published['fingerprint']})"] = None
+    return list(names)
 
 
 def _period(origins: list[dict[str, Any]]) -> str:
@@ -160,11 +160,11 @@ def _period(origins: list[dict[str, Any]]) -> str:
 
 
 def _packages(origins: list[dict[str, Any]]) -> str:
-    found: dict[str, set[str]] = {}
+    versions_of: dict[str, set[str]] = {}
     for origin in origins:
         for name, version in origin.get("packages", {}).items():
-            found.setdefault(name, set()).add(version)
-    return ", ".join(f"{name} {'/'.join(sorted(versions))}" for name, versions in sorted(found.items()))
+            versions_of.setdefault(name, set()).add(version)
+    return ", ".join(f"{name} {'/'.join(sorted(versions))}" for name, versions in sorted(versions_of.items()))
 
 
 def _machine(origin: dict[str, Any]) -> str:

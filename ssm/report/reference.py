@@ -129,10 +129,10 @@ def read_references(folder: Path) -> dict[str, Reference]:
     Raises:
         ConfigError: a file is not a reference.
     """
-    found = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
+    references = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
     order = [target for paper in GROUPS.values() for target in paper.shows]
-    known = [target for target in order if target in found]
-    return {target: found[target] for target in [*known, *sorted(set(found) - set(known), key=natural)]}
+    known = [target for target in order if target in references]
+    return {target: references[target] for target in [*known, *sorted(set(references) - set(known), key=natural)]}
 
 
 def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None, model: str = "") -> Judged:
