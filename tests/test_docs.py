@@ -45,6 +45,10 @@ PHRASES = {
     r"no exception, as": "derives from BaseException",
     r"goes home": "is written in its own format",
     r"who only wants": "if you only want",
+    r"undecided": "not decided",
+    r"not asked for": "not requested",
+    r"go(es)? on from": "continues from",
+    r"(leave|left) alone": "unchanged",
 }
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 PROGRAMS = ("ssm ", "make ", "snakemake ")
@@ -97,6 +101,11 @@ def test_long_sentences_are_counted() -> None:
     assert [words.words(one) for one in words.sentences(f"# Title\n\nShort. W{long}.\n\n- `a b` c\n")] == [1, 1, 26, 2]
 
 
+def test_tables_and_examples_of_help_texts_are_no_sentences() -> None:
+    text = "codes:\n  75  one two\n      three\n  76  x\n\nexamples:\n  ssm train a\n  ssm plan\n\nlast:\n  five six"
+    assert [words.words(one) for one in words.sentences(text)] == [1, 1, 3, 1, 1, 1, 2]
+
+
 def test_sentences_of_code_and_figure_files_are_counted(tmp_path: Path) -> None:
     code, figure = tmp_path / "code.py", tmp_path / "figure.yaml"
     code.write_text(
@@ -113,6 +122,14 @@ def test_sentences_of_code_and_figure_files_are_counted(tmp_path: Path) -> None:
 def test_a_page_about_a_task_begins_with_a_command(page: str) -> None:
     if Path(page).name not in ("README.md", "CHANGELOG.md"):
         assert re.match(r"# [^\n]+\n\n```", (ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", [page for page in named(WRITTEN) if page.startswith("docs/")])
+def test_a_page_about_a_task_ends_with_a_command(page: str) -> None:
+    if Path(page).name != "README.md":
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert text.endswith("\n```\n")
+        assert text[:-4].rpartition("```\n")[2].startswith(PROGRAMS)
 
 
 @pytest.mark.parametrize("page", named([*WRITTEN, ROOT / "kernels" / "README.md"]))

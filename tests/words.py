@@ -4,7 +4,8 @@
 
 prints the number of words and the share of sentences above 25 words, and names the longest sentences. It reads Markdown
 without its code blocks; the docstrings, comments and messages of Python files; the texts and comments of YAML files. A
-span of code counts as one word. A cell of a table, a list item and a heading each begin a new sentence.
+span of code counts as one word. A cell of a table, a list item and a heading each begin a new sentence. In a help text,
+two spaces separate the cells of a table, and the indented lines below "examples:" are code.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import yaml
 LONGEST = 25  # words of a sentence
 KINDS = (".md", ".py", ".yaml")
 BLOCK = re.compile(r"^( *)(```|~~~).*?^ *\2 *$", re.M | re.S)
+EXAMPLES = re.compile(r"^( *)examples?:\n(?:\1 +.*(?:\n|\Z)|\s*\n)*", re.M)
+CELLS = re.compile(r"(?<=\S) {2,}(?=\S)")
 COMMENT = re.compile(r"<!--.*?-->|<[^>\n]*>", re.S)
 NEW = re.compile(r"^\s*(?:[-*+]|\d+\.|#+|>)\s+")  # a list item, a heading or a quotation
 END = re.compile(r"(?<=[.!?])[)*_\"]*\s+(?=[\W_]*[A-Z0-9`])")
@@ -32,7 +35,7 @@ ARGUMENT = re.compile(r"^ *[\w *,]+: ", re.M)  # "name: what it is" in a docstri
 
 def prose(markdown: str) -> list[str]:
     """The units of text in which sentences stand: paragraphs, list items, cells and headings."""
-    text = COMMENT.sub("", BLOCK.sub("", markdown))
+    text = COMMENT.sub("", EXAMPLES.sub("\n", BLOCK.sub("", markdown)))
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)  # the words of a link
     text = re.sub(r"`[^`]*`", "CODE", text)
     units: list[str] = []
@@ -44,7 +47,10 @@ def prose(markdown: str) -> list[str]:
             fresh = True
         elif not line.strip():
             fresh = True
-        elif fresh or NEW.match(line):
+        elif len(cells := CELLS.split(line.strip())) > 1:
+            units += cells
+            fresh = False
+        elif fresh or NEW.match(line) or (units[-1].endswith(":") and line.startswith(" ")):
             units.append(NEW.sub("", line).strip())
             fresh = line.lstrip().startswith("#")
         else:

@@ -1,9 +1,9 @@
 """Choose the backend of a call: the one that the caller names, or with "auto" the fastest one that can run.
 
 "auto" tries the backends in the order of ORDER. A backend can run if the machine has what it needs (a compiler, Triton,
-a recent GPU) and if it takes the inputs: `unsuited(inputs)` of its module returns the reason if a dtype or a size is
-not supported. ORDER is the order of speed for large inputs; the size of an input does not change it. A choice is made
-once and logged once.
+a recent GPU), and if it supports the inputs. If it does not support a dtype or a size, `unsuited(inputs)` of its module
+returns the reason. ORDER is the order of speed for large inputs; the size of an input does not change it. A choice is
+made once and logged once.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def choose(
         BackendError: the backend is unknown, does not implement the operation, cannot run here, or does not take these
             inputs. The message says why.
     """
-    found, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, passed_over)
+    backend, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, passed_over)
     if problem is not None:
         raise BackendError(problem)
-    return found
+    return backend
 
 
 @constant_when_compiled  # torch.compile traces the backend that was chosen, not the choice
@@ -105,10 +105,10 @@ def _resolve(
     if name == "auto":
         key = (operation, device_type, *(unsuited for unsuited, _ in passed_over))
         if key not in _chosen:
-            found, problem = _fastest(operation, available, torch.device(device_type), dict(passed_over))
+            backend, problem = _fastest(operation, available, torch.device(device_type), dict(passed_over))
             if problem is not None:
                 return name, problem
-            _chosen[key] = found
+            _chosen[key] = backend
         return _chosen[key], None
     if passed_over:
         return name, f"{operation}: backend '{name}' {passed_over[0][1]}"
@@ -124,7 +124,7 @@ def _resolve(
 def chosen() -> dict[str, str]:
     """Backends that "auto" chose so far, by operation and device: {"gated_scan on cpu": "cpp"}.
 
-    If the fastest backend did not take some inputs, the choice for these inputs has an entry of its own, such as
+    If the fastest backend did not support some inputs, the choice for these inputs is a separate entry:
     {"selective_scan on cuda, not cuda": "triton"}.
     """
     return {

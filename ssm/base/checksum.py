@@ -81,24 +81,24 @@ def _place(file: IO[bytes]) -> int | None:
     """Position of the digits: after the first mark near the beginning, or else after the last mark near the end."""
     size = file.seek(0, 2)
     file.seek(0)
-    found = PATTERN.search(file.read(WINDOW))
+    match = PATTERN.search(file.read(WINDOW))
     start = 0
-    if found is None:
+    if match is None:
         start = file.seek(max(0, size - WINDOW))
-        found = next(reversed(list(PATTERN.finditer(file.read(WINDOW)))), None)
-    return None if found is None else start + found.end() - DIGITS
+        match = next(reversed(list(PATTERN.finditer(file.read(WINDOW)))), None)
+    return None if match is None else start + match.end() - DIGITS
 
 
 def _digest(file: IO[bytes], place: int) -> str:
     """Digest of the whole file with zeros instead of its digits."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     file.seek(0)
     left = place
     while left and (part := file.read(min(CHUNK, left))):
-        found.update(part)
+        digest.update(part)
         left -= len(part)
-    found.update(b"0" * DIGITS)
+    digest.update(b"0" * DIGITS)
     file.seek(place + DIGITS)
     while part := file.read(CHUNK):
-        found.update(part)
-    return found.hexdigest()
+        digest.update(part)
+    return digest.hexdigest()

@@ -23,11 +23,11 @@ def code_hash(module: str, without: str = "") -> str:
     paths = {_modules()[name] for name in needed_by(module, without)}
     folders = {path.parent for path in paths}
     paths |= {path for folder in folders for path in folder.iterdir() if path.suffix in TEMPLATES}
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(paths):
         content = path.read_bytes()
-        found.update(f"{path.relative_to(ROOT).as_posix()} {len(content)}\n".encode() + content)
-    return found.hexdigest()[:12]
+        digest.update(f"{path.relative_to(ROOT).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:12]
 
 
 def needed_by(module: str, without: str = "") -> frozenset[str]:
@@ -39,17 +39,17 @@ def needed_by(module: str, without: str = "") -> frozenset[str]:
     Args:
         without: a package to leave out, together with everything that only it needs.
     """
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = [module]
     while waiting:
         parts = waiting.pop().split(".")
         for name in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
             if f"{name}.".startswith(f"{without}."):
                 break
-            if name not in found and name in _modules():
-                found.add(name)
+            if name not in needed and name in _modules():
+                needed.add(name)
                 waiting += _imports(name)
-    return frozenset(found)
+    return frozenset(needed)
 
 
 @cache
@@ -65,8 +65,8 @@ def _imports(module: str) -> tuple[str, ...]:
 @cache
 def _modules() -> dict[str, Path]:
     """Name -> source file of every module and package of this package."""
-    found = {}
+    modules = {}
     for path in (ROOT / "ssm").rglob("*.py"):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules

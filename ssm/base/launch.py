@@ -36,10 +36,10 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     }
     fallback = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)), "GLOO_SOCKET_IFNAME": "lo"}
     children: list[subprocess.Popen[bytes]] = []
-    told: list[int] = []  # signals so far, which are also sent to processes that start later
+    signals: list[int] = []  # signals so far, which are also sent to processes that start later
 
     def forward(number: int) -> None:
-        told.append(number)
+        signals.append(number)
         for child in children:
             _tell(child, number)
 
@@ -53,13 +53,13 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
                     preexec_fn=die_with_parent,
                 )
             )
-            for number in told:
+            for number in signals:
                 _tell(children[-1], number)
         try:
             _wait(children)
         except KeyboardInterrupt:  # the terminal has sent the signal to the children too
             _wait(children)
-    return _code(arguments[0], [child.wait() for child in children], told)
+    return _code(arguments[0], [child.wait() for child in children], signals)
 
 
 def _tell(child: subprocess.Popen[bytes], number: int) -> None:

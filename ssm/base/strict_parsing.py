@@ -149,12 +149,12 @@ def _check_unicode(text: str) -> None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in mapping:
             raise _RefusedError(f"the key {shown(name)} is given twice")
-        found[name] = value
-    return found
+        mapping[name] = value
+    return mapping
 
 
 def _whole(text: str) -> int:

@@ -73,11 +73,11 @@ class Tally:
     """Counts of verdicts. Every number is counted once, even if several claims judge it."""
 
     claims: int
-    counts: dict[str, Counter[str]]  # kind of statement -> verdict -> distinct numbers
+    counts: dict[str, Counter[str]]  # kind of statement -> verdict -> numbers, each counted once
     repeated: int  # verdicts on numbers that another verdict of their kind already judges
     unregistered: int  # verdicts that were registered too late or not at all: not counted
     elsewhere: int  # statements on models that this scale does not have: not counted
-    intervals: int  # distinct numbers with a 95% interval
+    intervals: int  # numbers with a 95% interval
 
     @property
     def wrong(self) -> float:

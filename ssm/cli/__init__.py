@@ -90,7 +90,7 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
         type=positive(int),
         default=1,
         metavar="N",
-        help="processes on this machine, each with a GPU or with CPU threads of its own (default: 1)",
+        help="processes on this machine, each with its own GPU or CPU threads (default: 1)",
     )
 
 

@@ -16,11 +16,11 @@ Several processes share the sequences and write the same table: --processes
 starts them on this machine, torchrun on several machines.
 
 examples:
-  ssm evaluate results/smoke/specs/measurements/TASK.json \\
+  ssm evaluate results/smoke/specs/measurements/MEASUREMENT.json \\
     --run results/smoke/runs/RUN --tokens results/smoke/tokens/DATA \\
-    --out results/smoke/tables/TASK.parquet
-  torchrun --nproc-per-node 8 -m -- ssm evaluate TASK.json \\
-    --run RUN --tokens DATA --out TASK.parquet
+    --out results/smoke/tables/MEASUREMENT.parquet
+  torchrun --nproc-per-node 8 -m -- ssm evaluate SPEC.json \\
+    --run RUN --tokens DATA --out TABLE.parquet
 """
 
 

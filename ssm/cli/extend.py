@@ -49,8 +49,8 @@ when a gain is certain:
   a rise of at most --in-context-tolerance. In addition, the model broke before
   and holds now ("repaired"; needs 64 windows), or its paired ratio is lower
   ("improved"). The intervals allow for one far worse window that was not read.
-  "undecided" means that more text may decide it. The last lines then show the
-  command that measures on more text (--held-out FILES). It does not train
+  "not decided" means that more text may decide it. The last lines then show
+  the command that measures on more text (--held-out FILES). It does not train
   again, and training never reads the text that was held out first. The same is
   true for other values of --in-context-tolerance, --measure, --budget and
   --sequences.
@@ -196,7 +196,7 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
 
 
 def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, list[str]]:
-    """How to decide an undecided gain: with more time, more windows or other files, and the words of that command."""
+    """How to decide a gain that is not decided: with more time, windows or files, and the words of that command."""
     from ssm.diagnosis.verdict import decides_more
 
     held_out = args.held_out if isinstance(args.held_out, list) else [str(args.held_out)] if args.held_out else []

@@ -11,8 +11,8 @@ HELP = "judge the claims of one figure from its tables"
 EPILOG = """\
 The command reads a planned figure and its tables. `ssm plan --write` writes
 the figure, and `ssm evaluate` the tables. It writes one row for each claim:
-the estimate with its 95% interval, the expected region, the verdict
-(confirmed, refuted or not decided), and the reason.
+the estimate with its 95% interval, the expected region, the verdict, and the
+reason. A verdict is confirmed, refuted or not decided.
 
 example:
   ssm judge results/smoke/specs/figures/lg_fig5.json \\

@@ -287,8 +287,8 @@ def _cost(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 
 def _method(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    facts, made = diagnosis.facts, environment()
-    versions = ", ".join(f"{name} {version}" for name, version in made["packages"].items())
+    facts, software = diagnosis.facts, environment()
+    versions = ", ".join(f"{name} {version}" for name, version in software["packages"].items())
     return [
         ("Model", f"{facts.name} ({facts.kind})"),
         ("Fingerprint", f"{facts.fingerprint} (SHA-256 of config and weights)"),
@@ -299,7 +299,7 @@ def _method(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         ("Tolerance", f"{number(facts.tolerance)} (ratio of perplexities)"),
         ("Seed", str(facts.seed)),
         ("Device", f"{facts.device}, {facts.precision}"),
-        ("Page made by", f"ssm {made['code']['ssm']} ({made['code']['commit']}); {versions}"),
+        ("Page made by", f"ssm {software['code']['ssm']} ({software['code']['commit']}); {versions}"),
         *(("Not measured", text) for text in facts.missing),
     ]
 

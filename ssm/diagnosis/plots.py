@@ -84,7 +84,7 @@ def plots(
 
 def _perplexity(arms: Arms) -> list[Row]:
     last = list(arms.values())[-1]
-    curves = [by_position(label, found, found.tables.position_loss) for label, found in arms.items()]
+    curves = [by_position(label, diagnosis, diagnosis.tables.position_loss) for label, diagnosis in arms.items()]
     curves.append(by_position(RESTARTED, last, last.tables.restart_loss))
     panel = CurvePanel(
         curves,
@@ -103,7 +103,7 @@ def _perplexity(arms: Arms) -> list[Row]:
 def _ratio(arms: Arms) -> list[Row]:
     last = list(arms.values())[-1]
     panel = CurvePanel(
-        [against_restarted(label, found) for label, found in arms.items()],
+        [against_restarted(label, diagnosis) for label, diagnosis in arms.items()],
         STYLES,
         "Against the same model restarted",
         "position (tokens)",
@@ -128,17 +128,17 @@ def _ratio(arms: Arms) -> list[Row]:
 def _states(arms: Arms) -> list[Row]:
     """The heads that grow most in the first arm."""
     first, last = next(iter(arms.values())), list(arms.values())[-1]
-    shown = {label: found for label, found in arms.items() if label != CONTROL}
-    if first.readings.drift is None or any(found.tables.state_statistics is None for found in shown.values()):
+    shown = {label: diagnosis for label, diagnosis in arms.items() if label != CONTROL}
+    if first.readings.drift is None or any(diagnosis.tables.state_statistics is None for diagnosis in shown.values()):
         return []
     heads = first.readings.drift.top[: 6 if len(shown) == 1 else 3]
     curves, styles = [], {}
-    for label, found in shown.items():
-        assert found.tables.state_statistics is not None
-        table = head_std_curve(found.tables.state_statistics)
+    for label, diagnosis in shown.items():
+        assert diagnosis.tables.state_statistics is not None
+        table = head_std_curve(diagnosis.tables.state_statistics)
         for head, color in zip(heads, HEADS, strict=False):
             name = f"layer {head.layer}, head {head.head}"
-            curve = growth_of_head(f"{name} {label}", table, head, found.facts.context, sequences_of(found))
+            curve = growth_of_head(f"{name} {label}", table, head, diagnosis.facts.context, sequences_of(diagnosis))
             named = name if label == list(shown)[-1] else f"_{name}"
             curves.append(Curve(curve.arm, named, curve.context, curve.seeds, curve.x, curve.y, curve.low, curve.high))
             styles[curve.arm] = ArmStyle(color, LINES[label], "o", hollow=label == BEFORE)
@@ -164,13 +164,15 @@ def _states(arms: Arms) -> list[Row]:
 
 
 def _remembrance(arms: Arms) -> list[Row]:
-    known = {label: found for label, found in arms.items() if found.tables.effective_remembrance is not None}
+    known = {
+        label: diagnosis for label, diagnosis in arms.items() if diagnosis.tables.effective_remembrance is not None
+    }
     if not known:
         return []
     last = list(known.values())[-1]
     context, length = last.facts.context, last.facts.length
     panel = CurvePanel(
-        [kept_tokens(label, found) for label, found in known.items()],
+        [kept_tokens(label, diagnosis) for label, diagnosis in known.items()],
         STYLES,
         "Effective Remembrance",
         "most recent tokens kept",
@@ -185,11 +187,11 @@ def _remembrance(arms: Arms) -> list[Row]:
 
 def _gains(arms: Arms) -> list[Row]:
     """The gain of a longer history."""
-    known = {label: found for label, found in arms.items() if found.readings.effective_length is not None}
+    known = {label: diagnosis for label, diagnosis in arms.items() if diagnosis.readings.effective_length is not None}
     if not known:
         return []
     last = list(known.values())[-1]
-    curves = [gains(label, found) for label, found in known.items()]
+    curves = [gains(label, diagnosis) for label, diagnosis in known.items()]
     panel = CurvePanel(
         curves,
         STYLES,
@@ -206,11 +208,11 @@ def _gains(arms: Arms) -> list[Row]:
 
 def _heads(arms: Arms) -> list[Row]:
     """The growth of every head, one grid for each arm, on a common color scale."""
-    shown = {label: found for label, found in arms.items() if label != CONTROL}
+    shown = {label: diagnosis for label, diagnosis in arms.items() if label != CONTROL}
     known = {
-        label: head_map(head_growth(found.tables.state_statistics, found.facts.context))
-        for label, found in shown.items()
-        if found.tables.state_statistics is not None
+        label: head_map(head_growth(diagnosis.tables.state_statistics, diagnosis.facts.context))
+        for label, diagnosis in shown.items()
+        if diagnosis.tables.state_statistics is not None
     }
     if not known or len(known) < len(shown):
         return []
@@ -288,9 +290,9 @@ def _with_failures(panel: CurvePanel, arms: Arms) -> Plotter:
     def painter(axes: Axes, columns: int) -> None:
         panel(axes, columns)
         name_context(axes, next(iter(arms.values())).facts.context)
-        for number, (label, found) in enumerate(arms.items()):
-            failure = found.readings.failure
-            if label != CONTROL and failure is not None and found.verdict.outcome == BREAKS:
+        for number, (label, diagnosis) in enumerate(arms.items()):
+            failure = diagnosis.readings.failure
+            if label != CONTROL and failure is not None and diagnosis.verdict.outcome == BREAKS:
                 name = f"fails from {about(failure.value)}" + ("" if len(arms) == 1 else f" ({label})")
                 mark_failure(axes, failure, name, VERMILION if len(arms) == 1 else STYLES[label].color, number)
 

@@ -124,7 +124,7 @@ def ratios(
 
     Args:
         restart_loss: all bins from T/2 on.
-        looks: at most how often these intervals decide whether reading goes on. All looks share the level too.
+        looks: the largest number of times that these intervals decide whether to read more. All share the level.
 
     Raises:
         TableError: the tables have different sequences or bins.
@@ -175,16 +175,16 @@ def failure_position(position_loss: pl.DataFrame, restart_loss: pl.DataFrame, th
     def crossing(means: np.ndarray) -> np.ndarray:
         return _crossing(means, starts, stops, lost, threshold)
 
-    found = float(crossing(values.mean(0, keepdims=True))[0])
-    if found == inf:
+    position = float(crossing(values.mean(0, keepdims=True))[0])
+    if position == inf:
         return None
     sequences = len(values)
     if sequences < 2:
-        return Interval(found, -inf, inf)
+        return Interval(position, -inf, inf)
     draws = np.sort(crossing(resample(values)[0]))  # (DRAWS,)
     tail = float(ndtr(sqrt(sequences / (sequences - 1)) * stdtrit(sequences - 1, (1 - LEVEL) / 2)))
     low, high = (float(draws[round(q * (len(draws) - 1))]) for q in (tail, 1 - tail))
-    return Interval(found, min(low, found), max(high, found))
+    return Interval(position, min(low, position), max(high, position))
 
 
 def remembrance_at(effective_remembrance: pl.DataFrame, context: int) -> Interval:
@@ -296,8 +296,8 @@ def _crossing(
     part = np.where(rise > 0, (level - curves[rows, before]) / np.where(rise > 0, rise, 1.0), 0.0)
     part = np.where(below.any(1), np.clip(part, 0.0, 1.0), 0.0)
     place = places[before] + part * (places[after] - places[before])
-    found = np.where(lost[after], starts[after], np.maximum(2.0**place, 2 * starts[0]))
-    return np.where(curves[rows, worst] > level, found, inf)
+    positions = np.where(lost[after], starts[after], np.maximum(2.0**place, 2 * starts[0]))
+    return np.where(curves[rows, worst] > level, positions, inf)
 
 
 def _not_finite_from(*losses: pl.DataFrame) -> int | None:

@@ -26,7 +26,7 @@ DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 def passkeys(session: Session) -> pl.DataFrame | None:
     """The table of the passkey test; None: not measured, and `session.missing` has the reason."""
     if not session.spec.passkey:
-        session.missing.append("passkey: not asked for")
+        session.missing.append("passkey: not requested (--no-passkey)")
         return None
     reader = session.reader
     spec = Passkey(lengths=session.asked_lengths(), depths=DEPTHS, trials=TRIALS)
@@ -50,7 +50,7 @@ def needles(session: Session) -> pl.DataFrame | None:
     None: not measured, and `session.missing` has the reason.
     """
     if not session.spec.passkey:
-        session.missing.append("needles: not asked for")
+        session.missing.append("needles: not requested (--no-passkey)")
         return None
     store, lengths = session.reader.store, session.asked_lengths()
     try:
@@ -77,7 +77,7 @@ def ruler(session: Session) -> pl.DataFrame | None:
     None: nothing was measured. `session.missing` has the reason for each task that is missing.
     """
     if not session.spec.passkey:
-        session.missing.append("RULER: not asked for")
+        session.missing.append("RULER: not requested (--no-passkey)")
         return None
     store, asked, tables = session.reader.store, session.asked_lengths(), []
     for name in RULER:

@@ -32,7 +32,7 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
     blocks = [layer for layer in model.layers if isinstance(layer, Block)]
     mapped = {number for number, block in enumerate(blocks, 1) if block.mixer.has_map}
     if not mapped or not mapped.issuperset(spec.layers or ()):
-        raise CheckpointError("a layer that is asked for has no attention map: its outputs are not sums over tokens")
+        raise CheckpointError("one of the requested layers has no attention map: its outputs are not sums over tokens")
     seed = derived_seed(spec.seed, "attention map", ctx.seed)
     generator = build_generator(task, "test", seed, ctx.store)
     frames = [pl.DataFrame(schema=AttentionMap.table.columns)]

@@ -1,4 +1,4 @@
-"""Make the table of a measurement task, with its provenance."""
+"""Make the table of a measurement, with its provenance."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def measure(
 
     Args:
         run: folder of the run, for measurements of a run.
-        tokens: token store, for measurements that a model makes, and for those of a task.
+        tokens: token store, for measurements of a model or of a task.
         table: table of the other measurement, for measurements from a table.
 
     Raises:
         ConfigError: an input that this kind of measurement needs is missing.
-        CheckpointError, DataError, TableError: an input does not match the task.
+        CheckpointError, DataError, TableError: an input does not match the measurement.
     """
     started = time.monotonic()
     measurement, diverged, published = task.measurement, None, None
@@ -101,16 +101,16 @@ def _subject(
 def _store(task: MeasurementTask, tokens: Path) -> TokenStore:
     store = TokenStore.open(tokens)
     assert task.data is not None
-    store.insist_on(task.data, "the task")
+    store.insist_on(task.data, "the measurement")
     return store
 
 
 def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str | None]:
-    """Metrics up to the task's weights, whether they end with a divergence, and why the parent diverged (or None)."""
+    """Metrics up to the measured weights; whether they end with a divergence; why the parent diverged (or None)."""
     record, path = read_record(run), run / "metrics.parquet"
-    expected = task.run.content() if task.run is not None else None
-    if read_provenance(path).get("run") != expected:
-        raise CheckpointError(f"{path}: holds the metrics of another run than the task's")
+    assert task.run is not None
+    if read_provenance(path).get("run") != task.run.content():
+        raise CheckpointError(f"{path}: holds the metrics of another run, the measurement needs '{task.run.id}'")
     broken = record["status"] == "diverged"
     frame = read_table(path, METRICS)
     if task.snapshot is not None:
@@ -122,8 +122,9 @@ def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str |
 
 def _record_of(task: MeasurementTask, run: Path) -> dict[str, Any]:
     record = read_record(run)
-    if task.run is None or record.get("spec") != task.run.content():
-        raise CheckpointError(f"{run / RECORD}: is the record of another run than the task's")
+    assert task.run is not None
+    if record.get("spec") != task.run.content():
+        raise CheckpointError(f"{run / RECORD}: is the record of another run, the measurement needs '{task.run.id}'")
     return record
 
 
@@ -141,7 +142,7 @@ def _divergence(run: Path, snapshot: float | None) -> str | None:
 
 def _same_run(trained: RunSpec, expected: RunSpec, path: Path) -> None:
     if trained != expected:
-        raise CheckpointError(f"{path}: holds the run '{trained.id}', the task needs '{expected.id}'")
+        raise CheckpointError(f"{path}: holds the run '{trained.id}', the measurement needs '{expected.id}'")
 
 
 def _given(path: Path | None, option: str, kind: str) -> Path:

@@ -18,7 +18,7 @@ _NOW = {
     HOLDS: "it holds now; whether it broke before was not decided",
     NOT_DECIDED: "whether it holds now is not decided",
 }
-REPAIRED, IMPROVED, UNDECIDED, NOTHING = "repaired", "improved", "undecided", "nothing was gained"
+REPAIRED, IMPROVED, NOTHING = "repaired", "improved", "nothing was gained"  # or NOT_DECIDED
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ OF_REPAIRING = Advice(
 class Outcome:
     """The outcome and its reason."""
 
-    word: str  # REPAIRED, IMPROVED, UNDECIDED or NOTHING
+    word: str  # REPAIRED, IMPROVED, NOT_DECIDED or NOTHING
     reason: str
 
     @property
@@ -100,7 +100,7 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float, advic
 
     Three conditions must be certain. The far perplexity is lower. The perplexity in context rose by at most
     `tolerance`. The paired ratio is lower, or the model holds and the original broke. If one condition certainly fails,
-    nothing was gained. Otherwise the outcome is undecided.
+    nothing was gained. Otherwise the outcome is not decided.
 
     The intervals are valid for any number of windows, because they allow for a window that was not drawn
     (`ssm.diagnosis.intervals.cautious`). "Holds" needs more windows (`ssm.diagnosis.verdict`).
@@ -127,14 +127,14 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float, advic
     how = f"its far perplexity is {changed}, its perplexity in context {_percent(in_context)}"
     if not repaired and ratio.low >= 1:
         return Outcome(NOTHING, f"{how}: {advice.learned}")
-    undecided = [
+    conditions = [
         (f"whether its far perplexity fell; {advice.far_out}", not (far.high < 1 or mended)),
         (f"whether its paired ratio fell; {advice.far_out}", not (ratio.high < 1 or repaired)),
         (f"whether its perplexity in context rose by at most {percent}; {advice.in_context}", in_context.high > limit),
     ]
-    for what, is_undecided in undecided:
-        if is_undecided:
-            return Outcome(UNDECIDED, f"{how}; it is not decided {what}")
+    for what, is_open in conditions:
+        if is_open:
+            return Outcome(NOT_DECIDED, f"{how}; it is not decided {what}")
     if repaired:
         return Outcome(REPAIRED, f"it broke before, and it holds now; {how}")
     return Outcome(IMPROVED, f"{how}; {_NOW[after]}")

@@ -62,8 +62,8 @@ class Repairing(Stages):
 
     def _read(self) -> Repaired:
         path = self.folder.repair
-        found = read_json(path, OutputError, "search of a repair")
-        read = shaped(found, Repaired, f"{path}: not the search of a repair", OutputError)
+        record = read_json(path, OutputError, "search of a repair")
+        read = shaped(record, Repaired, f"{path}: not the search of a repair", OutputError)
         places = len(self.repair.start(self.loaded.spec))
         if len(read["chosen"]) != places:
             raise OutputError(f"{path}: not the search of a repair: chosen: expected {places} numbers")

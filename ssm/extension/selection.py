@@ -54,12 +54,12 @@ def candidates(
     unmeasured = [Candidate(ORIGINAL, 0)]
     unmeasured += [Candidate(f"{at:g}", snapshot_step(at, steps), at) for at in run.training.snapshots]
     unmeasured += [Candidate(END, steps)]
-    found = []
+    measured_candidates = []
     for candidate in unmeasured:
         path = weights_of(candidate, folder, parent)
         model = as_exported(loaded, load_model(path)[0], path.parent).to(device)
-        found.append(measured(candidate, model, store, spec, device))
-    return found
+        measured_candidates.append(measured(candidate, model, store, spec, device))
+    return measured_candidates
 
 
 def measured(

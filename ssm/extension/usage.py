@@ -24,9 +24,11 @@ def usages(library: str | None, model: Path, tokenizer: str | None) -> dict[str,
         model: the model's folder.
         tokenizer: the tokenizer that the user gave; None: the model's own.
     """
-    found = {}
+    commands = {}
     if library is not None:
-        found[library] = f"python -c {shlex.quote(LOADED[library].format(model=dumps(str(model), ensure_ascii=False)))}"
+        commands[library] = (
+            f"python -c {shlex.quote(LOADED[library].format(model=dumps(str(model), ensure_ascii=False)))}"
+        )
     arguments = f"pretrained={model}" + (f",tokenizer={tokenizer}" if tokenizer else "")
     command = f"python -m ssm.harness --model ssm --model_args {shlex.quote(arguments)} --tasks {TASKS}"
-    return found | {"lm-evaluation-harness": command}
+    return commands | {"lm-evaluation-harness": command}

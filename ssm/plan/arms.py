@@ -77,10 +77,10 @@ class ArmResolver:
         No file is read; the import job does that.
         """
         name, model, library = str(entry.checkpoint), entry.model or panel, self.library
-        found: PublishedSpec | CheckpointSpec | None = None
+        weights: PublishedSpec | CheckpointSpec | None = None
         if name == PUBLISHED:
-            found = library.published.get(model)
-            if found is None:
+            weights = library.published.get(model)
+            if weights is None:
                 models = ", ".join(library.published) or "none"
                 raise ConfigError(
                     f"{where}.checkpoint: {library.folder / 'models.yaml'}: '{model}' has no key 'published'; "
@@ -92,11 +92,11 @@ class ArmResolver:
                 raise ConfigError(
                     f"{where}.checkpoint: unknown checkpoint '{name}'; {hint}; the path of a folder needs a /"
                 )
-            found = library.checkpoints[name]
-        context = entry.context or (found.context if found else None)
+            weights = library.checkpoints[name]
+        context = entry.context or (weights.context if weights else None)
         if context is None:
             raise ConfigError(f"{where}: give 'context', the tokens of a sequence that {name} was trained on")
-        return found.checkpoint if found else name, context
+        return weights.checkpoint if weights else name, context
 
     def _entry(self, arm: str) -> ArmEntry:
         entry = self.figure.arms[arm]
@@ -134,8 +134,8 @@ class ArmResolver:
         """The specs with the values of a grid. They cannot set the training of weights that were trained elsewhere."""
         roots = ["model", "data"] if entry.training is None else list(specs)
         called = {"data": "task"} if isinstance(specs["data"], Task) else {}
-        found = with_overrides({called.get(root, root): specs[root] for root in roots}, member.sets, where)
-        return {root: found[called.get(root, root)] for root in roots}
+        changed = with_overrides({called.get(root, root): specs[root] for root in roots}, member.sets, where)
+        return {root: changed[called.get(root, root)] for root in roots}
 
     def _training(self, entry: ArmEntry, panel: str, where: str) -> TrainingSpec:
         """The arm's recipe with its overrides and its initial state. Published and repaired weights have zero steps."""

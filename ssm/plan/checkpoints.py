@@ -113,12 +113,12 @@ def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
 
 def _together(parts: Iterable[tuple[Path, ...] | None]) -> tuple[Path, ...] | None:
     """All files without repetition; None if one of the parts is None."""
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     for part in parts:
         if part is None:
             return None
-        found |= dict.fromkeys(part)
-    return tuple(found)
+        paths |= dict.fromkeys(part)
+    return tuple(paths)
 
 
 def _present(files: Iterable[Path]) -> list[tuple[Path, os.stat_result]]:

@@ -32,14 +32,15 @@ PREREGISTERED = "registered.json"
 class TrainingFile(Spec):
     """config/training.yaml."""
 
-    recipes: dict[str, TrainingSpec] = Field(default_factory=dict)
+    recipes: dict[str, TrainingSpec] = Field(default_factory=dict)  # name -> a recipe, for the key `training` of an arm
+    # name -> an initial-state policy, for the key `initial_state` of an arm
     initial_states: dict[str, InitialStateSpec] = Field(default_factory=dict)
 
 
 class NamedModel(ModelSpec):
     """An entry of config/models.yaml that figures train. `published` and `title` do not change its id."""
 
-    published: PublishedSpec | None = None
+    published: PublishedSpec | None = None  # its official weights, for arms with `checkpoint: published`
     title: Prose | None = None  # its name in pictures, tables and pages; none: the names of its systems
 
     @property

@@ -79,10 +79,12 @@ def _kinds(registry: Mapping[str, type[Spec]], places: set[str], key: str = "kin
 
 
 def _measurements() -> tuple[Section, ...]:
-    found = [Section("Keys of every measurement of arms", ArmsEntry)]
+    sections = [Section("Keys of every measurement of arms", ArmsEntry)]
     for (kind, spec), entry in sorted(zip(MEASUREMENTS.items(), ENTRIES, strict=True), key=lambda pair: pair[0][0]):
-        found.append(Section(f"`{kind}`", spec, entry, Wanted(frozenset({"measurements"}), "kind", kind), spec.table))
-    return tuple(found)
+        sections.append(
+            Section(f"`{kind}`", spec, entry, Wanted(frozenset({"measurements"}), "kind", kind), spec.table)
+        )
+    return tuple(sections)
 
 
 def _tokenizers() -> tuple[Section, ...]:

@@ -124,29 +124,29 @@ def _type(about: dict[str, Any], definitions: dict[str, Any], links: Mapping[str
 def _range(about: dict[str, Any]) -> str:
     low, high = about.get("minimum"), about.get("maximum")
     above, below = about.get("exclusiveMinimum"), about.get("exclusiveMaximum")
-    found = [f"at least {low:,}"] if low is not None else [f"above {above:,}"] if above is not None else []
-    found += [f"at most {high:,}"] if high is not None else [f"below {below:,}"] if below is not None else []
-    return "".join(f", {bound}" for bound in found)
+    bounds = [f"at least {low:,}"] if low is not None else [f"above {above:,}"] if above is not None else []
+    bounds += [f"at most {high:,}"] if high is not None else [f"below {below:,}"] if below is not None else []
+    return "".join(f", {bound}" for bound in bounds)
 
 
 @cache
 def _classes() -> dict[str, type[Spec]]:
     """Name -> class of all specs."""
-    waiting, found = [Spec], dict[str, type[Spec]]()
+    waiting, classes = [Spec], dict[str, type[Spec]]()
     while waiting:
         spec = waiting.pop()
-        found[spec.__name__] = spec
+        classes[spec.__name__] = spec
         waiting += spec.__subclasses__()
-    return found
+    return classes
 
 
 def _words(spec: type[Spec]) -> dict[str, str]:
     """Field -> its comment, also for fields of base classes."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for base in reversed(spec.__mro__):
         if issubclass(base, Spec):
-            found |= _comments(base)
-    return found
+            meanings |= _comments(base)
+    return meanings
 
 
 @cache
@@ -159,7 +159,7 @@ def _comments(spec: type[Spec]) -> dict[str, str]:
     comments = {token.start[0]: token for token in tokens if token.type == tokenize.COMMENT}
     body = ast.parse(source).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = {}
+    meanings = {}
     for node in body.body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
@@ -169,5 +169,5 @@ def _comments(spec: type[Spec]) -> dict[str, str]:
             lines.insert(0, above)
             above -= 1
         lines += [line for line in range(node.lineno, (node.end_lineno or node.lineno) + 1) if line in comments]
-        found[node.target.id] = " ".join(comments[line].string.lstrip("# ") for line in lines)
-    return {name: meaning for name, meaning in found.items() if meaning}
+        meanings[node.target.id] = " ".join(comments[line].string.lstrip("# ") for line in lines)
+    return {name: meaning for name, meaning in meanings.items() if meaning}

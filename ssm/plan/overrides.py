@@ -86,11 +86,11 @@ def _found(key: str, paths: list[Path]) -> list[Path]:
 
 
 def _path(key: str, paths: list[Path], where: str) -> Path:
-    found = _found(key, paths)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ConfigError(f"{where}.{key}: ambiguous; write {' or '.join(map(_text, found))}")
+    matches = _found(key, paths)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise ConfigError(f"{where}.{key}: ambiguous; write {' or '.join(map(_text, matches))}")
     ends = [_text(path[-1:]) for path in paths]
     names = map(_text, paths) if "." in key else (*(end for end in ends if ends.count(end) == 1), *OF_ARMS)
     raise ConfigError(f"{where}.{key}: unknown key; {nearest(key, names)}")

@@ -56,14 +56,14 @@ class Plan:
 
     def runs_of(self, target: str) -> tuple[str, ...]:
         """The runs that a figure needs, parents before their children."""
-        found: dict[str, None] = {}
+        runs: dict[str, None] = {}
         for table in self.tables_of(target):
             line, run = [], self.edges[table].run
             while run is not None:
                 line.append(run)
                 run = self.edges[run].run
-            found |= dict.fromkeys(reversed(line))
-        return tuple(found)
+            runs |= dict.fromkeys(reversed(line))
+        return tuple(runs)
 
     def targets(self, paper: str | None = None, headline: bool = False) -> tuple[str, ...]:
         """The targets of all planned figures, of one paper, or of the headline figures."""
@@ -162,25 +162,39 @@ def _task(
         figure=figure,
         scale=library.scale,
         series=series,
-        titles=_titles(library, series, plan),
+        titles=_titles(library, figure, series, plan),
         tables=tables,
         rehearsal=dry_run,
     )
 
 
-def _titles(library: Library, series: tuple[Series, ...], plan: Plan) -> dict[str, str]:
-    """Panel -> its title for readers. It has the number of parameters if that is equal in all arms."""
+def _titles(library: Library, figure: FigureSpec, series: tuple[Series, ...], plan: Plan) -> dict[str, str]:
+    """Panel -> its title for readers. It has the number of parameters if that is equal in all arms.
+
+    A figure without arms measures its models as they are initialized.
+    """
     runs: dict[str, list[RunSpec]] = {}
     for member in series:
         runs.setdefault(member.panel, []).append(plan.runs[member.run])
-    return {panel: _title(library.titles[panel], own) for panel, own in runs.items()}
+    titles = {panel: _title(library.titles[panel], own) for panel, own in runs.items()}
+    if not figure.arms:
+        data = None if figure.data is None else library.data.get(figure.data, figure.target)
+        for name in figure.models:
+            model = library.models.get(name, figure.target)
+            count = None if data is None else parameter_count(model, data.vocab_size, data.channels)
+            titles[name] = _with_count(library.titles[name], count)
+    return titles
 
 
 def _title(title: str, runs: list[RunSpec]) -> str:
     if not set.intersection(*({mixer.kind for mixer in run.own_model.mixers()} for run in runs)):
         return "Several systems"
     counts = {parameter_count(run.own_model, run.data.vocab_size, run.data.channels) for run in runs}
-    return f"{title}, {short(counts.pop())} parameters" if len(counts) == 1 else title
+    return _with_count(title, counts.pop() if len(counts) == 1 else None)
+
+
+def _with_count(title: str, parameters: int | None) -> str:
+    return title if parameters is None else f"{title}, {short(parameters).replace('G', 'B')} parameters"
 
 
 def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:
@@ -194,10 +208,10 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
     if figure.arms:
         raise ConfigError(f"{file}: arms: a figure with 'collect' cannot have its own arms")
     entries = arm_entries(figure)
-    made = [entry for entry in entries if issubclass(MEASUREMENTS[entry.kind], OfTable)]
-    needed = [entry.called for entry in entries if entry not in made]
+    from_tables = [entry for entry in entries if issubclass(MEASUREMENTS[entry.kind], OfTable)]
+    needed = [entry.called for entry in entries if entry not in from_tables]
     for entry in figure.measurements:
-        if entry not in made and (entry not in entries or entry.given()):
+        if entry not in from_tables and (entry not in entries or entry.given()):
             raise ConfigError(
                 f"{file}: measurements.{entry.called}: a figure with 'collect' can only name measurements of arms, "
                 "without other keys"
@@ -223,7 +237,7 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
     for _, series in longest.values():
         taken = {name: others.measurements[series.tables[name]] for name in needed}
         resolved = Resolved(others.runs[series.run], series.snapshot)
-        tasks = tasks_beside(taken, made, library, figure, series.arm, resolved)
+        tasks = tasks_beside(taken, from_tables, library, figure, series.arm, resolved)
         tables = {name: plan.add_measurement(task) for name, task in tasks.items()}
         collected.append(series.model_copy(update={"tables": tables}))
     return _task(library, figure, plan, collected)

@@ -189,7 +189,7 @@ def _registered_elsewhere(
 def _changes(before: Mapping[str, Content], now: Mapping[str, Content]) -> list[str]:
     """A message for each claim that differs from its registration."""
     fresh = {name: content for name, content in now.items() if name not in before}
-    found = []
+    changes = []
     for name, content in before.items():
         renamed = next((other for other in fresh if fresh[other] == content), None)
         if name in now:
@@ -200,8 +200,8 @@ def _changes(before: Mapping[str, Content], now: Mapping[str, Content]) -> list[
         else:
             change = "it was removed"
         if change:
-            found.append(f"{name}: {change}")
-    return found + [f"{name}: it is new" for name in fresh]
+            changes.append(f"{name}: {change}")
+    return changes + [f"{name}: it is new" for name in fresh]
 
 
 def _change(before: Content, now: Content) -> str:

@@ -142,13 +142,13 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
         gpu: whether training and measuring jobs use a GPU. Otherwise they use the configured CPU threads.
     """
     estimator = _Estimator(workflow.hardware, workflow.threads, gpu)
-    found = {name: estimator.run(run) for name, run in plan.runs.items()}
-    found |= {name: estimator.measuring(task) for name, task in plan.measurements.items()}
+    needs_of = {name: estimator.run(run) for name, run in plan.runs.items()}
+    needs_of |= {name: estimator.measuring(task) for name, task in plan.measurements.items()}
     most: dict[str, int] = {}
     for run in plan.runs.values():
         name = run.data.id
         most[name] = max(most.get(name, 0), training_tokens(run))
-    return found | {name: _tokenizing(data, most.get(name, 0), gpu) for name, data in plan.data.items()}
+    return needs_of | {name: _tokenizing(data, most.get(name, 0), gpu) for name, data in plan.data.items()}
 
 
 def training_tokens(run: RunSpec) -> int:

@@ -20,20 +20,20 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
         Absolute paths. None: a file is missing. This is not an error here, because a finished store does not need its
         sources any more. `ssm tokenize` reports missing files.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for corpus in data.sources.corpora:
         from ssm.data import corpora  # imports Arrow, which the rest of the plan does not need
 
         try:
-            found += [path for _, path in corpora.source_files(corpus)]
+            files += [path for _, path in corpora.source_files(corpus)]
         except DataError:
             return None
     for tokenizer in data.sources.tokenizers:
         path = Path(tokenizer.path).expanduser()
         if not path.is_file():
             return None
-        found.append(path.resolve())
-    return tuple(found)
+        files.append(path.resolve())
+    return tuple(files)
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:

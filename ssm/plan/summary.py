@@ -42,23 +42,23 @@ def summary(
     """
     gpu = takes_gpus(workflow, here=here)
     slots = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
-    found = needs(plan, workflow, gpu)
+    needed = needs(plan, workflow, gpu)
     past: dict[str, Need] = {}
     if results is not None:
         from ssm.plan.elapsed import elapsed  # slow import
 
-        past = elapsed(plan, found, results, gpu)
+        past = elapsed(plan, needed, results, gpu)
 
     def costs(jobs: set[str], new: set[str], figures: int) -> list[str]:
         around = CALL_SECONDS + DRAW_SECONDS * figures
-        cells = [*_sums(plan, new, found, gpu), *_most(plan, jobs, found, gpu)]
-        cells.append(_time(around + wall_seconds(plan, jobs, found, slots)))
+        cells = [*_sums(plan, new, needed, gpu), *_most(plan, jobs, needed, gpu)]
+        cells.append(_time(around + wall_seconds(plan, jobs, needed, slots)))
         if results is not None:
             cells.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
         return cells
 
     head = ["figure", "runs", "new", "tables", "new", "claims", "training tokens", "GPU hours" if gpu else "CPU hours"]
-    head += ["disk", *(["GPUs a run"] if gpu else []), "memory", "wall time", *(["took"] if results else [])]
+    head += ["disk", *(["GPUs per run"] if gpu else []), "memory", "wall time", *(["took"] if results else [])]
     rows = [head]
     seen: set[str] = set()
     for target, task in plan.figures.items():
@@ -75,9 +75,9 @@ def summary(
     trained = sum(run.checkpoint is None for run in plan.runs.values())
     title = f"Plan at the scale '{plan.scale}': data sets {len(plan.data)}, training runs {trained}, "
     title += f"tables {len(plan.measurements)}, figures {len(plan.figures)}"
-    large = _too_large(plan, workflow, found) if gpu else []
+    large = _too_large(plan, workflow, needed) if gpu else []
     elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
-    notes = _notes(plan, workflow, found, gpu, slots)
+    notes = _notes(plan, workflow, needed, gpu, slots)
     return "\n".join([title, "", *_aligned(rows), "", *elsewhere, *large, *notes])
 
 
@@ -168,7 +168,7 @@ def _notes(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
     lines = [
         "A shared run or table is new in the first figure that uses it. Tokens, hours and disk count only what is new.",
         f"Disk: what stays. Runs {side} need up to {_short(passing, DISK)} more while they train." if passing else "",
-        "GPUs a run and memory: the most that a run needs. The memory is that of one GPU."
+        "GPUs per run and memory: the most that a run needs. The memory is that of one GPU."
         if gpu
         else "Memory: the most that a run needs.",
         f"Wall time: for making only this figure, {side}, without waiting in a queue.",

@@ -11,14 +11,14 @@ from ssm.plan.resources import Need
 
 def jobs_for(plan: Plan, tables: Iterable[str]) -> set[str]:
     """The ids of some tables and of everything they need: other tables, runs and data sets."""
-    found: set[str] = set()
+    jobs: set[str] = set()
     wanted = list(tables)
     while wanted:
         job = wanted.pop()
-        if job not in found:
-            found.add(job)
+        if job not in jobs:
+            jobs.add(job)
             wanted += _before(plan, job)
-    return found
+    return jobs
 
 
 def wall_seconds(plan: Plan, jobs: Iterable[str], needs: Mapping[str, Need], gpus: int) -> float:

@@ -121,14 +121,14 @@ def reference_results(results: Results, folder: Path, reference: Path | None) ->
     """
     if reference is None or results.dry_run:
         return ReferenceResults()
-    found = read_references(reference)
-    if not found:
+    all_references = read_references(reference)
+    if not all_references:
         raise TableError(f"{reference}: no reference results")
-    references = {name: one for name, one in found.items() if one.scale == results.scale}
-    made = [figure.target for figure in results.figures]
+    references = {name: one for name, one in all_references.items() if one.scale == results.scale}
+    finished = [figure.target for figure in results.figures]
     return ReferenceResults(
-        {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in made},
-        {name: _agreement(folder, {name: references[name]}) for name in made if name in references},
+        {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in finished},
+        {name: _agreement(folder, {name: references[name]}) for name in finished if name in references},
     )
 
 

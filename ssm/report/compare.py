@@ -120,7 +120,7 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float, other
     if other_text and {here.verdict, there.verdict} != {CONFIRMED, REFUTED}:
         return True, f"{both}: another text, so only a contradiction would disagree"
     if there.timed and known and OPEN in (here.verdict, there.verdict):
-        return True, f"{both}: a time, which may stay undecided on a busy machine"
+        return True, f"{both}: a time, which may be not decided on a busy machine"
     if here.verdict != there.verdict:
         if not only_rounding or here.numbers == there.numbers:
             return False, both

@@ -16,7 +16,8 @@ Rows = tuple[tuple[str, str], ...]
 class ModelFacts:
     """A named model, with the runs that use it."""
 
-    name: str
+    title: str
+    name: str  # its key in config/models.yaml
     shape: str
     parameters: str
     contexts: str
@@ -66,7 +67,7 @@ def facts(results: Results) -> Facts:
             + [("Data", text) for text in _data(results)]
         ),
         machine=_without_empty(machine),
-        models=_models(runs),
+        models=_models(runs, results),
         size=_size(runs),
         diverged=diverged,
     )
@@ -89,14 +90,20 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
 
 
-def _models(runs: list[Run]) -> tuple[ModelFacts, ...]:
-    found = []
+def _models(runs: list[Run], results: Results) -> tuple[ModelFacts, ...]:
+    titles: dict[str, set[str]] = {}
+    for figure in results.figures:
+        for name, title in figure.task.titles.items():
+            titles.setdefault(name, set()).add(title)
+    models = []
     for name in dict.fromkeys(run.spec.model.name for run in runs):
         own = [run for run in runs if run.spec.model.name == name]
         model = own[0].spec.own_model
         mixers = _distinct(mixer.kind for mixer in model.mixers())
-        found.append(
+        systems = " and ".join(dict.fromkeys(mixer.taxonomy.system for mixer in model.mixers()))
+        models.append(
             ModelFacts(
+                "; ".join(sorted(titles.get(name.partition("[")[0], {systems}))),  # a member of a grid ends in [...]
                 name,
                 f"{mixers}, {model.n_layers} layers, width {model.d_model}",
                 _distinct(f"{run.record['parameters']:,}" for run in own),
@@ -105,7 +112,7 @@ def _models(runs: list[Run]) -> tuple[ModelFacts, ...]:
                 f"{sum(run.record['tokens'] for run in own):,}",
             )
         )
-    return tuple(found)
+    return tuple(models)
 
 
 def _size(runs: list[Run]) -> str:
@@ -135,13 +142,13 @@ def _data(results: Results) -> list[str]:
 
 def _imported(runs: list[Run]) -> list[str]:
     """The checkpoints that were trained elsewhere, each with its revision and the fingerprint of its files."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for run in runs:
         published = run.record.get("published")
         if published is not None:
             revision = f"revision {published['revision']}, " if published["revision"] else ""
-            found[f"{published['name']} ({revision}fingerprint {published['fingerprint']})"] = None
-    return list(found)
+            names[f"{published['name']} ({revision}fingerprint {published['fingerprint']})"] = None
+    return list(names)
 
 
 def _period(origins: list[dict[str, Any]]) -> str:
@@ -153,11 +160,11 @@ def _period(origins: list[dict[str, Any]]) -> str:
 
 
 def _packages(origins: list[dict[str, Any]]) -> str:
-    found: dict[str, set[str]] = {}
+    versions_of: dict[str, set[str]] = {}
     for origin in origins:
         for name, version in origin.get("packages", {}).items():
-            found.setdefault(name, set()).add(version)
-    return ", ".join(f"{name} {'/'.join(sorted(versions))}" for name, versions in sorted(found.items()))
+            versions_of.setdefault(name, set()).add(version)
+    return ", ".join(f"{name} {'/'.join(sorted(versions))}" for name, versions in sorted(versions_of.items()))
 
 
 def _machine(origin: dict[str, Any]) -> str:

@@ -68,8 +68,8 @@ class Verdict:
 
     @property
     def title(self) -> str:
-        """The name of the judged model, if the figure has several models."""
-        return str(self.row["claim"]).partition("/")[2]
+        """The title of the judged model, if the figure has several models."""
+        return str(self.row.get("model", ""))
 
     @property
     def sort(self) -> str:
@@ -244,7 +244,7 @@ class Gatherer:
             except UserError as problem:
                 if target in needed:
                     raise
-                unfinished[target] = Absent("to be made again", f"`{snakemake_command(target)}` does; {problem}")
+                unfinished[target] = Absent("to be made again", f"`{snakemake_command(target)}` makes it; {problem}")
         if not figures:
             first, absent = next(iter(unfinished.items()))
             why = f"{first} is {absent.state}, {absent.why}"

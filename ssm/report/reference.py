@@ -29,7 +29,7 @@ COLORS = 128  # of a committed picture: this saves two thirds of the bytes
 class Judged(Spec):
     """The verdict on a claim: a row of the verdicts table, without most of its explanations."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"timed", "rounding", "reason"})
+    later: ClassVar[frozenset[str]] = frozenset({"timed", "rounding", "reason", "model"})
     claim: str
     says: str
     estimate: float | None
@@ -44,6 +44,7 @@ class Judged(Spec):
     timed: bool = False  # True: made of times, so that every run has another estimate
     rounding: float = ROUNDING  # by how much rounding can move the estimate and its interval
     reason: str = ""  # why there is no estimate
+    model: str = ""  # title of the judged model; empty if the figure has only one
 
     @property
     def numbers(self) -> tuple[float | None, ...]:
@@ -75,7 +76,7 @@ def write_reference(results: Path, out: Path) -> list[str]:
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
         made = made_with(read_provenance(verdicts))
-        claims = tuple(judged(claim.row, claim.spec) for claim in figure.claims)
+        claims = tuple(judged(claim.row, claim.spec, claim.title) for claim in figure.claims)
         save_reference(Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims), out)
         with open_png(results / "figures" / f"{figure.target}.png") as image:
             small = image.convert("RGB").quantize(COLORS)
@@ -94,12 +95,13 @@ def save_reference(reference: Reference, folder: Path) -> None:
 
 
 def reworded(reference: Reference, task: FigureTask) -> Reference:
-    """The reference with the statements of the planned figure. Nothing else changes.
+    """The reference with the statements and titles of the planned figure. Nothing else changes.
 
     Raises:
         ConfigError: the figure has other claims than the reference.
     """
     planned = {name: claim for name, claim, _ in task.verdicts}
+    titles = {name: task.title_of(name.partition("/")[2]) for name in planned}
     judged_here = {claim.claim: claim for claim in reference.claims}
     for name in dict.fromkeys([*judged_here, *planned]):
         problem = ""
@@ -114,7 +116,10 @@ def reworded(reference: Reference, task: FigureTask) -> Reference:
         if problem:
             again = f"make {reference.target}, then take its results with `ssm reference results/{reference.scale}`"
             raise ConfigError(f"reference results of {reference.target}: {problem}: {again}")
-    claims = tuple(claim.model_copy(update={"says": planned[claim.claim].says}) for claim in reference.claims)
+    claims = tuple(
+        claim.model_copy(update={"says": planned[claim.claim].says, "model": titles[claim.claim]})
+        for claim in reference.claims
+    )
     return reference.model_copy(update={"claims": claims})
 
 
@@ -124,19 +129,20 @@ def read_references(folder: Path) -> dict[str, Reference]:
     Raises:
         ConfigError: a file is not a reference.
     """
-    found = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
+    references = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
     order = [target for paper in GROUPS.values() for target in paper.shows]
-    known = [target for target in order if target in found]
-    return {target: found[target] for target in [*known, *sorted(set(found) - set(known), key=natural)]}
+    known = [target for target in order if target in references]
+    return {target: references[target] for target in [*known, *sorted(set(references) - set(known), key=natural)]}
 
 
-def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
+def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None, model: str = "") -> Judged:
     """A row of the verdicts table. Numbers that are not finite become None.
 
     Args:
         claim: the claim that was judged. A reference needs it for `timed` and `rounding`.
+        model: the title of the judged model; empty if the figure has only one.
     """
-    content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding")}
+    content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding", "model")}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
@@ -144,7 +150,7 @@ def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
     if claim is not None:
         content["timed"] = claim.quantity.timed
         content["rounding"] = claim.rounding or claim.quantity.rounding
-    return Judged(**content)
+    return Judged(**content, model=model)
 
 
 @contextmanager

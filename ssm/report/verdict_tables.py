@@ -47,7 +47,8 @@ def every_verdict(references: Iterable[Reference]) -> str:
                 says = _in_a_cell(claim.says)
                 value = measured(claim.content()) + (f": {_in_a_cell(claim.reason)}" if claim.reason else "")
                 shown = f"{value} | {claim.expected} | {claim.verdict}{note}"
-                lines.append(f"| {figure} | {says} (`{claim.claim}`) | {shown} |")
+                model = f"{_in_a_cell(claim.model)}, " if claim.model else ""
+                lines.append(f"| {figure} | {says} ({model}`{claim.claim}`) | {shown} |")
     return "\n".join(lines)
 
 

@@ -25,16 +25,16 @@ def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]
     """
     counts = Counter(run.state for run in view.runs)
     parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
-    found = [f"{len(view.runs)} runs: {', '.join(parts) or 'none'}"]
+    summary = [f"{len(view.runs)} runs: {', '.join(parts) or 'none'}"]
     if view.planned_tables:
-        found.append(f"{view.tables} of {view.planned_tables} tables")
+        summary.append(f"{view.tables} of {view.planned_tables} tables")
     room = width - sum(COLUMNS) - len(COLUMNS)
     name = max(NARROWEST, min(room, max((len(run.id) for run in view.runs), default=0)))
-    shown = view.runs if height is None else view.runs[: max(1, height - len(found) - 2)]
-    found += [_row("RUN", HEADER, name), *(_row(printable(run.id), _cells(run), name) for run in shown)]
+    shown = view.runs if height is None else view.runs[: max(1, height - len(summary) - 2)]
+    summary += [_row("RUN", HEADER, name), *(_row(printable(run.id), _cells(run), name) for run in shown)]
     if len(shown) < len(view.runs):
-        found.append(f"and {len(view.runs) - len(shown)} more: use a taller window or --once")
-    return found
+        summary.append(f"and {len(view.runs) - len(shown)} more: use a taller window or --once")
+    return summary
 
 
 def for_terminal(line: str, encoding: str) -> str:

@@ -14,6 +14,6 @@ def test_every_seed_name_and_step_has_numbers_of_its_own() -> None:
 
 
 def test_numbers_are_those_of_all_results_so_far() -> None:
-    """On any machine, with any Python: a run that is resumed elsewhere goes on with the same text and noise."""
+    """On any machine, with any Python: a run that is resumed elsewhere continues with the same text and noise."""
     assert derived_seed(1, "data", 2) == 5906135502656847022
     assert 0 <= derived_seed(1, "data") < 2**63

@@ -150,13 +150,13 @@ def test_the_page_gives_the_reason_for_everything_that_is_missing() -> None:
     assert "The passkey test was not made: no tokens for digits." in text
     assert "The needle test was not made: a prompt alone takes 200 tokens." in text
     assert "How far back text lowers the loss was not measured: the budget was spent." in text
-    assert "vt was not asked: length 64: too short." in text
+    assert "vt was not measured: length 64: too short." in text
     assert "tables/passkey.parquet" not in page.links
 
 
 def test_a_long_list_of_files_is_shortened() -> None:
     _, text = read(build_page(diagnosis(tables(0), text=", ".join(f"{number}.txt" for number in range(40)))))
-    assert "sequences of 0.txt, 1.txt, 2.txt and 37 more." in text
+    assert "windows of 0.txt, 1.txt, 2.txt and 37 more." in text
     assert "9.txt and 30 more (SHA-256" in text
 
 
@@ -230,7 +230,7 @@ def test_nothing_was_gained() -> None:
     assert before.verdict.paragraph in text
     assert "Before and after" not in text
     assert "model is in" not in text
-    kept = Extension("undecided", "it is open", False, written="candidate")
+    kept = Extension("not decided", "it is open", False, written="candidate")
     _, text = read(build_page(before, None, kept))
     assert "The trained model is in candidate, in the format of the original; it is not proven better." in text
 

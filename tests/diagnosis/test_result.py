@@ -15,7 +15,7 @@ from ssm.diagnosis.result import Interval, as_json, from_json, read_json
 
 
 def test_a_diagnosis_survives_json() -> None:
-    found = diagnosis(everything(0, fails_from(3100)), missing=("passkey: not asked for",), looks=3)
+    found = diagnosis(everything(0, fails_from(3100)), missing=("passkey: not requested",), looks=3)
     text = json.dumps(as_json(found), allow_nan=False, sort_keys=True)  # as files are written
     again = from_json(json.loads(text), found.tables)
     assert again == found

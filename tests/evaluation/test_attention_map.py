@@ -152,7 +152,7 @@ def test_layers_can_be_chosen_and_layers_without_a_map_are_left_out(tmp_path: Pa
     assert offsets == {1: {0, 1}, 2: {0, 1, 2}}, "a shift by one token, and by up to two tokens"
     assert attention_map(spec.model_copy(update={"layers": (3,)}), ctx)["layer"].unique().to_list() == [3]
     for layers in ((1,), (1, 2)):
-        with pytest.raises(CheckpointError, match="a layer that is asked for has no attention map"):
+        with pytest.raises(CheckpointError, match="one of the requested layers has no attention map"):
             attention_map(spec.model_copy(update={"layers": layers}), ctx)
     with pytest.raises(CheckpointError, match="the model has layers of another library"):
         attention_map(spec, replace(ctx, model=Rigged(torch.zeros_like)))

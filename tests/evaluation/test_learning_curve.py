@@ -78,7 +78,7 @@ def test_it_needs_the_metrics_of_the_run_and_no_tokens(store: TokenStore, tmp_pa
     np.testing.assert_allclose(found["loss"].to_numpy(), losses.reshape(4, 2).mean(1), rtol=1e-14)
     assert diverged is None
     assert curve(run, tmp_path / "run", snapshot=0.5)[0].equals(found[:2])  # up to the snapshot
-    with pytest.raises(CheckpointError, match="holds the metrics of another run than the task's"):
+    with pytest.raises(CheckpointError, match="holds the metrics of another run, the measurement needs"):
         curve(run_spec(store.spec, budget={"steps": 9}), tmp_path / "run")
     with pytest.raises(ConfigError, match="'learning_curve' needs --run"):
         measure(MeasurementTask(measurement=LearningCurve(), run=run), tmp_path / "none.parquet", CPU)

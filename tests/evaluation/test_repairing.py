@@ -134,7 +134,7 @@ def test_a_repaired_run_can_be_measured(aside: TokenStore, parent: tuple[RunSpec
     task = MeasurementTask(measurement=PositionLoss(length=64, sequences=2), run=run)
     measure(task, tmp_path / "loss.parquet", CPU, tmp_path / "run", aside.folder)
     assert read_table(tmp_path / "loss.parquet")["loss"].is_finite().all()
-    with pytest.raises(CheckpointError, match="is the record of another run than the task's"):
+    with pytest.raises(CheckpointError, match="is the record of another run, the measurement needs"):
         measure(MeasurementTask(measurement=Compute(), run=run), tmp_path / "x.parquet", CPU, parent[1])
 
 

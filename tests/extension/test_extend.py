@@ -209,7 +209,7 @@ def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, caps
     hf.load(out / "model")
 
 
-def test_an_undecided_candidate_is_measured_on_more_text_without_training_again(
+def test_a_candidate_that_is_not_decided_is_measured_on_more_text_without_training_again(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Type the printed command, with a file in the place of MORE.txt."""
@@ -221,10 +221,10 @@ def test_an_undecided_candidate_is_measured_on_more_text_without_training_again(
     assert main([*typed, "--device", "cpu", "--threads", "1", "-o", str(out)]) == 0
     said = capsys.readouterr()
     first = result(out)
-    assert said.out.startswith("Undecided: ")
-    assert (first["outcome"], first["model"], first["candidate"]) == ("undecided", None, "candidate")
+    assert said.out.startswith("Not decided: ")
+    assert (first["outcome"], first["model"], first["candidate"]) == ("not decided", None, "candidate")
     hf.load(out / "candidate")
-    assert "undecided" in (out / "candidate/README.md").read_text()
+    assert "not decided" in (out / "candidate/README.md").read_text()
     place = said.out.partition("Trained, but not proven better:")[2].partition("Measure it")[0]
     assert shlex.split(place.replace("\\\n", "")) == [str(out / "candidate")]
     assert "<code>candidate</code>" in (out / "index.html").read_text()
@@ -242,7 +242,7 @@ def test_an_undecided_candidate_is_measured_on_more_text_without_training_again(
     assert (out / "model/config.json").exists()
 
 
-def test_an_undecided_candidate_is_measured_on_more_windows_without_training_again(
+def test_a_candidate_that_is_not_decided_is_measured_on_more_windows_without_training_again(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Type the command that is printed if windows were left. On all windows, the model holds."""
@@ -253,7 +253,7 @@ def test_an_undecided_candidate_is_measured_on_more_windows_without_training_aga
     typed += ["--tolerance", "100", "--device", "cpu", "--threads", "1"]
     assert main([*typed, "--sequences", "4", "-o", str(out)]) == 0
     said = capsys.readouterr()
-    assert (result(out)["outcome"], result(out)["candidate"]) == ("undecided", "candidate")
+    assert (result(out)["outcome"], result(out)["candidate"]) == ("not decided", "candidate")
     trained = content(out / "work/runs/extended")
     shutil.copytree(out, other)
     command = commands(said.out.splitlines())["Measure it on more windows, without training again"]
@@ -338,7 +338,7 @@ def test_every_policy_and_precision_trains(
     assert training["initial_state"] == state
     assert training["precision"] == settings.get("precision", "float32")
     assert training["activation_checkpointing"] == settings.get("activation_checkpointing", False)
-    assert found["outcome"] in ("repaired", "improved", "nothing was gained", "undecided")
+    assert found["outcome"] in ("repaired", "improved", "nothing was gained", "not decided")
 
 
 def test_an_extended_run_is_written_as_a_run(world: Path, tmp_path: Path) -> None:

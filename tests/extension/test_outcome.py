@@ -24,7 +24,6 @@ from ssm.extension.outcome import (
     OF_REPAIRING,
     OF_TRAINING,
     REPAIRED,
-    UNDECIDED,
     outcome_before_training,
     outcome_of,
     outcome_of_training,
@@ -51,21 +50,21 @@ def change(
         (BREAKS, NOT_DECIDED, change(), IMPROVED),
         (NOT_DECIDED, HOLDS, change(), IMPROVED),
         (BREAKS, BREAKS, change(Interval(0.9, 0.8, 0.999)), IMPROVED),
-        (BREAKS, BREAKS, change(Interval(0.9, 0.8, 1.0)), UNDECIDED),  # its interval reaches 1
-        (BREAKS, NOT_DECIDED, change(OPEN), UNDECIDED),
-        (NOT_DECIDED, HOLDS, change(OPEN), UNDECIDED),
+        (BREAKS, BREAKS, change(Interval(0.9, 0.8, 1.0)), NOT_DECIDED),  # its interval reaches 1
+        (BREAKS, NOT_DECIDED, change(OPEN), NOT_DECIDED),
+        (NOT_DECIDED, HOLDS, change(OPEN), NOT_DECIDED),
         (BREAKS, BREAKS, change(WORSE), NOTHING),
         (BREAKS, BREAKS, change(NO_NUMBER, far_perplexity=NO_NUMBER), NOTHING),
         (BREAKS, HOLDS, change(NO_NUMBER, far_perplexity=NO_NUMBER), REPAIRED),  # the original's was no number
         (BREAKS, HOLDS, change(in_context=NO_NUMBER), NOTHING),
         (BREAKS, HOLDS, change(in_context=Interval(1.01, 1.0, 1.02)), REPAIRED),  # surely within 2%
-        (BREAKS, HOLDS, change(in_context=Interval(1.01, 1.0, 1.021)), UNDECIDED),  # perhaps
-        (BREAKS, HOLDS, change(in_context=Interval(1.1, 1.015, 1.19)), UNDECIDED),
+        (BREAKS, HOLDS, change(in_context=Interval(1.01, 1.0, 1.021)), NOT_DECIDED),  # perhaps
+        (BREAKS, HOLDS, change(in_context=Interval(1.1, 1.015, 1.19)), NOT_DECIDED),
         (BREAKS, HOLDS, change(in_context=Interval(1.03, 1.021, 1.04)), NOTHING),  # surely beyond
         (BREAKS, HOLDS, change(far_perplexity=WORSE), NOTHING),  # the ratio fell because what it divides by rose
         (BREAKS, BREAKS, change(far_perplexity=WORSE), NOTHING),
-        (BREAKS, BREAKS, change(far_perplexity=SAME), UNDECIDED),  # so did it, perhaps
-        (BREAKS, HOLDS, change(far_perplexity=SAME), UNDECIDED),
+        (BREAKS, BREAKS, change(far_perplexity=SAME), NOT_DECIDED),  # so did it, perhaps
+        (BREAKS, HOLDS, change(far_perplexity=SAME), NOT_DECIDED),
         (BREAKS, BREAKS, change(sequences=8), IMPROVED),  # its intervals say so, of however few windows
         (BREAKS, HOLDS, change(in_context=WORSE, sequences=8), NOTHING),
     ],
@@ -109,10 +108,10 @@ def test_the_reason_contains_the_numbers() -> None:
         ),
     ],
 )
-def test_an_undecided_outcome_says_what_is_not_decided(changed: Factors, said: str) -> None:
+def test_an_outcome_says_what_is_not_decided(changed: Factors, said: str) -> None:
     found = outcome_of(BREAKS, BREAKS, changed, 0.02)
     assert found.reason.endswith(said)
-    assert str(found).startswith("Undecided: its far perplexity is ")
+    assert str(found).startswith("Not decided: its far perplexity is ")
 
 
 def test_a_repair_without_training_gets_no_advice_about_training() -> None:

@@ -14,7 +14,7 @@ from families import models
 
 from ssm.cli.main import main
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
-from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED, UNDECIDED
+from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
 from ssm.models.families import Family
 from ssm.models.load import LoadedModel, load_any_model
 from ssm.specs.diagnosis import ENOUGH, OCTAVES
@@ -128,7 +128,7 @@ def _wrong_diagnosis(diagnosis: dict[str, Any], family: Family, length: int) -> 
 def _wrong_extension(result: dict[str, Any], original: Path, out: Path) -> list[str]:
     """What an extension should have written, and has not."""
     outcome = result["outcome"]
-    if outcome not in (REPAIRED, IMPROVED, UNDECIDED, NOTHING):
+    if outcome not in (REPAIRED, IMPROVED, NOT_DECIDED, NOTHING):
         return [f"the outcome is '{outcome}'"]
     if not result["candidates"]:
         return [f"the outcome is '{outcome}', and nothing was trained"]

@@ -212,8 +212,9 @@ def test_configurations_are_printed(tmp_path: Path) -> None:
     ]
     synthetic.model_size(tmp_path / "model-size-1.parquet", rows)
     task = synthetic.task([{"kind": "configuration_table"}], [], target="lg_tab2", tables=["model-size-1"])
+    task = task.model_copy(update={"titles": {"big": "Mamba, 371M parameters"}})
     printed = texts(draw_figure(task, tmp_path))
-    assert {"tiny (mamba2)", "big (mamba2)", "1e-3", "4 × 16 × 32"} <= set(printed)
+    assert {"tiny", "Mamba, 371M parameters", "1e-3", "4 × 16 × 32"} <= set(printed)
     assert {"371M", "370M", "1.34B", "1.3B", "123k", "–"} <= set(printed)
 
 
@@ -254,9 +255,10 @@ def test_the_lines_of_a_recurrence_fit_their_column(mixer: type[MixerSpecBase]) 
 
 def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
     synthetic.cost(tmp_path / "cost-1.parquet", {"attention": 2.0, "s5": 1.0})
-    panels = draw_figure(synthetic.task([{"kind": "cost_curves"}], [], tables=["cost-1"]), tmp_path).axes
+    task = synthetic.task([{"kind": "cost_curves"}], [], tables=["cost-1"])
+    panels = draw_figure(task.model_copy(update={"titles": {"attention": "Transformer"}}), tmp_path).axes
     assert [axes.get_ylabel() for axes in panels] == ["ms", "MB", "ms", "kB"]
-    assert line(panels[0], "attention").get_ydata() == pytest.approx([1e3 * t**2 for t in (8, 16, 32)])
+    assert line(panels[0], "Transformer").get_ydata() == pytest.approx([1e3 * t**2 for t in (8, 16, 32)])
     assert line(panels[3], "s5").get_ydata() == pytest.approx([1e-3 * t for t in (8, 16, 32)])
 
 

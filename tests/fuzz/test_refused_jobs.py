@@ -188,7 +188,7 @@ CASES: list[tuple[str, Change, str, str]] = [
     ("a missing weight", tensors(WEIGHTS, lambda t: t.pop("norm.weight")), EVALUATE, "missing norm.weight"),
     ("weights that are not those of run.json", tensors(WEIGHTS, lambda t: t["norm.weight"].mul_(2)), EVALUATE,
      "not the weights .*run.json"),
-    ("the weights of another run", nothing, f"{EVALUATE} --run {{w}}/runs/other", "the task needs"),
+    ("the weights of another run", nothing, f"{EVALUATE} --run {{w}}/runs/other", "the measurement needs"),
     ("an unfinished run", lambda w: (w / "runs/base/run.json").unlink(), EVALUATE, "has not finished"),
     ("measuring without a run", nothing, "evaluate {w}/task.json --out {w}/new.parquet --device cpu", "needs --run"),
     ("text shorter than the length", nothing, EVALUATE.replace("task.json", "far.json"), "1,?000,?00[01]"),

@@ -144,7 +144,7 @@ def test_errors_of_flas_gated_scan() -> None:
     tensors, _ = gated("scalar")
     with pytest.raises(ValueError, match="fla: gated_scan has no resets"):
         fla.gated_scan(**tensors, resets=torch.zeros(2, 9, dtype=torch.bool))
-    with pytest.raises(ValueError, match="fla: gated_scan has no bonus but with a vector decay"):
+    with pytest.raises(ValueError, match="fla: gated_scan has no bonus without a vector decay"):
         fla.gated_scan(**tensors, bonus=torch.zeros(4, 3))
     assert fla.unavailable("gated_scan", CPU) == "fla: its kernels need a GPU, not cpu"
     assert fla.unavailable("selective_scan", CUDA) == "fla has no selective_scan"

@@ -162,6 +162,8 @@ def test_values_have_labels_and_panels_have_titles(folder: Path) -> None:
     edit(folder, "models.yaml", "d_model: 16", "title: A small model, d_model: 16")
     titled = planned(folder, arms={"base": BASE | {"grid": {"d_state": [8, 16]}}})
     assert titled.figures["lg_fig2"].title_of("tiny") == "A small model"
+    own = planned(folder, arms={}, measurements=[{"kind": "model_size"}], drawings=[{"kind": "configuration_table"}])
+    assert own.figures["lg_fig2"].title_of("tiny") == "A small model, 6.23k parameters", "measured without arms"
     assert titled.runs.keys() < plain.runs.keys() | planned(folder, arms=one(d_state=[8, 16])).runs.keys()
 
 

@@ -58,6 +58,11 @@ def test_a_key_has_its_type_default_and_meaning(pages: dict[str, str]) -> None:
     assert "CPU threads of a training or measuring job" in pages["config.md"]
 
 
+def test_every_key_has_a_meaning(pages: dict[str, str]) -> None:
+    lines = [line for page in pages.values() for line in page.splitlines()]
+    assert [line for line in lines if line.startswith("| ") and line.endswith("|  |")] == []
+
+
 def test_every_kind_in_a_config_file_has_an_example(pages: dict[str, str]) -> None:
     used = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "config" / "figures").glob("*.yaml"))
     for kind in MEASUREMENTS:

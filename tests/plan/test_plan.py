@@ -296,7 +296,7 @@ def test_the_summary_counts_shared_work_once(folder: Path) -> None:
     lines = summary(plan, library.workflow, gpus=1).splitlines()
     cells = [line.split("  ") for line in lines[2:6]]
     head, *rows = ([cell.strip() for cell in line if cell] for line in cells)
-    assert head[6:] == ["training tokens", "GPU hours", "disk", "GPUs a run", "memory", "wall time"]
+    assert head[6:] == ["training tokens", "GPU hours", "disk", "GPUs per run", "memory", "wall time"]
     assert rows == [
         ["lg_fig4", "1", "1", "1", "1", "0", "12.8 k", "1", "4 MB", "1", "1 MB", "1 h 2 min"],
         ["lg_fig5", "2", "1", "2", "2", "1", "2.56 k", "0.23", "3 MB", "1", "1 MB", "1 h 15 min"],

@@ -90,6 +90,16 @@ def test_a_missing_figure_shows_its_reference() -> None:
     assert re.search(r'<img src="data:image/png;base64,[A-Za-z0-9+/=]+" width="9" height="7"', paper)
 
 
+def test_a_reference_names_the_judged_model_by_its_title() -> None:
+    path = REFERENCE / "lg_fig1.json"
+    content = json.loads(path.read_text())
+    content["claims"][0] |= {"claim": "base_fails/small", "model": "Mamba-2, slow decay"}
+    path.write_text(json.dumps(content))
+    text = text_of(pages()["lg"])
+    assert "the claim base_fails holds Mamba-2, slow decay" in text
+    assert "base_fails/small" not in text
+
+
 def test_references_are_counted_separately() -> None:
     plan("lg_fig1")
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
@@ -102,7 +112,9 @@ def test_references_are_counted_separately() -> None:
     assert "confirmed (2) refuted (2) not decided (2)" in front
     for page, of_reference in ((front, 2), (paper, 1)):
         for head, count in (("made here", 1), ("reference results", of_reference)):
-            table = page.split(f"Distinct numbers, {head}", 1)[1].removeprefix(" confirmed refuted not decided ")
+            table = page.split(f"Verdicts, each number once, {head}", 1)[1].removeprefix(
+                " confirmed refuted not decided "
+            )
             assert table.startswith(f"Statements of the papers {count} {count} 0 Added checks 0 0 {count}")
 
 
@@ -135,9 +147,8 @@ def test_a_finished_figure_says_whether_it_agrees() -> None:
     for page in (front, paper):
         assert "Of 3 claims that are made here and have a reference result, 2 agree with it (2 of them bitwise)" in page
         assert "and 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may round differently" in page
-    assert "base_fails : confirmed 3.3 here, confirmed 3 in the reference: the estimate moved by 10%" in paper.replace(
-        "s:", "s :"
-    )
+    differs = "the claim base_fails holds base_fails : confirmed 3.3 here, confirmed 3 in the reference: "
+    assert f"{differs}the estimate moved by 10%" in paper.replace("s:", "s :")
 
 
 def test_without_references_no_page_mentions_them() -> None:

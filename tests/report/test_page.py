@@ -244,6 +244,17 @@ def test_the_table_of_many_models_is_folded(tmp_path: Path) -> None:
         assert f"{head}\n<summary>Models: {panels}</summary>" in text
 
 
+def test_a_model_has_its_title_and_its_key(tmp_path: Path) -> None:
+    """The title of the planned figure; without one, the name of the system."""
+    results_folder(tmp_path, panels=("small", "large"), seeds=(1,))
+    edit_json(tmp_path / "specs/figures/lg_fig5.json", titles={"small": "Mamba-2, slow"})
+    text, _ = built(tmp_path)
+    assert re.findall(r'"Model"><div>(.*?)</div>', text) == [
+        'Mamba-2, slow<br><span class="small"><code>small</code></span>',
+        'Mamba-2<br><span class="small"><code>large</code></span>',
+    ]
+
+
 def test_a_diverged_run_is_named_with_its_message(tmp_path: Path) -> None:
     task = results_folder(tmp_path, diverged="passed")
     text = squeezed(built(tmp_path)[1].text)
@@ -298,7 +309,7 @@ def test_an_outdated_figure_is_left_out_unless_it_is_needed(results: Path, broke
     _, page = built(results)
     assert "lg_fig11" in page.ids
     assert "lg_fig5" not in page.ids
-    assert "lg_fig5, to be made again: `snakemake lg_fig5` does; " in squeezed(page.text)
+    assert "lg_fig5, to be made again: `snakemake lg_fig5` makes it; " in squeezed(page.text)
     assert Path(broken).name in page.text
     with pytest.raises(UserError, match=Path(broken).name):
         build_report(results, results / "report", needed=["lg_fig5"])

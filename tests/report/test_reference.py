@@ -232,7 +232,7 @@ def test_only_the_verdict_of_a_time_is_compared(place: Path, capsys: pytest.Capt
     assert first.endswith("a time, so only the verdict is compared")
     changed(verdict=pl.lit("not decided"))
     assert lines(capsys, "compare", "results/smoke", code=1)[0].endswith(
-        "a time, which may stay undecided on a busy machine"
+        "a time, which may be not decided on a busy machine"
     )
     changed(verdict=pl.lit("refuted"))
     assert "DIFFERS" in lines(capsys, "compare", "results/smoke", code=1)[0]

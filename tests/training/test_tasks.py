@@ -202,7 +202,7 @@ def test_metrics_of_texts_have_no_accuracy(store: TokenStore, tmp_path: Path) ->
 
 
 def test_divergence_counts_only_asked_targets(copies: TokenStore, tmp_path: Path) -> None:
-    """A loss over all targets, 0 for those that are not asked, would stay below 2 log V for long."""
+    """A loss over all targets, 0 for those that do not count, would stay below 2 log V for long."""
     run = task_run(copies, lr_scale=3000.0, schedule="constant", warmup=0.0, budget={"steps": 60}, clip_norm=1e9)
     record = train(run, copies, tmp_path / "run", CPU)
     assert record["status"] == "diverged"

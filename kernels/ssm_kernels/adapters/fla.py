@@ -7,7 +7,7 @@ The form of the decay selects the kernel:
     (B, T, H)       chunk_simple_gla with g                               chunk_gated_delta_rule
     (B, T, H, K)    chunk_gla; with a bonus chunk_rwkv6                   chunk_kda; with a and b chunk_dplr_delta_rule
 
-Its layout is the same as ours, (B, T, H, K) with a float32 state (B, H, K, V), but q and k have as many heads as v.
+Its layout is the same as ours: (B, T, H, K) with a float32 state (B, H, K, V). But q and k have as many heads as v.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def gated_scan(
     if resets is not None:
         raise refuse("fla", "gated_scan", "resets within a batch")
     if bonus is not None and (log_decay is None or log_decay.dim() != 4):
-        raise refuse("fla", "gated_scan", "bonus but with a vector decay, (B, T, H, K)")
+        raise refuse("fla", "gated_scan", "bonus without a vector decay, (B, T, H, K)")
     q, k, common = _common(q, k, v, h0)
     if log_decay is None:
         y, hT = _function("linear_attn", "chunk_linear_attn")(q, k, v, normalize=False, **common)

@@ -18,7 +18,7 @@ Normal = Callable[..., Tensor]  # shape -> standard normal numbers
 class Case:
     """One operation at one size.
 
-    `sizes` is (B, T, D) for a diagonal scan and for a convolution (K = 4), (B, T, D, N) for a selective scan, and
+    `sizes` is (B, T, D) for a diagonal scan and for a convolution (K = 4). It is (B, T, D, N) for a selective scan, and
     (B, T, H, K, V) for a gated scan and a delta scan. All heads of Mamba-2 share q and k. Other systems have one q and
     one k for each head.
     """

@@ -90,11 +90,11 @@ def _results(scan: Scan, arguments: Arguments, case: Case) -> list[Tensor | None
     leaves = {name: None if x is None else x.detach().requires_grad_(case.backward) for name, x in arguments.items()}
     with torch.set_grad_enabled(case.backward):
         y, state = scan(leaves)
-    found: list[Tensor | None] = [y.detach(), None if state is None else state.detach()]
+    results: list[Tensor | None] = [y.detach(), None if state is None else state.detach()]
     if case.backward:
         _loss(y, state, case).backward()
-        found += [None if x is None else x.grad for x in leaves.values()]
-    return found
+        results += [None if x is None else x.grad for x in leaves.values()]
+    return results
 
 
 def _loss(y: Tensor, state: Tensor | None, case: Case) -> Tensor:

@@ -182,13 +182,13 @@ def medians(frame: pl.DataFrame) -> pl.DataFrame:
 
 def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, str]]:
     """Denormal setting -> (our speed over that of the fastest peer, by medians; name of this peer)."""
-    found = {}
+    ratio_of = {}
     for flush in (True, False):
         here = medians(frame).filter(flush_denormal=flush)
         ours = here.filter(implementation="ssm")["milliseconds"].item()
         best = here.filter(pl.col("implementation") != "ssm").sort("milliseconds").row(0, named=True)
-        found[flush] = (best["milliseconds"] / ours, best["implementation"])
-    return found
+        ratio_of[flush] = (best["milliseconds"] / ours, best["implementation"])
+    return ratio_of
 
 
 def table_text(frame: pl.DataFrame) -> str:

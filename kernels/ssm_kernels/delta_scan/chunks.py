@@ -4,14 +4,14 @@ Both forms are the same recurrence with a reader r, a writer w and the written v
 
     S_t = diag(a_t) S_{t-1} + w_t u_t^T + k_t v_t^T,   u_t = r_t^T S_{t-1} + x_t,   y_t = q_t^T S_t
 
-The delta rule has r = -beta a * k, w = k, x = beta v and no k_t v_t^T, the generalized form r = a^, w = b and x = 0.
-S is the state at the start of the chunk, and f_t the decay from there to just before token t. A(r, w) are the scores
+The delta rule has r = -beta a * k, w = k, x = beta v and no k_t v_t^T. The generalized form has r = a^, w = b and x =
+0. S is the state at the start of the chunk, and f_t the decay from there to just before token t. A(r, w) are the scores
 r_t . w_s for s < t, times the decays between s and t (`decays`). The u of a chunk solve
 
     (I - A(r, w)) u = (r * f) S + A(r, k) v + x
 
-(Yang et al. 2024, the WY form). The code solves the system and never computes its inverse. It solves for the columns of
-r * f and for the rest, u = R S + X, so that the recurrence over chunks needs only two products.
+(Yang et al. 2024, the WY form). The code solves the system and never computes its inverse. It solves for u = R S + X,
+with the columns of r * f and with the other terms on the right side. So the recurrence over chunks needs two products.
 """
 
 from __future__ import annotations

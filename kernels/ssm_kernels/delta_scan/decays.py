@@ -1,9 +1,9 @@
 """Scores between the tokens of a chunk, with decays per head or per key, and their gradients.
 
 Every read comes before the decay of its own step. So the decay from token s to a later token t is that of the steps
-strictly between them. The decay from the chunk's start to t is that of the steps before t, and from s to the chunk's
-end that of the steps after s. As in `gated_scan`, there is no division by a decay and no difference of sums. Log decays
-must be finite.
+strictly between them. The decay from the chunk's start to t is that of the steps before t. The decay from s to the
+chunk's end is that of the steps after s. As in `gated_scan`, there is no division by a decay and no difference of sums.
+Log decays must be finite.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def _pair_sums(L: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor
     """A constant matrix that sums the log decays of every pair of tokens, and its mask.
 
     Column (t, s) of `sums` (L, (L + 1)^2) is 1 at the steps s <= i < t, else 0. A row of log decays times this matrix
-    gives the log decays from after token s - 1 (or the chunk's start) to before token t (or the chunk's end). `mask`
+    gives the log decays between two places: after token s - 1 (or the chunk's start), and before token t (or the
+    chunk's end). `mask`
     (1, (L + 1)^2) is -inf if token s - 1 does not come before t.
     """
     t, s, i = torch.arange(L + 1)[:, None, None], torch.arange(L + 1)[None, :, None], torch.arange(L)[None, None, :]

@@ -76,8 +76,8 @@ def _scan_in_place(x: Tensor, a: Tensor, resets: Tensor | None, start: Tensor, r
     """x_t += a_t * x_{t-1}, from `start` before the first step; in reverse the first step is the last.
 
     x is (B, T, D), a (B, T, D) or (D,), resets (B, T), start (B, D). Few and wide steps are cheaper than many narrow
-    ones: S segments of T / S steps run side by side, first from zero for what each adds and lets through, then, once
-    every segment's own start is known, for good.
+    ones. So S segments of T / S steps are computed in parallel, twice. The first pass starts every segment from zero.
+    It gives each segment's final state and total decay, and so all initial states. The second pass starts from these.
     """
     B, T, D = x.shape
     segments = min(max(1, ROW.get(x.device.type, ROW_ELSEWHERE) // max(1, B * D)), T // 16)

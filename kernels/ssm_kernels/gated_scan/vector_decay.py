@@ -1,7 +1,7 @@
 """Chunks of the gated scan with a decay per key (GLA, RWKV-6), by repeated halving. Exact for any decay.
 
-A chunk of L tokens is halved repeatedly. For a token s of a left half and a token t of its right half, the decay
-between them splits at the border into two factors, each at most 1:
+A chunk of L tokens is halved repeatedly. Let s be a token of a left half, and t a token of its right half. The
+decay between them is a product of two factors, which meet at the border. Each is at most 1:
 
     sum_K q_t k_s exp(G(s, t)) = (q_t exp(G(border, t))) . (k_s exp(G(s, border))),   G(s, t) = sum_{s < j <= t} g_j
 

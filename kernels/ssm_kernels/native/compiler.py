@@ -136,14 +136,14 @@ def _first_error(output: str) -> str:
 
 def _with_headers(source: Path) -> list[Path]:
     """The source and all files that it includes in double quotes, in the order of the first include."""
-    found = [source]
-    for path in found:  # the list grows during the loop
+    files = [source]
+    for path in files:  # the list grows during the loop
         for name in INCLUDE.findall(path.read_bytes()):
             places = (folder / name.decode() for folder in (path.parent, source.parent, HEADERS))
             header = next((place.resolve() for place in places if place.is_file()), None)
-            if header is not None and header not in found:
-                found.append(header)
-    return found
+            if header is not None and header not in files:
+                files.append(header)
+    return files
 
 
 @cache

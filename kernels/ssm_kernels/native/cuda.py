@@ -69,9 +69,9 @@ def find_nvcc() -> str:
     """
     named = [f"{folder}/bin" for folder in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")) if folder]
     for where in (*named, None, "/usr/local/cuda/bin"):
-        found = shutil.which("nvcc", path=where)
-        if found is not None:
-            return found
+        nvcc = shutil.which("nvcc", path=where)
+        if nvcc is not None:
+            return nvcc
     places = [*named, "PATH", "/usr/local/cuda/bin"]
     unset = "" if named else " ($CUDA_HOME is not set)"
     raise NativeUnavailable(f"no nvcc: searched in {', '.join(places)}{unset}")

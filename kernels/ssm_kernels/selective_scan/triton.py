@@ -2,9 +2,9 @@
 
 A program takes some channels with all their states and goes through time tile by tile. A long sequence with few
 channels is cut into segments that run in parallel, twice. The first pass computes how each segment maps a state, and
-the second pass starts from its initial state. The forward pass stores the states before the tiles (every 16 steps) for
-the backward pass. dB and dC are summed over blocks of channels in a fixed order. There are no atomics, so equal calls
-give equal bits.
+the second pass starts from its initial state. The forward pass stores the states before the tiles (every 16 steps),
+because the backward pass needs them. dB and dC are summed over blocks of channels in a fixed order. There are no
+atomics, so equal calls give equal bits.
 """
 
 from __future__ import annotations

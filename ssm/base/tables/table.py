@@ -95,10 +95,10 @@ def _open(path: str | Path) -> pa.Table:
 
 
 def _metadata(schema: pa.Schema, path: str | Path, what: str) -> str:
-    found = (schema.metadata or {}).get(f"ssm.{what}".encode())
-    if found is None:
+    value = (schema.metadata or {}).get(f"ssm.{what}".encode())
+    if value is None:
         raise TableError(f"{path}: has no {what}, so it was not written by ssm")
-    return found.decode(errors="replace")
+    return value.decode(errors="replace")
 
 
 def _check(frame: pl.DataFrame, schema: Schema, path: Path) -> None:

@@ -54,7 +54,7 @@ class FilesReader(Reader, kind="files"):
         Raises:
             DataError: a path does not exist, a glob matches nothing, or a folder has nothing to read.
         """
-        found: dict[Path, str] = {}
+        chosen: dict[Path, str] = {}
         for text in self.spec.paths:
             if not text:  # Path("") would be the current folder
                 raise DataError("a path is '': expected the name of a file or a folder")
@@ -75,8 +75,8 @@ class FilesReader(Reader, kind="files"):
                 kind = "" if self.spec.format == "auto" else f"{self.spec.format} "
                 raise DataError(f"{text}: no {kind}file found here")
             for file in files:
-                found.setdefault(file.resolve(), file.relative_to(root).as_posix())
-        return [(name, path) for path, name in found.items()]
+                chosen.setdefault(file.resolve(), file.relative_to(root).as_posix())
+        return [(name, path) for path, name in chosen.items()]
 
 
 def format_of(path: Path) -> str:
@@ -86,16 +86,16 @@ def format_of(path: Path) -> str:
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
-    found = list[Path]()
+    paths = list[Path]()
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (Path(place, name) for name in names if not name.startswith(".")):
             wanted = spec.format in ("auto", "text", format_of(path))
             if wanted and os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises without permission)
-                found.append(path)
-        if len(found) > MOST_FILES:
+                paths.append(path)
+        if len(paths) > MOST_FILES:
             raise DataError(f"{folder}: more than {MOST_FILES:,} files; give fewer, or JSON lines or Parquet")
-    return sorted(found)
+    return sorted(paths)
 
 
 def _hidden(path: Path, below: Path) -> bool:

@@ -34,14 +34,14 @@ class StdlibReader(Reader, kind="stdlib"):
     def _sized(self) -> list[tuple[str, int]]:
         """(relative path, bytes) of every file, in the order of the documents."""
         root = library_folder()
-        found = []
+        sized = []
         for folder, inner, names in os.walk(root):
             inner[:] = [name for name in inner if name not in INSTALLED]
             for path in (Path(folder, name) for name in names if name.endswith(".py")):
                 size = path.stat().st_size if path.is_file() else 0
                 if self.spec.min_file_bytes <= size <= self.spec.max_file_bytes:
-                    found.append((path.relative_to(root).as_posix(), size))
-        return sorted(found)
+                    sized.append((path.relative_to(root).as_posix(), size))
+        return sorted(sized)
 
 
 def library_folder() -> Path:

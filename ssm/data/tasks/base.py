@@ -40,7 +40,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Examples:
-    """Some examples. Shorter ones are padded; the padding is not asked and has no meaning."""
+    """Some examples. Shorter ones are padded; the padding does not count and has no meaning."""
 
     tokens: np.ndarray  # (B, N + 1) int64: inputs and the last target
     asked: np.ndarray  # (B, N) bool: which targets count
@@ -75,7 +75,7 @@ def prompts_with_answers(
 
     Args:
         prompts: (n_i,) tokens each.
-        answers: (m_i,) tokens each; all of them are asked and scored.
+        answers: (m_i,) tokens each; all of them count and are scored.
         columns: the other columns of `Answers`.
     """
     starts = np.array([len(prompt) - 1 for prompt in prompts])  # the prompt's last token, whose target is the answer
@@ -155,7 +155,7 @@ class TestSet:
     def read(self, rows: np.ndarray, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets [start, stop) of some examples: two (rows, stop - start) int64 tensors.
 
-        The targets include those that are not asked, and are 0 after an example's end. Inputs that are values are
+        The targets include those that do not count, and are 0 after an example's end. Inputs that are values are
         (rows, stop - start, C + 1) float32.
         """
         if not np.array_equal(rows, self.rows):

@@ -67,9 +67,9 @@ class Needle(Generator, kind="needle"):
         fixed = []
         for form in self.forms:
             for subject in form.objects:
-                told = form.statement.format(subject)
-                asked = len(self.following(f"{form.question.format(subject)} {told}"))
-                fixed += [asked + len(self.following(f"{told} {one}.\n")) for one in form.objects.values()]
+                sentence = form.statement.format(subject)
+                asked = len(self.following(f"{form.question.format(subject)} {sentence}"))
+                fixed += [asked + len(self.following(f"{sentence} {one}.\n")) for one in form.objects.values()]
         return max(fixed) + instruction + self.room + 1
 
     def make(self, indices: np.ndarray) -> Examples:
@@ -100,25 +100,25 @@ class Needle(Generator, kind="needle"):
 
     def _prompt(self, part: NeedlePart, depth: float, place: int, dice: Dice) -> Prompt:
         """A statement at the sentence border nearest to the depth, in the text that starts at `place`."""
-        found = statement(dice.one_of(part.relations), self.spec.alternatives, dice)
-        told = self.following(f"{found.told} {found.object}.\n")
-        question = self.following(f"{found.question} {found.told}")
+        needle = statement(dice.one_of(part.relations), self.spec.alternatives, dice)
+        sentence = self.following(f"{needle.told} {needle.object}.\n")
+        question = self.following(f"{needle.question} {needle.told}")
         instruction = self.following(INSTRUCTION) if self.spec.instruction else question[:0]
-        left = part.length - self.room - len(told) - len(question) - len(instruction)
+        left = part.length - self.room - len(sentence) - len(question) - len(instruction)
         text = self.sentences.ending(place, left)
         borders = np.cumsum([0, *map(len, text)])
         whole, border = np.concatenate(text), borders[np.abs(borders - depth * left).argmin()]
         return Prompt(
-            found,
+            needle,
             part.length,
             depth,
             [
                 ("text before", whole[:border]),
-                ("statement", told),
+                ("statement", sentence),
                 ("text behind", whole[border:]),
                 ("instruction", instruction),
                 ("question", question),
-                ("answer", self._answer(found.object)),
+                ("answer", self._answer(needle.object)),
             ],
         )
 

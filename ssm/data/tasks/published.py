@@ -35,14 +35,14 @@ def read_babi(folder: str, question: str, split: str) -> list[Story]:
     Raises:
         DataError: the file is missing, or a line does not have bAbI's format.
     """
-    found = sorted(Path(folder).expanduser().glob(f"{question}_*_{split}.txt"))
-    if not found:
+    files = sorted(Path(folder).expanduser().glob(f"{question}_*_{split}.txt"))
+    if not files:
         raise DataError(f"{folder}: holds no file of bAbI named {question}_*_{split}.txt")
     try:
-        text = found[0].read_text(encoding="utf-8")
+        text = files[0].read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise DataError(f"{found[0]}: cannot be read ({first_line(error)})") from error
-    return parse_babi(text, str(found[0]))
+        raise DataError(f"{files[0]}: cannot be read ({first_line(error)})") from error
+    return parse_babi(text, str(files[0]))
 
 
 def parse_babi(text: str, source: str) -> list[Story]:

@@ -115,12 +115,12 @@ class Ruler(Generator, kind="ruler"):
             start = dice.state  # the needles do not depend on the number of lines
             lines = max(least, int((length - self.shortest(task)) / line) + least + 1)
             while True:
-                made = self._prompt(task, lines, Dice(start))
-                if made.size <= length:
-                    return made
+                prompt = self._prompt(task, lines, Dice(start))
+                if prompt.size <= length:
+                    return prompt
                 if lines == least:
                     break
-                lines = max(least, lines - max(1, ceil((made.size - length) / line)))
+                lines = max(least, lines - max(1, ceil((prompt.size - length) / line)))
             dice.below(2)  # move on to another prompt
         raise self._too_short(length, task)
 
@@ -202,14 +202,14 @@ def _chain(lines: int, letters: int, dice: Dice) -> Asked:
         if name not in variables:
             variables.append(name)
     value = _number(dice, 5)
-    told = [f"VAR {variables[0]} = {value}"]
-    told += [f"VAR {name} = VAR {before} " for before, name in pairwise(variables)]
+    assignments = [f"VAR {variables[0]} = {value}"]
+    assignments += [f"VAR {name} = VAR {before} " for before, name in pairwise(variables)]
     places: set[int] = set()
     while len(places) < CHAIN:
         places.add(dice.below(lines))
     context = [NOISE] * lines
     for number, place in enumerate(sorted(places)):
-        context.insert(place + number, told[number])
+        context.insert(place + number, assignments[number])
     prompt = TRACKING.format(context="\n".join(context), query=value, count=CHAIN)
     return Asked(prompt, " ".join(variables), min(places) / lines)
 

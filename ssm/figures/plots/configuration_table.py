@@ -55,19 +55,19 @@ class ConfigurationTable(Plot):
         if frame is None:
             return []
         models = frame.unique("model", maintain_order=True).to_dicts()
-        return [Row(0.6 + 0.27 * len(models), [lambda axes, _: _draw(axes, models)], 1)]
+        return [Row(0.6 + 0.27 * len(models), [lambda axes, _: _draw(axes, models, task)], 1)]
 
 
-def _draw(axes: Axes, models: list[dict[str, Any]]) -> None:
+def _draw(axes: Axes, models: list[dict[str, Any]], task: PlannedFigure) -> None:
     axes.set_axis_off()
     axes.set_xlim(0, 1)
     axes.set_ylim(len(models) + 0.1, -2.0)
-    axes.text(0, -0.45, "model (mixer)", weight="bold", va="bottom", fontsize=SMALL)
+    axes.text(0, -0.45, "model", weight="bold", va="bottom", fontsize=SMALL)
     for head, edge, _ in COLUMNS:
         axes.text(edge, -0.45, head, weight="bold", ha="right", va="bottom", fontsize=SMALL)
     axes.plot([0, 1], [-0.3, -0.3], color=INK, linewidth=1.2)
     for place, model in enumerate(models):
-        axes.text(0, place + 0.3, f"{model['model']} ({model['mixer']})", va="center", fontsize=SMALL)
+        axes.text(0, place + 0.3, task.title_of(model["model"]), va="center", fontsize=SMALL)
         for _, edge, text in COLUMNS:
             axes.text(edge, place + 0.3, text(model), ha="right", va="center", fontsize=SMALL)
         axes.plot([0, 1], [place + 0.85, place + 0.85], color=GRID, linewidth=0.7)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PANELS = (  # cost, title, unit of the axis, factor from the table's unit to it
     ("training_step", "Training step", "ms", 1e3),
-    ("training_memory", "Kept for its backward pass", "MB", 1e-6),
+    ("training_memory", "Memory for its backward pass", "MB", 1e-6),
     ("decoding_step", "Decoding step after T tokens", "ms", 1e3),
     ("state", "State after T tokens", "kB", 1e-3),
 )
@@ -37,14 +37,16 @@ class CostCurves(Plot):
         frame = own_table(task, tables, "cost")
         if frame is None:
             return []
-        plotters = [partial(_draw_on, frame, *panel) for panel in PANELS]
+        plotters = [partial(_draw_on, frame, task, *panel) for panel in PANELS]
         return [
             Row(HEIGHT, plotters[:2], 2, note="Line: median over timed steps. Bar: their range. One sequence per step"),
             Row(HEIGHT, plotters[2:], 2),
         ]
 
 
-def _draw_on(frame: pl.DataFrame, cost: str, title: str, unit: str, scale: float, axes: Axes, columns: int) -> None:
+def _draw_on(
+    frame: pl.DataFrame, task: PlannedFigure, cost: str, title: str, unit: str, scale: float, axes: Axes, columns: int
+) -> None:
     models = frame["model"].unique(maintain_order=True).to_list()
     lengths = frame["length"].unique().sort().to_list()
     for model, style in zip(models, ramp(len(models)), strict=True):
@@ -59,7 +61,7 @@ def _draw_on(frame: pl.DataFrame, cost: str, title: str, unit: str, scale: float
             .sort("length")
         )
         x, y, low, high = ((points[name] * (scale if name != "length" else 1)).to_numpy() for name in points.columns)
-        axes.plot(x, y, label=model, zorder=3, **style.keywords())
+        axes.plot(x, y, label=task.title_of(model), zorder=3, **style.keywords())
         axes.vlines(x, low, high, color=style.color, linewidth=1.0, zorder=2)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
