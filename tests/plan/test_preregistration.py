@@ -209,7 +209,7 @@ def test_desk_never_has_seeds_of_smoke(folder: Path, capsys: pytest.CaptureFixtu
     ):
         line = register(f"{{smoke: {smoke}, desk: {desk}, {rest}")
         assert (line == "") == (refused_at is None)
-        assert refused_at is None or f"lg_fig5 ({refused_at}): " in line and f"seeds {twice} were used before" in line
+        assert refused_at is None or (f"lg_fig5 ({refused_at}): " in line and f"seeds {twice} were used before" in line)
     assert register(f"{{smoke: [5, 6], {rest}") == ""  # not a figure of desk any more
 
 
