@@ -15,7 +15,7 @@ from ssm.claims.preregistration import Content
 from ssm.cli.main import main
 from ssm.figures.figure import FigureTask
 from ssm.plan import load_config, make_plan
-from ssm.plan.library import PREREGISTERED
+from ssm.plan.library import PREREGISTERED, read_preregistrations
 from ssm.plan.preregistration import Findings, contents, review
 from ssm.specs.base import SCALES
 
@@ -362,6 +362,22 @@ def test_our_figures_are_registered(scale: str) -> None:
     for task in plan.figures.values():
         found = review(task, contents(task, plan.runs, plan.measurements), own.library(scale).preregistrations)
         assert found == Findings()
+
+
+def test_no_other_figure_or_scale_has_the_seeds_that_a_figure_has_at_desk() -> None:
+    figures = read_preregistrations(ROOT / "config").figures
+    seeds = {
+        (target, scale): {seed for entry in past for seed in entry.seeds}
+        for target, scales in figures.items()
+        for scale, past in scales.items()
+    }
+    at_desk = {target: found for (target, scale), found in seeds.items() if scale == "desk"}
+    assert at_desk
+    for target, found in at_desk.items():
+        assert all(seed >= 2000 for seed in found)
+        assert len({seed // 100 for seed in found}) == 1, "the block of the figure"
+        others = [other for place, other in seeds.items() if place != (target, "desk")]
+        assert not found & set().union(*others)
 
 
 def registrations(text: str) -> dict[tuple[str, str, int], dict[str, Any]]:
