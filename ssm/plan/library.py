@@ -170,6 +170,8 @@ def targets_left_out(folder: Path, targets: Sequence[str], scale: str) -> tuple[
     Raises:
         ConfigError: the file of a figure is missing or broken.
     """
+    if scale not in INHERITED:
+        return ()
     return _left_out({target: read_yaml(_figure_file(folder, target)) for target in targets}, scale)
 
 

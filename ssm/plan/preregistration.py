@@ -17,7 +17,7 @@ from ssm.claims.claim import ClaimSpec
 from ssm.claims.preregistration import Content, Preregistration, Preregistrations
 from ssm.claims.quantity import FigureQuantity
 from ssm.figures.figure import FigureTask
-from ssm.specs.base import INHERITED, short_hash
+from ssm.specs.base import INHERITED, SCALES, short_hash
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.training import RunSpec
 
@@ -150,18 +150,21 @@ def _current(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> Preregi
 
 
 def _related(scale: str) -> list[str]:
-    """The scale, and the scales that can plan the same runs."""
-    root = INHERITED.get(scale, scale)
-    return [scale, *(other for other in (root, *INHERITED) if other != scale and INHERITED.get(other, other) == root)]
+    """The scales that can plan the same runs, with this one."""
+    return [other for other in SCALES if INHERITED.get(other, other) == INHERITED.get(scale, scale)]
 
 
 def _earlier(
     task: FigureTask, current: Preregistration | None, preregistrations: Preregistrations
 ) -> list[Preregistration]:
     """The preregistrations of the figure before the current one, at all related scales; all if there is none."""
-    own, *others = (preregistrations.of(task.figure.target, scale) for scale in _related(task.scale))
-    before = [entry for past in others for entry in past if current is None or entry.date < current.date]
-    return [*before, *(own if current is None else own[:-1])]
+    found: list[Preregistration] = []
+    for scale in _related(task.scale):
+        past = preregistrations.of(task.figure.target, scale)
+        if current is not None:
+            past = past[:-1] if scale == task.scale else tuple(one for one in past if one.date < current.date)
+        found += past
+    return found
 
 
 def _used_before(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> list[str]:
