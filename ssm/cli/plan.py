@@ -26,7 +26,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
-    parser.add_argument("--scale", metavar="S", help="smoke, gpu or paper (default: the scale in config.yaml)")
+    parser.add_argument("--scale", metavar="S", help="smoke, desk, gpu or paper (default: the scale in config.yaml)")
     parser.add_argument("--figures", metavar="T", nargs="+", help="plan only these figures, such as lg_fig5")
     parser.add_argument(
         "--gpus",
@@ -59,8 +59,9 @@ def run(args: argparse.Namespace) -> int:
     plan = make_plan(library)
     # `device: auto` in config.yaml does not say whether there are GPUs. Assume them if the user names a number of GPUs,
     # if the scale is too large for a CPU, or if this machine has one.
-    has_gpu = args.gpus is not None or library.scale != "smoke" or shutil.which("nvidia-smi") is not None
-    print(summary(plan, library.workflow, args.gpus, library.checkpoints, has_gpu, args.results))
+    large = library.scale not in ("smoke", "desk")
+    has_gpu = args.gpus is not None or large or shutil.which("nvidia-smi") is not None
+    print(summary(plan, library.workflow, args.gpus, library.checkpoints, has_gpu, args.results, library.left_out))
     if args.write:
         written = write_specs(plan, args.write)
         print(f"\n{written} spec files written below {args.write}")

@@ -16,7 +16,7 @@ from ssm.base.strict_parsing import pointless_numbers
 from ssm.claims.preregistration import Preregistrations
 from ssm.figures.figure import FigureSpec
 from ssm.plan.read import choose_scale, read_yaml
-from ssm.specs.base import Prose, Spec
+from ssm.specs.base import INHERITED, Prose, Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import Data
@@ -87,6 +87,7 @@ class Library:
     initial_states: ConfigSection[InitialStateSpec]
     figures: dict[str, FigureSpec]  # by target: the wanted figures, and the figures that they collect from
     wanted: tuple[str, ...]  # the targets that are planned
+    left_out: tuple[str, ...]  # the targets that this scale does not have
     preregistrations: Preregistrations  # of all figures at all scales
 
     @property
@@ -95,7 +96,7 @@ class Library:
 
     def figure_file(self, target: str) -> Path:
         """The file of a figure. An error about the figure starts with it."""
-        return self.folder / "figures" / f"{target}.yaml"
+        return _figure_file(self.folder, target)
 
 
 def load_config(
@@ -118,7 +119,11 @@ def load_config(
     folder = Path(folder)
     workflow = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
-    wanted = _wanted(folder, workflow)
+    existing = figure_targets(folder)
+    named = _named_targets(folder, existing, workflow)
+    contents = {target: read_yaml(_figure_file(folder, target)) for target in named}
+    left_out = _left_out(contents, scale) if workflow.figures == "all" else ()
+    wanted = tuple(target for target in named if target not in left_out)
     models, checkpoints, published, titles = _models(folder / "models.yaml", scale)
     training = folder / "training.yaml"
     sections = read_yaml(training)
@@ -135,8 +140,9 @@ def load_config(
         initial_states=ConfigSection(
             "initial state", _each(sections.get("initial_states"), training, "initial_states", scale, _initial_state)
         ),
-        figures=_figures(folder, wanted, scale),
+        figures=_figures(folder, wanted, contents, existing, scale),
         wanted=wanted,
+        left_out=left_out,
         preregistrations=read_preregistrations(folder),
     )
 
@@ -154,6 +160,33 @@ def read_preregistrations(folder: Path) -> Preregistrations:
 def figure_targets(folder: Path) -> tuple[str, ...]:
     """The targets that have a file in config/figures, in natural order (lg_fig2 before lg_fig11)."""
     return tuple(sorted((path.stem for path in (folder / "figures").glob("*.yaml")), key=natural))
+
+
+def targets_left_out(folder: Path, targets: Sequence[str], scale: str) -> tuple[str, ...]:
+    """The targets that a scale does not have.
+
+    A scale that inherits has the figures that give it seeds of their own. So it never reads seeds that were read
+    before.
+
+    Raises:
+        ConfigError: the file of a figure is missing or broken.
+    """
+    if scale not in INHERITED:
+        return ()
+    return _left_out({target: read_yaml(_figure_file(folder, target)) for target in targets}, scale)
+
+
+def _left_out(contents: Mapping[str, Mapping[str, Any]], scale: str) -> tuple[str, ...]:
+    return tuple(target for target, content in contents.items() if not _takes_part(content, scale))
+
+
+def _takes_part(content: Mapping[str, Any], scale: str) -> bool:
+    seeds = content.get("seeds")
+    return scale not in INHERITED or (isinstance(seeds, dict) and scale in seeds)
+
+
+def _figure_file(folder: Path, target: str) -> Path:
+    return folder / "figures" / f"{target}.yaml"
 
 
 def _workflow(
@@ -177,8 +210,7 @@ def _workflow(
     return WorkflowConfig.parse(content, source)
 
 
-def _wanted(folder: Path, workflow: WorkflowConfig) -> tuple[str, ...]:
-    existing = figure_targets(folder)
+def _named_targets(folder: Path, existing: tuple[str, ...], workflow: WorkflowConfig) -> tuple[str, ...]:
     if workflow.figures == "all":
         return existing
     for target in workflow.figures:
@@ -189,24 +221,35 @@ def _wanted(folder: Path, workflow: WorkflowConfig) -> tuple[str, ...]:
     return tuple(target for target in existing if target in workflow.figures)
 
 
-def _figures(folder: Path, wanted: tuple[str, ...], scale: str) -> dict[str, FigureSpec]:
+def _figures(
+    folder: Path,
+    wanted: tuple[str, ...],
+    contents: Mapping[str, Mapping[str, Any]],
+    existing: tuple[str, ...],
+    scale: str,
+) -> dict[str, FigureSpec]:
     """The wanted figures, and all figures that they collect from, wanted or not."""
-    figures = {target: _figure(folder, target, scale) for target in wanted}
-    existing = figure_targets(folder)
+    figures = {target: _figure(_figure_file(folder, target), contents[target], scale) for target in wanted}
     for target in wanted:
         for other in figures[target].collect:
-            where = f"{folder / 'figures' / f'{target}.yaml'}: collect"
+            where = f"{_figure_file(folder, target)}: collect"
             if other not in existing:
                 raise ConfigError(f"{where}: unknown figure '{other}'; {nearest(other, existing)}")
-            figures[other] = figures.get(other) or _figure(folder, other, scale)
+            if other not in figures:
+                path = _figure_file(folder, other)
+                figures[other] = _figure(path, read_yaml(path), scale)
             if figures[other].collect:
                 raise ConfigError(f"{where}: '{other}' has 'collect' itself; name the figures that it collects from")
     return figures
 
 
-def _figure(folder: Path, target: str, scale: str) -> FigureSpec:
-    path = folder / "figures" / f"{target}.yaml"
-    content = {"target": target} | choose_scale(read_yaml(path), scale, str(path))
+def _figure(path: Path, content: Mapping[str, Any], scale: str) -> FigureSpec:
+    target = path.stem
+    if not _takes_part(content, scale):
+        raise ConfigError(
+            f"{path}: seeds: no value for the scale '{scale}', which needs unread seeds; add {scale}: [...]"
+        )
+    content = {"target": target} | choose_scale(content, scale, str(path))
     if content["target"] != target:
         raise ConfigError(f"{path}: target: expected '{target}', the name of the file, got {shown(content['target'])}")
     return FigureSpec.parse(content, str(path))

@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ssm.base.files import write_text
 from ssm.claims.preregistration import Preregistration, Preregistrations
-from ssm.plan.library import figure_targets, load_config, read_preregistrations
+from ssm.plan.library import load_config, read_preregistrations, targets_left_out
 from ssm.plan.plan import make_plan
 from ssm.plan.preregistration import Findings, contents, review, seeds_of
 
 
 def preregister_figures(
-    folder: str | Path, targets: Sequence[str] | None, scales: Iterable[str], date: str
+    folder: str | Path, targets: Sequence[str] | None, scales: Sequence[str], date: str
 ) -> tuple[Preregistrations, tuple[str, ...], Findings]:
     """Review figures against their preregistrations, and add what is missing.
 
     Args:
         folder: the config folder.
-        targets: None: all figures.
+        targets: None: all figures. Of several scales, those that lack a figure are skipped.
         date: the date of new entries, UTC.
 
     Returns:
         The completed preregistrations, the names of new entries, and the findings. A refused figure is not added.
 
     Raises:
-        ConfigError: the config folder does not make a plan.
+        ConfigError: the config folder does not make a plan, or the only scale lacks a figure.
     """
-    before = preregistrations = read_preregistrations(Path(folder))
+    preregistrations = read_preregistrations(Path(folder))
     findings, added = Findings(), []
     for scale in scales:
-        wanted = targets if targets is not None else figure_targets(Path(folder))
-        plan = make_plan(load_config(folder, scale, wanted, {"dry_run": None}))
+        wanted: str | list[str] = "all" if targets is None else list(targets)
+        if targets is not None and len(scales) > 1:
+            left_out = targets_left_out(Path(folder), targets, scale)
+            wanted = [target for target in targets if target not in left_out]
+        if not wanted:
+            continue
+        plan = make_plan(load_config(folder, scale, overrides={"dry_run": None, "figures": wanted}))
         for target, task in plan.figures.items():
             found = contents(task, plan.runs, plan.measurements)
-            of_figure = review(task, found, before)
+            of_figure = review(task, found, preregistrations)
             if of_figure.missing and not of_figure.refused:
                 entry = Preregistration(date=date, seeds=seeds_of(task), claims=found)
                 scales_of_figure = preregistrations.figures.get(target, {})

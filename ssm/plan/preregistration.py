@@ -3,6 +3,8 @@
 `ssm register` registers all claims of a figure at one scale together, with the seeds. From then on, these seeds only
 judge what was registered. After a change the figure needs seeds that it never had. Changes are: another bound, a new or
 removed claim, another training or measurement, and seeds that are added or left out.
+
+A scale that inherits another scale's values can plan the same runs. So the two never have the same seeds of a figure.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ssm.claims.claim import ClaimSpec
 from ssm.claims.preregistration import Content, Preregistration, Preregistrations
 from ssm.claims.quantity import FigureQuantity
 from ssm.figures.figure import FigureTask
-from ssm.specs.base import short_hash
+from ssm.specs.base import INHERITED, SCALES, short_hash
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.training import RunSpec
 
@@ -63,7 +65,7 @@ def with_preregistrations(
     past = preregistrations.of(task.figure.target, task.scale)
     current = _current(past, seeds)
     registered = {}
-    if current is not None and not _used_before(past[:-1], seeds):
+    if current is not None and not _used_before(_earlier(task, current, preregistrations), seeds):
         known = _registered_elsewhere(task, current.date, found, preregistrations)
         same = [name for name in found if current.claims.get(name) == found[name] and name not in known]
         registered = dict.fromkeys(same, current.date)
@@ -85,10 +87,10 @@ def review(task: FigureTask, found: Mapping[str, Content], preregistrations: Pre
         return Findings()
     refused, missing = [], []
     if current is None or (not seeds and current.claims != found):
-        refused = _used_before(past, seeds)
+        refused = _used_before(_earlier(task, None, preregistrations), seeds)
         missing = [] if refused else [f"{where}: not registered; `ssm register {target} --scale {scale}`"]
     else:
-        refused = _used_before(past[:-1], seeds)
+        refused = _used_before(_earlier(task, current, preregistrations), seeds)
         changes = _changes(current.claims, found)
         if changes:
             replace = f"replace the seeds {_list(seeds)} by unused ones, or undo the change ({_used(past)})"
@@ -147,6 +149,24 @@ def _current(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> Preregi
     return past[-1] if past and past[-1].claims and set(past[-1].seeds) == set(seeds) else None
 
 
+def _related(scale: str) -> list[str]:
+    """The scales that can plan the same runs, with this one."""
+    return [other for other in SCALES if INHERITED.get(other, other) == INHERITED.get(scale, scale)]
+
+
+def _earlier(
+    task: FigureTask, current: Preregistration | None, preregistrations: Preregistrations
+) -> list[Preregistration]:
+    """The preregistrations of the figure before the current one, at all related scales; all if there is none."""
+    found: list[Preregistration] = []
+    for scale in _related(task.scale):
+        past = preregistrations.of(task.figure.target, scale)
+        if current is not None:
+            past = past[:-1] if scale == task.scale else tuple(one for one in past if one.date < current.date)
+        found += past
+    return found
+
+
 def _used_before(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> list[str]:
     """A message if seeds were used before: read without registration, or registered together with other seeds."""
     for entry in reversed(past):
@@ -166,12 +186,14 @@ def _registered_elsewhere(
 ) -> dict[str, str]:
     """Claim -> a message if another figure registered the same number earlier, with another region.
 
+    Related scales count too.
+
     Args:
         date: when these claims were registered; None: not yet.
     """
     lines, seeds = {}, seeds_of(task)
     for other, scales in preregistrations.figures.items():
-        for entry in scales.get(task.scale, ()):
+        for entry in (entry for scale in _related(task.scale) for entry in scales.get(scale, ())):
             earlier = date is None or entry.date < date
             if other == task.figure.target or not earlier or not set(seeds) & set(entry.seeds):
                 continue

@@ -7,7 +7,7 @@ from typing import Any
 
 from ssm.base import strict_parsing
 from ssm.base.errors import ConfigError
-from ssm.specs.base import SCALES
+from ssm.specs.base import INHERITED, SCALES
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -27,23 +27,25 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def choose_scale(value: Any, scale: str, source: str, key: str = "") -> Any:
     """Replace every choice by scale, at any depth, by its value for `scale`.
 
-    A choice by scale is a mapping whose keys are all names of scales.
+    A choice by scale is a mapping whose keys are all names of scales. A scale without a value takes the value of the
+    scale from which it inherits.
 
     Args:
         value: plain data from a config file.
-        scale: smoke, gpu or paper.
+        scale: smoke, desk, gpu or paper.
         source, key: the file, and the path of `value` in it, for the error message.
 
     Raises:
-        ConfigError: a choice has no value for this scale.
+        ConfigError: a choice has no value for this scale, and none that it inherits.
     """
     if isinstance(value, dict):
         if value and all(name in SCALES for name in value):
-            if scale not in value:
+            chosen = scale if scale in value else INHERITED.get(scale, scale)
+            if chosen not in value:
                 where = f"{source}: {key}" if key else source
                 has = ", ".join(name for name in SCALES if name in value)
                 raise ConfigError(f"{where}: no value for the scale '{scale}'; it has: {has}")
-            return choose_scale(value[scale], scale, source, key)
+            return choose_scale(value[chosen], scale, source, key)
         return {
             name: choose_scale(item, scale, source, f"{key}.{name}" if key else str(name))
             for name, item in value.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ssm.plan.plan import Plan
@@ -27,6 +27,7 @@ def summary(
     checkpoints: Mapping[str, CheckpointSpec] | None = None,
     here: bool = True,
     results: Path | None = None,
+    left_out: Sequence[str] = (),
 ) -> str:
     """A table with a line for each figure, the targets of checkpoints, and the assumptions of the estimates.
 
@@ -39,6 +40,7 @@ def summary(
         here: whether this machine has a GPU. It decides if the configuration does not.
         results: a scale's folder. A last column shows the wall time of finished figures, from the recorded seconds of
             their jobs.
+        left_out: the figures that the scale does not have.
     """
     gpu = takes_gpus(workflow, here=here)
     slots = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
@@ -77,6 +79,8 @@ def summary(
     title += f"tables {len(plan.measurements)}, figures {len(plan.figures)}"
     large = _too_large(plan, workflow, needed) if gpu else []
     elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
+    if left_out:
+        elsewhere += [f"Without seeds for the scale '{plan.scale}', and so not planned: {', '.join(left_out)}.", ""]
     notes = _notes(plan, workflow, needed, gpu, slots)
     return "\n".join([title, "", *_aligned(rows), "", *elsewhere, *large, *notes])
 

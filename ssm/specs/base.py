@@ -8,7 +8,7 @@ import re
 from abc import ABC
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args
 
 from pydantic import (
     AfterValidator,
@@ -30,7 +30,9 @@ from ssm.base.plugin_modules import check_files
 from ssm.base.prose import checked
 from ssm.base.strict_parsing import first_problem, read_json
 
-SCALES = ("smoke", "gpu", "paper")
+Scale = Literal["smoke", "desk", "gpu", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+INHERITED: dict[str, Scale] = {"desk": "smoke"}  # scale -> the scale whose values it takes where it has none of its own
 LONGEST_NAME = 80
 T = TypeVar("T")
 

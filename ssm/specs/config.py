@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
-from ssm.specs.base import Distinct, Spec
+from ssm.specs.base import Distinct, Scale, Spec
 
 MOST_THREADS = 1024  # of one process: OpenMP aborts the process when it is asked for more
 
@@ -57,7 +57,8 @@ class Cluster(Spec):
 class WorkflowConfig(Spec):
     """The settings of the workflow. Relative paths start in the folder where snakemake runs."""
 
-    scale: Literal["smoke", "gpu", "paper"] = "smoke"  # two CPU cores, one GPU, or the papers' sizes on a cluster
+    # two CPU cores for minutes, two CPU cores for a night, one GPU, or the papers' sizes on a cluster
+    scale: Scale = "smoke"
     # the figures to make, by the names of their files
     figures: Annotated[tuple[str, ...], Field(strict=False, min_length=1), Distinct] | Literal["all"] = "all"
     results: str = "results"  # folder of the results, which has a folder for each scale

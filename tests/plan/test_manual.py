@@ -54,7 +54,7 @@ def test_every_kind_has_a_section_with_its_docstring_and_keys(page: str, pages: 
 
 def test_a_key_has_its_type_default_and_meaning(pages: dict[str, str]) -> None:
     assert "| `sequences` | whole number, above 0, at most 100,000 | `16` | windows" in pages["repairs.md"]
-    assert '| `scale` | `smoke` or `gpu` or `paper` | `"smoke"` |' in pages["config.md"]
+    assert '| `scale` | `smoke` or `desk` or `gpu` or `paper` | `"smoke"` |' in pages["config.md"]
     assert "CPU threads of a training or measuring job" in pages["config.md"]
 
 

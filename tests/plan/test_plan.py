@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from plan.mini import edit, figure
+from plan.own import CONFIG
 
 from ssm.base.errors import ConfigError
 from ssm.figures.figure import FigureTask
@@ -251,6 +252,42 @@ def test_claims_stay_if_a_scale_lacks_their_arm(folder: Path) -> None:
     plan = planned(folder, "paper", figures=["lg_fig5"])
     assert set(runs_by_arm(plan, "lg_fig5")) == {"base"}
     assert [claim.id for claim in plan.figures["lg_fig5"].figure.claims] == ["repaired"]
+
+
+def test_a_figure_takes_part_in_desk_only_with_seeds_for_it(folder: Path) -> None:
+    edit(folder, "figures/lg_fig5.yaml", "seeds: [1]", "seeds: {smoke: [1], desk: [2, 3]}")
+    assert set(planned(folder).figures) == {"lg_fig4", "lg_fig5"}
+    library = load_config(folder, "desk")
+    (task,) = make_plan(library).figures.values()
+    assert task.figure.seeds == (2, 3)
+    assert library.left_out == ("lg_fig4",)
+    line = "Without seeds for the scale 'desk', and so not planned: lg_fig4."
+    assert line in summary(make_plan(library), library.workflow, left_out=library.left_out).splitlines()
+    with pytest.raises(
+        ConfigError, match=r"figures/lg_fig4.yaml: seeds: no value for the scale 'desk'.* desk: \[...\]"
+    ):
+        planned(folder, "desk", figures=["lg_fig4"])
+    figure(folder, "lg_fig9", collect=["lg_fig4", "lg_fig5"], arms={}, seeds={"smoke": [], "desk": []})
+    with pytest.raises(ConfigError, match=r"figures/lg_fig4.yaml: seeds: no value for the scale 'desk'"):
+        planned(folder, "desk", figures=["lg_fig9"])
+
+
+def test_lg_fig5_at_desk_differs_from_smoke_only_in_its_seeds() -> None:
+    plans = {scale: make_plan(load_config(CONFIG, scale, ["lg_fig5"])) for scale in ("smoke", "desk")}
+
+    def content(plan: Plan) -> tuple[object, ...]:
+        task = plan.figures["lg_fig5"]
+        figure = task.figure.model_copy(update={"seeds": (), "deviations": ()})
+        arms, tables = set(), set()
+        for one in task.series:
+            run = json.dumps(plan.runs[one.run].content(), sort_keys=True)
+            arms.add((one.panel, one.arm, re.sub(r'"seed": \d+', "", run)))  # also of its parents
+            tables |= {(one.arm, name, plan.measurements[table].measurement) for name, table in one.tables.items()}
+        return figure, arms, tables
+
+    assert content(plans["smoke"]) == content(plans["desk"])
+    smoke, desk = ({one.seed for one in plan.figures["lg_fig5"].series} for plan in plans.values())
+    assert not smoke & desk
 
 
 def test_a_dry_run_limits_everything(folder: Path) -> None:

@@ -15,7 +15,7 @@ from ssm.claims.preregistration import Content
 from ssm.cli.main import main
 from ssm.figures.figure import FigureTask
 from ssm.plan import load_config, make_plan
-from ssm.plan.library import PREREGISTERED
+from ssm.plan.library import PREREGISTERED, read_preregistrations
 from ssm.plan.preregistration import Findings, contents, review
 from ssm.specs.base import SCALES
 
@@ -185,6 +185,34 @@ def test_earlier_seeds_cannot_be_used_again(folder: Path, capsys: pytest.Capture
     assert "seeds 1 were used before" in refused(folder, capsys)
 
 
+def test_desk_never_has_seeds_of_smoke(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither if both scales are registered at once, nor if one of them is later."""
+    (folder / "figures/lg_fig4.yaml").unlink()
+
+    def register(seeds: str) -> str:
+        text = FILES[FIGURE].lstrip().replace("seeds: [1]", f"seeds: {seeds}")
+        (folder / FIGURE).write_text(text)
+        done = main(["register", "lg_fig5", "--config", str(folder)])
+        line = capsys.readouterr().err
+        assert done == (2 if line else 0)
+        return line
+
+    edit(folder, "training.yaml", "{smoke: 32, paper: 2048}", "32")
+    edit(folder, "training.yaml", "{smoke: 128, paper: 524_288}", "128")
+    rest = "gpu: [1], paper: [1]}"
+    for smoke, desk, refused_at, twice in (
+        ("[1, 2]", "[2, 3]", "desk", 2),
+        ("[1, 2]", "[3, 4]", None, None),
+        ("[4]", "[3, 4]", "smoke", 4),
+        ("[5, 6]", "[3, 4]", None, None),
+        ("[5, 6]", "[1]", "desk", 1),
+    ):
+        line = register(f"{{smoke: {smoke}, desk: {desk}, {rest}")
+        assert (line == "") == (refused_at is None)
+        assert refused_at is None or (f"lg_fig5 ({refused_at}): " in line and f"seeds {twice} were used before" in line)
+    assert register(f"{{smoke: [5, 6], {rest}") == ""  # not a figure of desk any more
+
+
 def test_seeds_that_were_read_before_registration_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     used = {"date": TIME, "seeds": [1, 2], "used": "read too early"}
     (folder / PREREGISTERED).write_text(json.dumps({"figures": {"lg_fig5": {"smoke": [used]}}}))
@@ -334,6 +362,22 @@ def test_our_figures_are_registered(scale: str) -> None:
     for task in plan.figures.values():
         found = review(task, contents(task, plan.runs, plan.measurements), own.library(scale).preregistrations)
         assert found == Findings()
+
+
+def test_no_other_figure_or_scale_has_the_seeds_that_a_figure_has_at_desk() -> None:
+    figures = read_preregistrations(ROOT / "config").figures
+    seeds = {
+        (target, scale): {seed for entry in past for seed in entry.seeds}
+        for target, scales in figures.items()
+        for scale, past in scales.items()
+    }
+    at_desk = {target: found for (target, scale), found in seeds.items() if scale == "desk"}
+    assert at_desk
+    for target, found in at_desk.items():
+        assert all(seed >= 2000 for seed in found)
+        assert len({seed // 100 for seed in found}) == 1, "the block of the figure"
+        others = [other for place, other in seeds.items() if place != (target, "desk")]
+        assert not found & set().union(*others)
 
 
 def registrations(text: str) -> dict[tuple[str, str, int], dict[str, Any]]:

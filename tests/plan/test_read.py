@@ -40,6 +40,39 @@ def test_a_choice_is_replaced_at_any_depth(smoke: Any, paper: Any, key: str) -> 
     assert choose_scale(choice, "paper", "file") == {key: [paper], "other": 1}
 
 
+CHOICES = st.recursive(
+    st.integers(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b"]), inner, max_size=3)
+        | st.dictionaries(st.sampled_from(SCALES), inner, min_size=1, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def _spelled_out(value: Any) -> Any:
+    """The value with the value of smoke copied to every choice that lacks desk."""
+    if isinstance(value, list):
+        return [_spelled_out(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    full = {name: _spelled_out(item) for name, item in value.items()}
+    return {"desk": full["smoke"]} | full if "smoke" in full and set(full) <= set(SCALES) else full
+
+
+def _chosen(value: Any, scale: str) -> Any:
+    try:
+        return choose_scale(value, scale, "file")
+    except ConfigError:
+        return ConfigError
+
+
+@given(CHOICES, st.sampled_from(SCALES))
+def test_desk_takes_the_value_of_smoke_where_it_has_none(value: Any, scale: str) -> None:
+    assert _chosen(value, scale) == _chosen(_spelled_out(value), scale)
+
+
 def test_choices_inside_choices_and_null_values() -> None:
     assert choose_scale({"smoke": {"gpu": 1, "smoke": None}}, "smoke", "file") is None
 

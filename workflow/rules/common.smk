@@ -144,7 +144,12 @@ def explain_unknown_targets():
     """Print the nearest target for a mistyped name. Snakemake only says that no rule makes such a file."""
     for target in workflow.dag_settings.targets if workflow.dag_settings else ():
         known = workflow.is_rule(target) or Path(target).exists()
-        if re.fullmatch(r"[\w.-]+", target) and not known:
+        if target in LIBRARY.left_out:
+            print(
+                f"'{target}' is no figure of the scale '{LIBRARY.scale}': its file has no seeds for it",
+                file=sys.stderr,
+            )
+        elif re.fullmatch(r"[\w.-]+", target) and not known:
             checkpoints = [job.target for job in CHECKPOINTS.values()]
             names = ["headline", "all", *PAPERS, *PLAN.targets(), *checkpoints]
             print(
