@@ -27,16 +27,17 @@ REPEATED = 10  # consecutive words that a text has only once
 LEAST_WORDS = 6  # of a paragraph
 LEAST_PLAIN = 0.8  # share of words that have only letters
 LEAST_FUNCTION = 0.2  # share of function words; it is about 0.4 in English, and 0 in lists of names
-FUNCTION_WORDS = frozenset(
-    "a an and are as at be been but by can do does for from has have if in into is it its may must not of on only or "
-    "other should so such than that the their then there these they this to use used was when where which will with "
-    "would you".split()
+FUNCTION_WORDS = re.compile(
+    r"a|an|and|are|as|at|be|been|but|by|can|do|does|for|from|has|have|if|in|into|is|it|its|may|must|not|of|on|only|or|"
+    r"other|should|so|such|than|that|the|their|then|there|these|they|this|to|use|used|was|when|where|which|will|with|"
+    r"would|you"
 )
 LEGAL = re.compile(r"copyright|licen[cs]e|warrant|redistribut", re.IGNORECASE)
 ITEM = re.compile(r"(?:[-*+]|\(?\d+[.)])\s+")
+INTRODUCTION = re.compile(r"(?:^|(?<=[.!?])\s+)[^.!?]*:$")
 TABLE = re.compile(r"\S {3,}\S")
 PLAIN = re.compile(r"""["'(`*]*[A-Za-z]+(?:['/-][A-Za-z]+)*["')`*.,:;!?]*""")
-ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "--", "…": "..."})  # noqa: RUF001
+ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "--", "…": "..."})
 
 
 class DocstringsReader(Reader, kind="docstrings"):
@@ -61,10 +62,11 @@ class DocstringsReader(Reader, kind="docstrings"):
 def paragraphs(text: str) -> list[str]:
     """The paragraphs of English prose in a docstring, each as one line of ASCII.
 
-    A paragraph is left out if it is short, legal, part of an example or a table, has few words of English, or ends with
-    a colon: such a paragraph introduces an example.
+    A paragraph is left out if it is short, legal, part of an example or a table, or has few words of English. So is a
+    last sentence that ends with a colon, because it introduces an example.
     """
-    return [line for line in _joined(cleandoc(text.translate(ASCII))) if _is_prose(line)]
+    lines = (INTRODUCTION.sub("", line) for line in _joined(cleandoc(text.translate(ASCII))))
+    return [line for line in lines if _is_prose(line)]
 
 
 def _joined(text: str) -> Iterator[str]:
@@ -86,10 +88,12 @@ def _joined(text: str) -> Iterator[str]:
 
 def _is_prose(line: str) -> bool:
     words = line.split()
-    if len(words) < LEAST_WORDS or line.endswith(":") or not line.isascii() or LEGAL.search(line) or TABLE.search(line):
+    if len(words) < LEAST_WORDS or LEGAL.search(line) or TABLE.search(line):
+        return False
+    if not (line.isascii() and line.isprintable()):
         return False
     plain = sum(PLAIN.fullmatch(word) is not None for word in words)
-    function = sum(word in FUNCTION_WORDS for word in _letters(line))
+    function = sum(FUNCTION_WORDS.fullmatch(word) is not None for word in _letters(line))
     return plain >= LEAST_PLAIN * len(words) and function >= LEAST_FUNCTION * len(words)
 
 
@@ -130,7 +134,8 @@ def _docstrings(node: ast.AST) -> Iterator[str]:
         if text is not None:
             yield text
     for child in ast.iter_child_nodes(node):
-        yield from _docstrings(child)
+        if not isinstance(child, ast.expr):  # has no definitions, and is most of the tree
+            yield from _docstrings(child)
 
 
 def _parsed(path: Path) -> ast.Module:
