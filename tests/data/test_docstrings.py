@@ -39,7 +39,7 @@ DOCSTRING = """Return the sum of all the numbers that are in the list.
         The list of numbers that is to be added.
 
     This is free software under the terms of the MIT license, and it is for you.
-    Dies ist ein Absatz, der nicht auf Englisch geschrieben wurde.
+    Diesen Absatz hat jemand auf Deutsch geschrieben, und so steht er hier.
     """
 PROSE = [
     "Return the sum of all the numbers that are in the list.",
