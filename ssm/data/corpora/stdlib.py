@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 from ssm.base.errors import DataError
@@ -32,16 +32,18 @@ class StdlibReader(Reader, kind="stdlib"):
         return sum(size for _, size in self._sized())
 
     def _sized(self) -> list[tuple[str, int]]:
-        """(relative path, bytes) of every file, in the order of the documents."""
-        root = library_folder()
-        sized = []
-        for folder, inner, names in os.walk(root):
-            inner[:] = [name for name in inner if name not in INSTALLED]
-            for path in (Path(folder, name) for name in names if name.endswith(".py")):
-                size = path.stat().st_size if path.is_file() else 0
-                if self.spec.min_file_bytes <= size <= self.spec.max_file_bytes:
-                    sized.append((path.relative_to(root).as_posix(), size))
-        return sorted(sized)
+        limits = range(self.spec.min_file_bytes, self.spec.max_file_bytes + 1)
+        return [(name, size) for name, size in library_files(library_folder()) if size in limits]
+
+
+def library_files(root: Path, without: Set[str] = INSTALLED) -> list[tuple[str, int]]:
+    """(relative path, bytes) of every *.py file below `root`, sorted. Folders named in `without` are not entered."""
+    sized = []
+    for folder, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if name not in without]
+        for path in (Path(folder, name) for name in names if name.endswith(".py")):
+            sized.append((path.relative_to(root).as_posix(), path.stat().st_size if path.is_file() else 0))
+    return sorted(sized)
 
 
 def library_folder() -> Path:
