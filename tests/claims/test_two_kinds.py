@@ -194,6 +194,21 @@ def test_steps_until_a_task_is_solved(tmp_path: Path) -> None:
     assert steps(tmp_path, sooner, [0.9, math.nan], against="passed").value == (40 + 20) / 2 - 100
 
 
+def test_which_arm_is_sooner_is_counted(tmp_path: Path) -> None:
+    """Base is later than the other arm, which is never solved, in no seed; in one they are equal."""
+    sooner, never = [0.1, 0.75, 0.2, 0.9, 0.9], [0.1, 0.2, 0.7, 0.7, 0.7]
+    found = steps(tmp_path, sooner, never, [0.8] * 5, against="passed", sooner=True)
+    same(found, (2 / 3, *bounded_interval(np.array([1.0, 0.0, 1.0]), (-1.0, 1.0), LEVEL)))
+    assert found.words == (
+        "share of seeds with fewer steps until the accuracy of base <b>& in training reaches 0.75, at most 100, "
+        "than State Passing; minus the share with more"
+    )
+    assert steps(tmp_path, *[never] * 3, against="base", arm="passed", sooner=True).value == 0
+    assert steps(tmp_path, *[sooner] * 3, against="base", arm="passed", sooner=True).value == -1
+    with pytest.raises(ConfigError, match="'sooner' needs 'against'"):
+        steps(tmp_path, sooner, sooner=True)
+
+
 def test_steps_flip_their_verdict(tmp_path: Path) -> None:
     soon, never = [0.8] * 5, [0.0] * 5
     for early, verdict in ((8, CONFIRMED), (0, REFUTED), (4, OPEN)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import PositiveInt
+import numpy as np
+from pydantic import PositiveInt, model_validator
 
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, UndecidableError
@@ -19,6 +20,9 @@ class StepsToSolve(ArmQuantity):
 
     The mean over seeds is the restricted mean survival time. It needs no assumption on seeds that would solve the task
     later. A run that diverged counts as one that does not solve it.
+
+    With `sooner`, two arms are compared by the share of seeds in which the first one is sooner, minus the share in
+    which it is later.
     """
 
     kind: Literal["steps_to_solve"] = "steps_to_solve"
@@ -26,10 +30,29 @@ class StepsToSolve(ArmQuantity):
     of_two_kinds: ClassVar[bool] = True
     level: float  # accuracy of a row of the learning curve from which on the task counts as solved
     within: PositiveInt  # number of steps that are looked at: usually all steps of the training
+    sooner: bool = False  # true: count the seeds in which an arm is sooner; this needs fewer seeds than a mean of steps
+
+    @model_validator(mode="after")
+    def _sooner_than_another(self) -> Self:
+        if self.sooner and self.against is None:
+            raise ValueError("'sooner' needs 'against', the other arm")
+        return self
 
     @property
     def bounds(self) -> tuple[float, float]:
-        return (0.0, float(self.within))
+        return (0.0, 1.0 if self.sooner else float(self.within))
+
+    def readings(self, panel: PanelTables) -> dict[int, Reading]:
+        found = super().readings(panel)
+        if not self.sooner:
+            return found
+        return {seed: Reading(float(np.sign(-reading.value))) for seed, reading in found.items()}
+
+    def words(self, panel: PanelTables) -> str:
+        if not self.sooner:
+            return super().words(panel)
+        steps, _, other = super().words(panel).partition("; minus the same for ")
+        return f"share of seeds with fewer {steps}, than {other}; minus the share with more"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """The last step of the first row with this accuracy."""
