@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from latex2mathml import converter, symbols_parser
     from matplotlib import colors, patches, ticker
     from pyarrow import parquet
-    from scipy import special
+    from scipy import optimize, special
 else:
     matplotlib, polars, pyarrow = map(_Lazy, ("matplotlib", "polars", "pyarrow"))
-    parquet, special = _Lazy("pyarrow.parquet"), _Lazy("scipy.special")
+    parquet = _Lazy("pyarrow.parquet")
+    optimize, special = _Lazy("scipy.optimize"), _Lazy("scipy.special")
     converter, symbols_parser = _Lazy("latex2mathml.converter"), _Lazy("latex2mathml.symbols_parser")
     colors, patches, ticker = (_Lazy(f"matplotlib.{name}") for name in ("colors", "patches", "ticker"))
 
@@ -36,6 +37,7 @@ __all__ = [
     "colors",
     "converter",
     "matplotlib",
+    "optimize",
     "parquet",
     "patches",
     "polars",

@@ -9,6 +9,7 @@ import numpy as np
 
 from ssm.base.curves import seed_interval
 from ssm.base.seeds import numpy_generator
+from ssm.claims.bounded_mean import bounded_interval
 
 LEVEL = 0.95
 DRAWS = 2000  # bootstrap resamples
@@ -103,6 +104,7 @@ def summarize(
     limits: tuple[float, float],
     agreeing: bool = False,
     rounding: float = 0.0,
+    two_kinds: bool = False,
 ) -> Estimate:
     """The estimate over all seeds, with its 95% interval.
 
@@ -110,8 +112,9 @@ def summarize(
         readings: seed -> reading, at least one.
         logarithmic: the readings are logarithms. The estimate is a geometric mean over seeds.
         limits: smallest and largest possible value of the quantity. The interval is clipped to them.
-        agreeing: if all numbers are equal and the limits are finite, use the interval of `agreement`.
+        agreeing: if all numbers are equal and the limits are finite, use the interval of `bounded_mean`.
         rounding: numbers that differ by at most this much are equal.
+        two_kinds: seeds may be of two kinds, so use the interval of `bounded_mean` in any case. The limits are finite.
 
     Raises:
         UndecidableError: a reading or the interval is not finite, all seeds are equal, or there is only one sequence
@@ -123,12 +126,15 @@ def summarize(
             f"no finite number for seed {', '.join(broken)}: an overflow, or a ratio with a part that is 0"
         )
     values = np.array([reading.value for reading in readings.values()])
-    samples = values if len(values) > 1 else next(iter(readings.values())).by_sequence
-    if agreeing and np.isfinite(limits).all() and len(samples) > 1 and np.ptp(samples) <= rounding:
-        over = "seeds" if len(values) > 1 else "sequences of one seed (other seeds may differ more)"
-        low, high = agreement(float(samples[0]), len(samples), limits)
-        method = f"95%, all {len(samples)} {over} agree, possible values {limits[0]:g} to {limits[1]:g}"
-        return Estimate(float(samples[0]), low, high, method, words)
+    alone = len(values) == 1 and not two_kinds
+    samples = next(iter(readings.values())).by_sequence if alone else values
+    equal = len(samples) > 1 and float(np.ptp(samples)) <= rounding
+    if two_kinds or (agreeing and equal and np.isfinite(limits).all()):
+        samples = np.full_like(samples, samples[0]) if equal else samples
+        low, high = bounded_interval(samples, limits, LEVEL)
+        over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
+        method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
+        return Estimate(float(samples.mean()), low, high, method, words)
     if len(readings) > 1 and np.ptp(values) <= rounding:
         exactly = _to_scale(values, logarithmic)[0]
         raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval")
@@ -148,17 +154,6 @@ def _to_scale(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
     """Readings on the scale of the estimate; an overflow is infinite."""
     with np.errstate(over="ignore"):
         return np.exp(numbers) if logarithmic else numbers
-
-
-def agreement(value: float, count: int, limits: tuple[float, float]) -> tuple[float, float]:
-    """The 95% interval of a mean, if all `count` independent draws were `value` and all draws lie inside `limits`.
-
-    The lowest mean that is compatible with these draws belongs to a distribution on two values: `value` with
-    probability p, and the lower limit otherwise. All draws are then `value` with probability p ** count. The upper
-    end is analogous. There are no other assumptions. For shares of 0 or 1 it equals Clopper and Pearson (1934).
-    """
-    share = ((1 - LEVEL) / 2) ** (1 / count)
-    return limits[0] + share * (value - limits[0]), limits[1] - share * (limits[1] - value)
 
 
 def _one_seed(reading: Reading) -> tuple[float, float, float, str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from ssm.base.discovery import Registry
 from ssm.base.lazy import polars as pl
@@ -27,6 +27,7 @@ PanelArm = tuple[str, str]  # a panel (model), and an arm of it
 # How arms are compared. plain: by their difference. logarithm: readings are logarithms; by their ratio. ratio: one arm
 # is read plainly; two arms are compared by their ratio.
 Scale = Literal["plain", "logarithm", "ratio"]
+Limits = Annotated[tuple[float, float], Field(strict=False)]
 ROUNDING = 1e-12  # bound on the rounding error of sums of thousands of float64 numbers of order 1
 ANY, POSITIVE = (-math.inf, math.inf), (0.0, math.inf)
 
@@ -97,6 +98,11 @@ class SeedQuantity(Quantity):
         return ANY
 
     @property
+    def of_two_kinds(self) -> bool:
+        """Whether some seeds may solve a task and others not. The interval then assumes the `bounds` and no more."""
+        return False
+
+    @property
     def logarithmic(self) -> bool:
         """Whether `readings` are logarithms."""
         return False
@@ -114,13 +120,39 @@ class SeedQuantity(Quantity):
         low, high = self.bounds
         limits = POSITIVE if self.logarithmic else (low - high, high - low) if self.compared else self.bounds
         readings, words = self.readings(panel), self.words(panel)
-        return summarize(readings, words, self.logarithmic, limits, self.agreeing, self.rounding)
+        return summarize(
+            readings, words, self.logarithmic, limits, self.agreeing, self.rounding, two_kinds=self.of_two_kinds
+        )
 
     def numbers(self, panel: PanelTables) -> dict[int, float]:
         """Seed -> number. Raises as `estimate`."""
         found = {seed: reading.value for seed, reading in self.readings(panel).items()}
         with np.errstate(over="ignore"):
             return {seed: float(np.exp(value)) if self.logarithmic else value for seed, value in found.items()}
+
+
+class LimitedQuantity(SeedQuantity):
+    """One number per seed, whose limits may be known."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"two_kinds"})
+    limits: Limits | None = None  # smallest and largest possible value of the column, such as [0, 1]
+    # true: some seeds solve the task and others do not, so that a Student t interval is too short. The interval then
+    # assumes nothing but the limits
+    two_kinds: bool = False
+
+    @model_validator(mode="after")
+    def _two_kinds_between_limits(self) -> Self:
+        if self.two_kinds and (self.limits is None or self.logarithmic):
+            raise ValueError("'two_kinds' needs 'limits', and compares arms by their difference (scale: plain)")
+        return self
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.limits or ANY
+
+    @property
+    def of_two_kinds(self) -> bool:
+        return self.two_kinds
 
 
 class SeriesQuantity(SeriesReader, SeedQuantity):

@@ -20,10 +20,10 @@ MISSES = 0.05  # share of 95% intervals that do not contain the true value
 GAP = "  "
 # Columns of printed verdicts. On a narrow terminal they are cut in the order of SHRINK, each down to the given number
 # of characters. Reasons and the papers' words are cut first, our numbers later, and the verdict never.
-HEADS = ("figure", "claim", "the paper", "here (95% interval)", "expected", "verdict", "why")
-TARGET, CLAIM, THEIRS, HERE, EXPECTED, VERDICT, REASON = range(7)
+HEADS = ("figure", "claim", "the paper", "here (95% interval)", "method of the interval", "expected", "verdict", "why")
+TARGET, CLAIM, THEIRS, HERE, METHOD, EXPECTED, VERDICT, REASON = range(8)
 SHRINK = (
-    *((REASON, 24), (THEIRS, 40), (CLAIM, 24), (THEIRS, 14), (REASON, 0), (CLAIM, 12)),
+    *((REASON, 24), (METHOD, 24), (THEIRS, 40), (CLAIM, 24), (THEIRS, 14), (METHOD, 0), (REASON, 0), (CLAIM, 12)),
     *((column, 4) for column in (THEIRS, CLAIM, EXPECTED, HERE, TARGET)),
 )
 
@@ -148,15 +148,16 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -
     cells = [[" ".join(cell.split()) for cell in _cells(row)] for row in rows]
     table = [list(HEADS), *cells]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    if not any(row[REASON] for row in cells):
-        widths[REASON] = 0
+    for column in (METHOD, REASON):
+        if not any(row[column] for row in cells):
+            widths[column] = 0
     if width is not None:
-        excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
+        excess = sum(one + len(GAP) for one in widths if one) - len(GAP) - width
         for column, least in SHRINK:
             cut = max(0, min(excess, widths[column] - least))
             widths[column] -= cut
-            excess -= cut
-    lines = [GAP.join(map(_fit, line, widths)).rstrip() for line in table]
+            excess -= cut + (len(GAP) if cut and not widths[column] else 0)
+    lines = [GAP.join(_fit(*cell) for cell in zip(line, widths, strict=True) if cell[1]).rstrip() for line in table]
     return [*lines, *tally_lines(tally(rows))]
 
 
@@ -164,7 +165,9 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """The cells of a verdict, in the order of `HEADS`."""
     reason = row["reason"] if row["verdict"] == OPEN else ""
     verdict = row["verdict"] + (", not registered" if row["registered"] is False else "")
-    return row["target"], row["claim"], plain(row["paper"]), measured(row), row["expected"], verdict, reason
+    method = "" if row["estimate"] is None or row["interval"] == "exact" else row["interval"].removeprefix("95% ")
+    theirs, here = plain(row["paper"]), measured(row)
+    return row["target"], row["claim"], theirs, here, method, row["expected"], verdict, reason
 
 
 def _fit(text: str, width: int) -> str:

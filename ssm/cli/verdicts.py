@@ -11,9 +11,10 @@ from ssm.cli import add_results
 HELP = "print the verdicts of a results folder"
 EPILOG = """\
 The command prints one line for each claim: its name in the figure file, what
-the paper reports, our number with its 95% interval, the region that confirms
-the claim, and the verdict. If there is no number, the line says why. In a
-terminal, lines are cut to its width. In a pipe or a file, they are complete.
+the paper reports, our number with its 95% interval and its method, the region
+that confirms the claim, and the verdict. If there is no number, the line says
+why. In a terminal, lines are cut to its width, and the method may be left out.
+In a pipe or a file, they are complete.
 
 example:
   ssm verdicts results/smoke

@@ -16,7 +16,7 @@ from scipy import stats
 from ssm.base.errors import ConfigError, TableError
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.curve import Points
-from ssm.claims.estimate import Estimate, UndecidableError, agreement
+from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.quantities import QuantitySpec
 from ssm.claims.quantities.order import Order
 from ssm.figures.figure import FigureTask
@@ -387,16 +387,6 @@ def test_a_sweep_needs_seeds_arms_and_finite_runs(tmp_path: Path) -> None:
     synthetic.diverge(tmp_path / "d64_1.parquet", "length_class")
     with pytest.raises(UndecidableError, match="the run of 'd64', seed 1, diverged"):
         read(tmp_path, content, series)
-
-
-@pytest.mark.parametrize("count", [2, 3, 5, 10])
-def test_equal_numbers_have_the_interval_of_clopper_and_pearson(count: int) -> None:
-    exact = stats.binomtest(count, count).proportion_ci(method="exact")
-    assert agreement(1.0, count, (0.0, 1.0)) == pytest.approx((exact.low, 1.0))
-    none = stats.binomtest(0, count).proportion_ci(method="exact")
-    assert agreement(0.0, count, (0.0, 1.0)) == pytest.approx((0.0, none.high))
-    low, high = agreement(0.3, count, (0.0, 1.0))
-    assert 0 < low < 0.3 < high < 1
 
 
 def test_equal_seeds_have_an_interval_if_there_are_limits(tmp_path: Path) -> None:

@@ -50,8 +50,9 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
             row(verdict="not decided", number="c"),
         ]
     )
-    assert lines[0] == "figure    claim   the paper  here (95% interval)  expected  verdict      why"
-    assert lines[1] == "lg_fig5   it      about 3    2 (1.8 to 2.25)      > 1.5     confirmed"
+    heads = "figure    claim   the paper  here (95% interval)  method of the interval  expected  verdict      why"
+    first = "lg_fig5   it      about 3    2 (1.8 to 2.25)      Student t over 3 seeds  > 1.5     confirmed"
+    assert lines[:2] == [heads, first]
     assert len({line.index("about 3") for line in lines[1:4]}) == 1
     assert lines[3].endswith("not decided  because")
     assert lines[4:] == [
@@ -117,7 +118,8 @@ def test_without_a_terminal_nothing_is_cut() -> None:
 
 def test_a_narrow_terminal_cuts_the_papers_words_first() -> None:
     (_, line, *_) = verdict_lines([row(claim="a_claim_with_a_rather_long_id", paper="grows without bound " * 9)], 90)
-    assert line == "lg_fig5  a_claim_with_a_rat...  grows witho...  2 (1.8 to 2.25)      > 1.5     confirmed"
+    assert line == "lg_fig5  a_claim_with_a_rathe...  grows witho...  2 (1.8 to 2.25)      > 1.5     confirmed"
+    assert "Student t over 3 seeds" in verdict_lines([row(paper="grows without bound " * 9)], 120)[1]
 
 
 text = st.text(st.characters(codec="ascii", min_codepoint=32), max_size=300)

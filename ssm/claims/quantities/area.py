@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from ssm.claims.curve import CurveQuantity
+from ssm.claims.quantity import LimitedQuantity
 
 
-class Area(CurveQuantity):
+class Area(LimitedQuantity, CurveQuantity):
     """The mean height of a curve: its area from the first to the last point, by trapezoids, divided by the width."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"limits"})
     kind: Literal["area"] = "area"
     log_x: bool = False  # true: the logarithm of x is the horizontal axis
 

@@ -31,7 +31,6 @@ class Instability(ArmQuantity):
     is set to 2 log V, and the largest rise includes it.
     """
 
-    agreeing: ClassVar[bool] = True
     kind: Literal["instability"] = "instability"
     reads: ClassVar[tuple[str, ...]] = ("learning_curve",)
     # largest_rise: in nats. diverged: share of seeds that diverged. spiked: share of seeds that diverged or have a
@@ -45,8 +44,12 @@ class Instability(ArmQuantity):
     def bounds(self) -> tuple[float, float]:
         return ANY if self.what == "largest_rise" else (0.0, 1.0)
 
+    @property
+    def of_two_kinds(self) -> bool:
+        return self.what != "largest_rise"
+
     def read(self, panel: PanelTables, series: Series) -> Reading:
-        """Noise within a run does not measure the spread between runs, so one seed has no interval."""
+        """Noise within a run does not measure the spread between runs, so a reading has no sequences."""
         table = panel.table(series, self.name_of("learning_curve"), "learning_curve").sort("step")
         losses = table["loss"].to_numpy()
         diverged = bool(np.isnan(losses).any())

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, PositiveFloat
+from pydantic import PositiveFloat
 
 from ssm.base.columns import by_sample, chosen, listed, maximum
 from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, require_measured_to
-from ssm.claims.quantity import ANY, ROUNDING, ArmQuantity, Scale
+from ssm.claims.quantity import ROUNDING, ArmQuantity, LimitedQuantity, Scale
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
 from ssm.specs.base import Name
 
-Limits = Annotated[tuple[float, float], Field(strict=False)]
 
-
-class ValueAt(ColumnReader, ArmQuantity):
+class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
     """The mean of one column of a measurement's table, over selected rows.
 
     With `times_context` k, only rows at kT are used. These are rows whose key `along` is kT, or bins in [3/4 kT, kT) if
@@ -35,7 +33,6 @@ class ValueAt(ColumnReader, ArmQuantity):
     # plain: compare arms by their difference. logarithm: the column is a logarithm (a loss in nats); the number is its
     # exponential. ratio: compare arms by their ratio; the column must be positive
     scale: Scale = "plain"
-    limits: Limits | None = None  # smallest and largest possible value of the column, such as [0, 1]
 
     @property
     def rounding(self) -> float:
@@ -46,10 +43,6 @@ class ValueAt(ColumnReader, ArmQuantity):
     @property
     def read_on(self) -> Scale:
         return self.scale
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.limits or ANY
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         return mean_reading(self._by_sample(panel, series))
