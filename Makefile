@@ -1,3 +1,5 @@
+# make help        these lines
+# make environment only the environment, in .venv
 # make figures     the headline report; makes only what is missing, and continues after a kill
 # make verdicts    one line for each claim of finished figures
 # make compare     compares finished figures with the reference results in reports
@@ -49,8 +51,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench docs check clean
+.PHONY: help environment figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench docs check clean
 .DEFAULT_GOAL := figures
+
+help:
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
+
+environment: $(VENV)/.installed
+	@echo "Type: source $(VENV)/bin/activate"
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
 	@python workflow/scripts/unlock.py
@@ -122,7 +130,7 @@ $(BIN)/python:
 	  rm -rf $(VENV); echo "make: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing ssm and what its workflow needs into $(VENV)"
+	@echo "Installing ssm and what its workflow needs into $(VENV): about 500 MB, two minutes or more"
 	@$(PIP) install -c constraints.txt -e '.[workflow]'
 	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
 	@touch $@

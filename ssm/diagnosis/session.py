@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from ssm.data.batches import HeldOutWindows
+from ssm.diagnosis.result import SPENT
 from ssm.evaluation.bins import octaves
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.specs.diagnosis import DiagnosisSpec
@@ -44,7 +45,7 @@ class Session:
     def affordable(self, what: str, tokens: int) -> bool:
         """Whether the budget allows this many more tokens. If so, they count as read; else `what` counts as missing."""
         if self.spent() + tokens / self.rate > self.spec.budget_seconds:
-            self.missing.append(f"{what}: the budget was spent")
+            self.missing.append(f"{what}: {SPENT}")
             return False
         self.tokens += tokens
         return True

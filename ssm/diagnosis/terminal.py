@@ -16,7 +16,7 @@ from unicodedata import east_asian_width
 
 from ssm.diagnosis.comparison import first_windows
 from ssm.diagnosis.readings import bits_per_byte, perplexity, ratio_spans, ratios
-from ssm.diagnosis.result import Diagnosis, Interval, Tables
+from ssm.diagnosis.result import SPENT, Diagnosis, Facts, Interval, Tables
 from ssm.diagnosis.verdict import (
     BREAKS,
     HOLDS,
@@ -66,6 +66,7 @@ def diagnosis_lines(diagnosis: Diagnosis, page: Path, extend: Sequence[str]) -> 
         "",
         *paragraph(f"{RATIO} {SPANS} {windows}"),
         "",
+        *_left_out(facts),
         *_next(diagnosis, extend),
         *_where("Page", page),
     ]
@@ -145,6 +146,14 @@ def command(words: Sequence[str]) -> list[str]:
 def paragraph(text: str) -> list[str]:
     """Text on lines of WIDTH columns."""
     return wrap(text, WIDTH, break_on_hyphens=False)
+
+
+def _left_out(facts: Facts) -> list[str]:
+    """What the budget did not allow to measure."""
+    names = [what for what, why in facts.why_missing().items() if why == SPENT]
+    if not names:
+        return []
+    return [*paragraph(f"Not measured, because the budget was spent: {', '.join(names)}. A larger --budget helps."), ""]
 
 
 def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:

@@ -164,6 +164,23 @@ def test_seeds_cannot_be_added_or_left_out(folder: Path, capsys: pytest.CaptureF
     assert preregistrations(folder, "--check") == 0  # the order does not matter
 
 
+def test_the_summary_of_a_plan_names_figures_that_are_not_as_registered(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*more: str) -> str:
+        capsys.readouterr()
+        assert main(["plan", "--config", str(folder), "--scale", "smoke", "--figures", "lg_fig5", *more]) == 0
+        return capsys.readouterr().out
+
+    line = "Claims that are not registered: lg_fig5 (1 of 1). `ssm register --check` says why."
+    assert line in printed()
+    assert preregistrations(folder) == 0
+    assert line not in printed()
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [1, 2]")
+    assert line in printed()
+    assert line not in printed("--set", "dry_run={max_steps: 2}"), "a dry run has other numbers anyway"
+
+
 def test_the_seeds_of_an_arm_cannot_change(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(folder, FIGURE, "seeds: [1]", "seeds: [1, 2, 3]")
     edit(folder, FIGURE, "initial_state: state_passing}", "initial_state: state_passing, seeds: 2}")
