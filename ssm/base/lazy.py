@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
     from latex2mathml import converter, symbols_parser
-    from matplotlib import colors, patches, ticker
+    from matplotlib import colors, patches, textpath, ticker
     from pyarrow import parquet
     from scipy import special
 else:
     matplotlib, polars, pyarrow = map(_Lazy, ("matplotlib", "polars", "pyarrow"))
     parquet, special = _Lazy("pyarrow.parquet"), _Lazy("scipy.special")
     converter, symbols_parser = _Lazy("latex2mathml.converter"), _Lazy("latex2mathml.symbols_parser")
-    colors, patches, ticker = (_Lazy(f"matplotlib.{name}") for name in ("colors", "patches", "ticker"))
+    plotting = ("colors", "patches", "textpath", "ticker")
+    colors, patches, textpath, ticker = (_Lazy(f"matplotlib.{name}") for name in plotting)
 
 __all__ = [
     "colors",
@@ -42,5 +43,6 @@ __all__ = [
     "pyarrow",
     "special",
     "symbols_parser",
+    "textpath",
     "ticker",
 ]

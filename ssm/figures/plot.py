@@ -9,10 +9,10 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ssm.base.discovery import Registry
 from ssm.base.errors import nearest
@@ -21,7 +21,8 @@ from ssm.claims.families import Member
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import PlannedFigure
-from ssm.claims.sweep import OfQuantity
+from ssm.claims.sweep import SOME, OfQuantity, quantity_of
+from ssm.figures.data import panels
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle
 from ssm.specs.base import Distinct, Name, PluginSpec
@@ -60,6 +61,17 @@ def require_arms(field: str, names: Iterable[str], arms: Collection[str], famili
     for name in names:
         if name not in arms and name not in families:
             raise ValueError(f"{field}: unknown arm '{name}'; {nearest(name, [*arms, *families])}")
+
+
+class Titled(Plot):
+    """Draws a panel for each model, or several."""
+
+    title: str | None = None  # title of the panels; with several models, it follows the name of the model
+
+    def title_of(self, task: PlannedFigure, model: str) -> str:
+        """The title of a model's panels."""
+        names = [task.title_of(model)] if self.title is None or len(panels(task)) > 1 else []
+        return ", ".join([*names, *([] if self.title is None else [self.title])])
 
 
 class SeriesPlot(SeriesReader, Plot):
@@ -115,3 +127,35 @@ class OfArms(OfQuantity, Plot):
         except UndecidableError:
             values = np.empty(0)
         return Numbers(values if np.isfinite(values).all() else np.empty(0), quantity.logarithmic)
+
+
+class Variants(OfArms):
+    """Draws a quantity of arms in several variants, such as the same share at several lengths."""
+
+    # name of a variant -> keys of the quantity that differ from `of`; those of `where` are added; none: only `of`
+    each: Annotated[dict[str, dict[str, Any]], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        for name, part in self.variants().items():
+            try:
+                part.quantity()
+            except ValueError as error:
+                raise ValueError(f"each.{name}.{error}") from None
+        return self
+
+    def variants(self) -> dict[str, OfArms]:
+        """Name -> a plot with the variant as its only quantity."""
+        found: dict[str, OfArms] = {}
+        for name, keys in (self.each or {"": {}}).items():
+            where = {**self.of.get("where", {}), **keys.get("where", {})}
+            content = {**self.of, **keys, **({"where": where} if where else {})}
+            found[name] = self.model_copy(update={"of": content, "each": None})
+        return found
+
+    def named(self) -> dict[str, tuple[str, str | None]]:
+        found = super().named()
+        for name, keys in (self.each or {}).items():
+            own = quantity_of({**self.of, **keys}, SOME).named()
+            found |= {f"each.{name}.{field}": measurement for field, measurement in own.items()}
+        return found

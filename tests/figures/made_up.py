@@ -48,7 +48,8 @@ def _with_values(frame: pl.DataFrame, schema: Schema, rng: np.random.Generator) 
         elif kind == pl.String():
             frame = frame.with_columns(pl.lit("some words of a text").alias(column))
         else:
-            frame = frame.with_columns(pl.Series(column, np.abs(values) * (1000 if kind == pl.Int64() else 1)).cast(kind))
+            numbers = np.abs(values) * (1000 if kind == pl.Int64() else 1)
+            frame = frame.with_columns(pl.Series(column, numbers).cast(kind))
     return frame
 
 
@@ -67,13 +68,16 @@ def _restarts(task: MeasurementTask) -> Iterator[dict[str, Any]]:
 
 def _answers(task: MeasurementTask) -> Iterator[dict[str, Any]]:
     spec: Any = task.measurement
-    for one in spec.sets():
-        lengths = sorted({part.length for part in getattr(one, "mix", ()) if hasattr(part, "length")}) or [10]
-        difficulties = getattr(one, "depths", None) or [1.0, 2.0, 4.0]
-        for length, group, example, difficulty in itertools.product(
-            spec.lengths and [spec.lengths[spec.sets().index(one)]] or lengths, one.groups, range(SAMPLES), difficulties
+    for number, one in enumerate(spec.sets()):
+        lengths = sorted({part.length for part in one.mix if hasattr(part, "length")})
+        pairs = sorted({float(part.pairs) for part in one.mix if hasattr(part, "pairs")})
+        for row in _product(
+            length=[spec.lengths[number]] if spec.lengths else lengths or [10],
+            group=one.groups,
+            example=range(SAMPLES),
+            difficulty=pairs or getattr(one, "depths", [0.5, 1.0]),
         ):
-            yield {"length": length, "group": group, "example": example, "answer": 0, "difficulty": float(difficulty)}
+            yield row | {"answer": 0}
 
 
 def _maps(task: MeasurementTask) -> Iterator[dict[str, Any]]:
@@ -175,7 +179,11 @@ KEYS: dict[str, Callable[[Any], Keys]] = {
     "position_loss": _bins,
     "length_class": lambda task: (
         {"context": task.measurement.context, "length": length, "sequences": SAMPLES, "class": kind}
-        for length, kind in zip(task.measurement.lengths or (task.measurement.of.length,), itertools.cycle(("strong", "none", "not decided")), strict=False)
+        for length, kind in zip(
+            task.measurement.lengths or (task.measurement.of.length,),
+            itertools.cycle(("strong", "none", "not decided")),
+            strict=False,
+        )
     ),
     "memory_length": lambda task: _product(sequence=range(SAMPLES), layer=range(2), tokens=_doubled(256)),
     "model_size": _model_rows,

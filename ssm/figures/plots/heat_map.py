@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,12 +17,13 @@ from ssm.base.lazy import colors, matplotlib, patches
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.families import axis_name, is_number, value_text
+from ssm.claims.panel_tables import OWN, with_own_series
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.colors import GRID, INK
-from ssm.figures.data import any_loaded, chosen_arms, panels
-from ssm.figures.panel import LETTER, Row, wrapped
-from ssm.figures.plot import ChosenArms, SeriesPlot
+from ssm.figures.data import any_loaded, chosen_arms, panels, split_by
+from ssm.figures.panel import LETTER, Row, wrapped_title
+from ssm.figures.plot import ChosenArms, SeriesPlot, Titled
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
 from ssm.specs.base import Name, Setting
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 MOST = 4  # panels per row
 BESIDE, BETWEEN = 0.9, 0.25  # inches: space left of the cells, and between panels
-UNBROKEN = "\u00a0"  # a space at which lines are not broken
 DARK, LIGHT = "#101418", "#fbfbfb"  # text on cells: the same in light and dark mode
 Cells = dict[tuple[Setting, Setting], float]  # (x, y) -> value
 
@@ -48,15 +48,18 @@ class Map:
     classes: dict[tuple[int, int], str]  # (row, column) -> key of CLASSES
 
 
-class HeatMap(ChosenArms, ColumnReader, SeriesPlot):
+class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
     """A column by two others: a panel for each arm, with means over seeds and everything else that was measured.
 
-    `x` and `y` may also be axes of a grid. The members along these axes then share one panel.
+    `x` and `y` may also be axes of a grid. The members along these axes then share one panel. With `split`, each value
+    of that key has its own panel. A measurement of the figure itself is drawn as if it belonged to one arm.
     """
 
     kind: Literal["heat_map"] = "heat_map"
+    of_figure: ClassVar[bool] = True
     x: Name  # a column of the table, or an axis of the grid
     y: Name  # the same for the vertical axis
+    split: Name | None = None  # another key: draw a panel for each value
     limits: Annotated[tuple[float, float], Field(strict=False)] | None = None  # of the colors; none: from the values
     cells: bool = True  # true: write the number into each cell
     percent: bool = False  # true: the numbers are shares; show them in percent
@@ -76,7 +79,13 @@ class HeatMap(ChosenArms, ColumnReader, SeriesPlot):
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model and arm, all with the same color scale."""
-        maps = [one for model in panels(task) for one in heat_maps(self, task, tables, model)]
+        task = with_own_series(task, tables, self.measurement)
+        maps = [
+            replace(one, title=" ".join(word for word in (one.title, name) if word))
+            for model in panels(task)
+            for name, part in split_by(self.split, self, task, tables, model).items()
+            for one in heat_maps(part, task, tables, model)
+        ]
         if not maps:
             return []
         values = np.concatenate([one.values.ravel() for one in maps])
@@ -84,9 +93,13 @@ class HeatMap(ChosenArms, ColumnReader, SeriesPlot):
         limits = self.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
         columns = _columns(self, maps)
         room = _room(maps, columns)
-        titles = [_wrapped(one.title, room) for one in maps]
+        titles = [wrapped_title(one.title, room) for one in maps]
         lines = max(title.count("\n") for title in titles)
-        height = 1.1 + (0.27 + 0.15 * self.classes) * max(len(one.y) for one in maps) + 0.2 * lines
+        cells, around = max(len(one.y) for one in maps), 1.1 + 0.2 * lines
+        height, least = (
+            around + (0.27 + 0.15 * self.classes) * cells,
+            around - 0.2 + (0.2 + 0.12 * self.classes) * cells,
+        )
         seeds = {one.seeds for one in maps}
         note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
         note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}"
@@ -96,7 +109,9 @@ class HeatMap(ChosenArms, ColumnReader, SeriesPlot):
             note += ". Symbol: class up to the length of the cell (ls Definition 2.1); not decided if seeds differ"
         bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
         plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
-        return [Row(height, plotters[at : at + columns], columns, note) for at in range(0, len(plotters), columns)]
+        return [
+            Row(height, plotters[at : at + columns], columns, note, least) for at in range(0, len(plotters), columns)
+        ]
 
 
 def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
@@ -106,7 +121,7 @@ def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
             continue  # fewer columns need no more rows
         room = _room(maps, columns)
         cells = all(_width(one, plot) * len(one.x) <= room for one in maps)
-        lines = (line for one in maps for line in _wrapped(one.title, room).split("\n"))
+        lines = (line for one in maps for line in wrapped_title(one.title, room).split("\n"))
         if cells and all(TITLE * len(line) <= room for line in lines):
             return columns
     return 1
@@ -121,16 +136,6 @@ def _room(maps: Sequence[Map], columns: int) -> float:
     """Width of the cells of a panel, inches."""
     beside = BESIDE if _alike(maps) else BESIDE * columns
     return (WIDTH - beside - BETWEEN * (columns - 1)) / columns
-
-
-def _wrapped(title: str, room: float) -> str:
-    """A title in lines that fit, broken after commas if that is enough, otherwise between words."""
-    letters, found = int(room / TITLE), []
-    for line in title.split("\n"):
-        parts = line.split(", ")
-        kept = ", ".join(part.replace(" ", UNBROKEN) for part in parts) if max(map(len, parts)) < letters else line
-        found += wrapped(kept, room, TITLE).splitlines()
-    return "\n".join(found).replace(UNBROKEN, " ")
 
 
 def _width(one: Map, plot: HeatMap) -> float:
@@ -175,7 +180,8 @@ def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> l
             for (of, (across, up)), own in kinds.items()
             if of == title
         }
-        maps.append(Map(f"{task.title_of(panel)}\n{title}" if several else title, x, y, values, seeds, classes))
+        over = [plot.title_of(task, panel)] if several or plot.title is not None else []
+        maps.append(Map("\n".join([*over, title] if title else over), x, y, values, seeds, classes))
     return maps
 
 
@@ -217,6 +223,8 @@ def _ordered(values: Sequence[Setting]) -> list[Setting]:
 
 def _title(task: PlannedFigure, series: Series, drawn: Sequence[str], several: bool) -> str:
     """The label of an arm without the drawn axes, and without its family if there is only one."""
+    if series.arm == OWN:
+        return ""
     member = task.member(series.arm)
     return member.label_without(*drawn, family=several) if drawn and member else series.label
 
