@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST = 4  # maps side by side
+HIGHEST = 2.4  # inches: height of a row
 LEAST = 1.1  # inches: height of the smallest legible map
 
 
@@ -72,7 +73,7 @@ class AttentionMaps(ChosenArms, SeriesPlot):
                 side, titles = _titles(prefix, beside)
                 labels = [side] + [""] * (len(beside) - 1)
                 plotters = [partial(_draw_on, *each, largest) for each in zip(beside, titles, labels, strict=True)]
-                rows.append(Row(WIDTH / columns + 0.3, plotters, columns, note, LEAST))
+                rows.append(Row(min(HIGHEST, WIDTH / columns + 0.3), plotters, columns, note, LEAST))
         return rows
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ssm.base.lazy import ticker
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import INK
-from ssm.figures.data import chosen_arms, panels
+from ssm.figures.data import panels
 from ssm.figures.panel import Row, columns_for
 from ssm.figures.plot import ChosenArms, Numbers, Titled, Variants
 from ssm.figures.style import SMALL, ArmStyle, number
@@ -141,21 +141,20 @@ class Bars(ChosenArms, Titled, Variants):
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, or one for all, on one shared axis."""
         models = panels(task)
-        labels = {series.arm: series.label for series in task.series}
-        wanted = chosen_arms(task, self.arms)
+        looks = self.looks(task, styles)
         found: dict[str, dict[str, Bar]] = {}  # title of a panel -> its bars
         for model in models:
-            for arm in wanted:
+            for arm, look in looks.items():
                 numbers = {name: part.numbers(arm, task, tables, model) for name, part in self.variants().items()}
                 there = {name: one for name, one in numbers.items() if one is not None}
                 if not there:
                     continue
-                label = labels[arm]
+                label = look.label
                 if self.together and len(models) > 1:
-                    label = f"{task.title_of(model)}, {label}" if len(wanted) > 1 else task.title_of(model)
+                    label = f"{task.title_of(model)}, {label}" if len(looks) > 1 else task.title_of(model)
                 title = (self.title or "") if self.together and len(models) > 1 else self.title_of(task, model)
-                key = f"{model} {arm}" if self.together else arm
-                found.setdefault(title, {})[key] = Bar(label, styles[arm], there)
+                key = f"{model} {look.name}" if self.together else look.name
+                found.setdefault(title, {})[key] = Bar(label, look.style, there)
         if not found:
             return []
         columns = columns_for(len(found))

@@ -81,7 +81,12 @@ class Curves(ChosenArms, Titled, ColumnReader, SeriesPlot):
             for words in [[one for one in (_title(self, task, model, other), name) if one]]
             if (own := _curves(part, task, tables, model, other, places))
         }
-        looks = arm_styles(arms(task)) | styles | arm_styles(list(places), places)
+        styles = arm_styles(arms(task)) | styles
+        if self.by is None:
+            own = self.looks(task, styles)
+            found = {title: [own[curve.arm].of(curve) for curve in curves] for title, curves in found.items()}
+            styles |= {look.name: look.style for look in own.values()}
+        looks = styles | arm_styles(list(places), places)
         plots = [_panel(self, own, looks, title) for title, own in found.items()]
         every = [curve for own in found.values() for curve in own]
         note = note_on(every) if arms(task) != [OWN] else note_on_draws(every)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST = 4  # panels per row
+TINY = 8.5  # points: the smallest legible letters in cells
 BESIDE, BETWEEN = 0.9, 0.25  # inches: space left of the cells, and between panels
 DARK, LIGHT = "#101418", "#fbfbfb"  # text on cells: the same in light and dark mode
 Cells = dict[tuple[Setting, Setting], float]  # (x, y) -> value
@@ -62,7 +63,7 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
     split: Name | None = None  # another key: draw a panel for each value
     limits: Annotated[tuple[float, float], Field(strict=False)] | None = None  # of the colors; none: from the values
     cells: bool = True  # true: write the number into each cell
-    percent: bool = False  # true: the numbers are shares; show them in percent
+    percent: bool = False  # true: the numbers are shares; show them in percent (without the sign)
     exponential: bool = False  # true: show the exponential of the mean, such as the perplexity of a loss in nats
     log_color: bool = False  # true: logarithmic color scale
     classes: bool = False  # true: mark each cell with its class; needs a length_class table (ls Definition 2.1)
@@ -81,7 +82,7 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
         """A panel for each model and arm, all with the same color scale."""
         task = with_own_series(task, tables, self.measurement)
         maps = [
-            replace(one, title=" ".join(word for word in (one.title, name) if word))
+            replace(one, title="\n".join(word for word in (one.title, name) if word))
             for model in panels(task)
             for name, part in split_by(self.split, self, task, tables, model).items()
             for one in heat_maps(part, task, tables, model)
@@ -102,7 +103,8 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
         )
         seeds = {one.seeds for one in maps}
         note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
-        note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}"
+        percent = "%" if self.percent else ""
+        note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}{percent}"
         if finite.size < values.size:
             note += ". Empty: not measured, or the run diverged"
         if self.classes:
@@ -120,7 +122,7 @@ def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
         if columns > ceil(len(maps) / ceil(len(maps) / columns)):
             continue  # fewer columns need no more rows
         room = _room(maps, columns)
-        cells = all(_width(one, plot) * len(one.x) <= room for one in maps)
+        cells = all(_letters(one, plot, room) is not None for one in maps)
         lines = (line for one in maps for line in wrapped_title(one.title, room).split("\n"))
         if cells and all(TITLE * len(line) <= room for line in lines):
             return columns
@@ -138,10 +140,15 @@ def _room(maps: Sequence[Map], columns: int) -> float:
     return (WIDTH - beside - BETWEEN * (columns - 1)) / columns
 
 
-def _width(one: Map, plot: HeatMap) -> float:
-    """Width of a cell with the longest text, inches."""
+def _width(one: Map, plot: HeatMap, size: float) -> float:
+    """Width of a cell with the longest text in letters of `size` points, inches."""
     texts = [_text(value, plot) for value in one.values[np.isfinite(one.values)]] if plot.cells else []
-    return LETTER * (1 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
+    return LETTER * size / SMALL * (0.5 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
+
+
+def _letters(one: Map, plot: HeatMap, room: float) -> float | None:
+    """The largest size of letters, in points, at which the numbers fit into cells; None if none does."""
+    return next((size for size in (SMALL, TINY) if _width(one, plot, size) * len(one.x) <= room), None)
 
 
 def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> list[Map]:
@@ -242,6 +249,7 @@ def _draw_on(
     """Draw the cells of one panel. A `bare` panel has no labels on its vertical axis."""
     axes.grid(False)
     scale = colors.LogNorm(*limits) if plot.log_color else colors.Normalize(*limits)
+    letters = _letters(one, plot, room)
     for (row, column), value in np.ndenumerate(one.values):
         if not np.isfinite(value):
             axes.add_patch(
@@ -251,9 +259,9 @@ def _draw_on(
         share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
         axes.add_patch(patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
-        if plot.cells and _width(one, plot) * len(one.x) <= room:
+        if plot.cells and letters is not None:
             place = (column + 0.5, row + (0.3 if plot.classes else 0.5))
-            axes.text(*place, _text(value, plot), color=_ink(share), ha="center", va="center", fontsize=SMALL)
+            axes.text(*place, _text(value, plot), color=_ink(share), ha="center", va="center", fontsize=letters)
         if (row, column) in one.classes:
             marker = CLASSES[one.classes[row, column]].marker
             axes.plot(column + 0.5, row + 0.7, color=_ink(share), marker=marker, linestyle="none", markersize=5)
@@ -263,7 +271,7 @@ def _draw_on(
     axes.set_ylim(0, len(one.y))
     axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
     axes.set_yticks(*_ticks(one.y, 10))
-    axes.tick_params(length=0, labelsize=SMALL, labelleft=not bare)
+    axes.tick_params(length=0, labelsize=letters or SMALL, labelleft=not bare)
     axes.spines[:].set_visible(False)
     axes.set_title(title)
     axes.set_xlabel(plot.x_label or axis_name(plot.x))
@@ -276,7 +284,7 @@ def _ink(share: float) -> str:
 
 
 def _text(value: float, plot: HeatMap) -> str:
-    return f"{value:.0%}" if plot.percent else number(value) if abs(value) >= 100 else f"{value:.2g}"
+    return f"{100 * value:.0f}" if plot.percent else number(value) if abs(value) >= 100 else f"{value:.2g}"
 
 
 def _name(value: Setting) -> str:

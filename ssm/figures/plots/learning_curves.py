@@ -32,7 +32,12 @@ class LearningCurves(ChosenArms, Titled, ColumnReader, SeriesPlot):
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, with a shared y axis."""
-        found = {model: _curves(self, task, tables, model) for model in panels(task)}
+        looks = self.looks(task, styles)
+        styles = styles | {look.name: look.style for look in looks.values()}
+        found = {
+            model: [looks[curve.arm].of(curve) for curve in _curves(self, task, tables, model)]
+            for model in panels(task)
+        }
         plots = [
             CurvePanel(
                 own,

@@ -25,11 +25,11 @@ LINE = 1.25 * LETTERS / 72  # inches: height of a line of text with subscripts a
 CONTINUED = r"$\quad"  # start of a line that continues the formula above it
 GAP = 0.45  # of a line: space below a system
 HEADS = (  # head, left edge as a fraction of the width, characters per line
-    ("system", 0.0, 18),
+    ("system", 0.0, 16),
     ("recurrence", 0.165, 0),  # already broken into lines
-    ("decay", 0.58, 17),
-    ("state", 0.735, 13),
-    ("measured", 0.86, 15),
+    ("decay", 0.575, 15),
+    ("state", 0.73, 13),
+    ("measured", 0.855, 15),
 )
 
 
@@ -60,7 +60,7 @@ def _block(row: dict[str, Any]) -> list[list[str]]:
     if row["linear"] is False:
         measured.append("not linear")
     if row["identity"]:
-        measured.append("$A_t = I$")
+        measured.append("$A_t=I$")
     cells = [
         [row["system"]],
         joined(row["recurrence"].split("\n"), WIDTH * (HEADS[2][1] - HEADS[1][1])),
@@ -80,7 +80,8 @@ def joined(formulas: list[str], room: float) -> list[str]:
     for formula in formulas:
         continued = formula.startswith(CONTINUED)
         both = f"{found[-1]} ${formula.removeprefix(CONTINUED)}" if continued else ",   ".join([*found[-1:], formula])
-        if found and formula_width(both) <= 0.94 * room:
+        formulas_only = bool(found) and found[-1].startswith("$") and formula.startswith("$")
+        if formulas_only and formula_width(both) <= 0.94 * room:
             found[-1] = both
         else:
             found.append(formula)
