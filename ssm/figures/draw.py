@@ -63,9 +63,14 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
 def draw_figure(task: FigureTask, tables: Path) -> Figure:
     """The figure, before it is written."""
     with matplotlib.rc_context(RC):
-        styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
-        rows = side_by_side([(one.kind, one.draw(task, tables, styles)) for one in task.figure.drawings])
-        return compose(rows or [Row(1.2, [_nothing], 1)])
+        return compose(stacked(task, tables))
+
+
+def stacked(task: FigureTask, tables: Path) -> list[Row]:
+    """The rows of all plots of a figure, from top to bottom."""
+    styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
+    rows = side_by_side([(one.kind, one.draw(task, tables, styles)) for one in task.figure.drawings])
+    return rows or [Row(1.2, [_nothing], 1)]
 
 
 def compose(rows: list[Row], width: float = WIDTH) -> Figure:
@@ -95,7 +100,8 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
 
         fit(0.0)
         axes = list(itertools.chain.from_iterable(drawn))
-        if not (all(row.columns == 1 for row in rows) and _label_ends(figure, axes)):
+        plain = all(row.columns == 1 for row in rows) and all(one.axison for one in axes)  # no table, which needs width
+        if not (plain and _label_ends(figure, axes)):
             fit(_add_legend(figure, axes))
     return figure
 
@@ -124,18 +130,23 @@ def _say_once(drawn: list[list[Axes]]) -> None:
         [(axes.get_xlabel(), axes.get_xscale(), axes.get_xlim(), tuple(axes.get_xticks())) for axes in row]
         for row in drawn
     ]
+    heads: set[str] = set()  # first lines of the titles of the row above
     for place, row in enumerate(drawn):
         above, below = max(place - 1, 0), place + 1
         one = len({*titles[place], *titles[above]}) == 1  # all panels here and above have the same title
         repeated = place > 0 and (one or (titles[place] == titles[above] and _aligned(row, drawn[above])))
         hidden = below < len(drawn) and scales[place] == scales[below] and _aligned(row, drawn[below])
-        first, *others = (title.split("\n") for title in titles[place])
-        shared = [len(own) == len(first) and own[0] == first[0] for own in others]
+        lines = [title.split("\n") for title in titles[place]]
+        shared = len({(own[0], len(own)) for own in lines}) == 1
+        said = place > 0 and shared and len(lines[0]) > 1 and {own[0] for own in lines} == heads
+        heads = {title.split("\n")[0] for title in titles[place]}
         for number, axes in enumerate(row):
             if repeated:
                 axes.set_title("", loc="left")
-            elif number > 0 and all(shared):
-                axes.set_title("\n".join(["", *others[number - 1][1:]]), loc="left")
+            elif said:
+                axes.set_title("\n".join(lines[number][1:]), loc="left")
+            elif number > 0 and shared:
+                axes.set_title("\n".join(["", *lines[number][1:]]), loc="left")
             if hidden and axes.get_xlabel():
                 axes.set_xlabel("")
                 axes.tick_params(labelbottom=False)

@@ -159,7 +159,7 @@ def test_panels_of_a_shared_row_keep_different_titles(tmp_path: Path) -> None:
     half, single = ({"where": {"format": name}} for name in ("float16", "float32"))
     task = synthetic.task([one | half, one | single, one | half], [], tables=["overflow-1"])
     panels = draw_figure(task, tmp_path).axes
-    assert [axes.get_title("left") for axes in panels] == ["float16", "float32", ""]
+    assert [axes.get_title("left") for axes in panels] == ["float16", "float32", "float16"]
     assert [axes.get_subplotspec().colspan.start for axes in panels] == [0, 1, 2]
 
 

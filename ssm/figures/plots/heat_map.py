@@ -47,6 +47,7 @@ class Map:
     values: np.ndarray  # (y, x); NaN: not measured, or the run diverged
     seeds: int
     classes: dict[tuple[int, int], str]  # (row, column) -> key of CLASSES
+    headed: bool  # whether the first line of the title is a heading
 
 
 class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
@@ -94,8 +95,7 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
         limits = self.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
         columns = _columns(self, maps)
         room = _room(maps, columns)
-        titles = [wrapped_title(one.title, room) for one in maps]
-        lines = max(title.count("\n") for title in titles)
+        lines = max(len(_lines(one, room)) for one in maps) - 1
         cells, around = max(len(one.y) for one in maps), 1.1 + 0.2 * lines
         height, least = (
             around + (0.27 + 0.15 * self.classes) * cells,
@@ -110,7 +110,7 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
         if self.classes:
             note += ". Symbol: class up to the length of the cell (ls Definition 2.1); not decided if seeds differ"
         bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
-        plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
+        plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, bare, strict=True)]
         return [
             Row(height, plotters[at : at + columns], columns, note, least) for at in range(0, len(plotters), columns)
         ]
@@ -123,7 +123,7 @@ def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
             continue  # fewer columns need no more rows
         room = _room(maps, columns)
         cells = all(_letters(one, plot, room) is not None for one in maps)
-        lines = (line for one in maps for line in wrapped_title(one.title, room).split("\n"))
+        lines = (line for one in maps for line in _lines(one, room)[one.headed :])
         if cells and all(TITLE * len(line) <= room for line in lines):
             return columns
     return 1
@@ -138,6 +138,13 @@ def _room(maps: Sequence[Map], columns: int) -> float:
     """Width of the cells of a panel, inches."""
     beside = BESIDE if _alike(maps) else BESIDE * columns
     return (WIDTH - beside - BETWEEN * (columns - 1)) / columns
+
+
+def _lines(one: Map, room: float) -> list[str]:
+    """The lines of a title. A heading is one line, which may extend over the panels beside it."""
+    lines = one.title.split("\n")
+    rest = "\n".join(lines[one.headed :])
+    return lines[: one.headed] + (wrapped_title(rest, room).split("\n") if rest else [])
 
 
 def _width(one: Map, plot: HeatMap, size: float) -> float:
@@ -188,7 +195,7 @@ def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> l
             if of == title
         }
         over = [plot.title_of(task, panel)] if several or plot.title is not None else []
-        maps.append(Map("\n".join([*over, title] if title else over), x, y, values, seeds, classes))
+        maps.append(Map("\n".join([*over, title] if title else over), x, y, values, seeds, classes, bool(over)))
     return maps
 
 
@@ -239,7 +246,6 @@ def _title(task: PlannedFigure, series: Series, drawn: Sequence[str], several: b
 def _draw_on(
     plot: HeatMap,
     one: Map,
-    title: str,
     bare: bool,
     limits: tuple[float, float],
     room: float,
@@ -273,7 +279,7 @@ def _draw_on(
     axes.set_yticks(*_ticks(one.y, 10))
     axes.tick_params(length=0, labelsize=letters or SMALL, labelleft=not bare)
     axes.spines[:].set_visible(False)
-    axes.set_title(title)
+    axes.set_title(one.title)
     axes.set_xlabel(plot.x_label or axis_name(plot.x))
     axes.set_ylabel("" if bare else plot.y_label or axis_name(plot.y))
 

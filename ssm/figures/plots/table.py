@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LINE = 0.19  # inches: height of a line of text
 GAP = 0.35  # of a line: space below a row
 WIDEST = 0.45  # the most that the names may take of the width
+ROOM = WIDTH - 0.9  # inches: width of a table above panels with labels on their left
 
 
 @dataclass(frozen=True)
@@ -73,17 +74,14 @@ class Printed:
     def of(cls, plot: Table, rows: list[TableRow], heads: tuple[str, ...]) -> Printed:
         """Break heads and names where they do not fit, and the spread below the mean if columns are narrow."""
         longest = max(len(line.name) for line in rows if line.cells)
-        names = min(WIDEST * WIDTH, LETTER * (longest + 2))
-        room = (WIDTH - names) / len(heads)
-        printed = []
-        for row in rows:
-            if not row.cells:
-                printed.append(((row.name,),))
-                continue
-            cells = [_text(cell, plot.percent) for cell in row.cells]
-            beside = all(LETTER * (len(" ".join(cell)) + 1) <= room for cell in cells)
-            lines = [(" ".join(cell),) if beside else cell for cell in cells]
-            printed.append((tuple(wrapped(row.name, names).splitlines()), *lines))
+        names = min(WIDEST * ROOM, LETTER * (longest + 2))
+        room = (ROOM - names) / len(heads)
+        texts = [[_text(cell, plot.percent) for cell in row.cells] for row in rows]
+        beside = all(LETTER * (len(" ".join(cell)) + 1) <= room for cells in texts for cell in cells)
+        printed: list[tuple[tuple[str, ...], ...]] = []
+        for row, cells in zip(rows, texts, strict=True):
+            name = tuple(wrapped(row.name, names).splitlines()) if row.cells else (row.name,)
+            printed.append((name, *((" ".join(cell),) if beside else cell for cell in cells)))
         top = (plot.head, *heads)
         rooms = [names, *[room - LETTER] * len(heads)]
         broken = [tuple(wrapped(head, width).splitlines()) for head, width in zip(top, rooms, strict=True)]
@@ -99,7 +97,7 @@ class Printed:
         axes.set_axis_off()
         axes.set_xlim(0, 1)
         axes.set_ylim(self.lines, 0)
-        share = self.names / WIDTH
+        share = self.names / ROOM
         edges = [share + (1 - share) * (i + 1) / (len(self.heads) - 1) for i in range(len(self.heads) - 1)]
         top = max(map(len, self.heads)) + 0.2
         for head, edge in zip(self.heads, [0.0, *edges], strict=True):
