@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LARGEST_SPAN = 300.0  # a log axis ends at this factor above the lowest curve, so diverged curves leave the panel
+ROOM = 6.5  # inches: height of a page without a legend and a note
 LEAST = 1.4  # inches: the lowest legible row of curves
 NARROW = 0.8  # height of a panel in a row of several plots, relative to its height in its own row
 LETTER = 0.085  # inches: width of a letter
@@ -59,7 +60,7 @@ def heights(rows: Sequence[Row], room: float) -> list[float]:
     If they do not fit, all rows become lower by the same share of what they can spare. If that is not enough, all rows
     are scaled, so that no figure is higher than a page.
     """
-    wanted, least = [row.height for row in rows], [row.height if row.least is None else row.least for row in rows]
+    wanted, least = [row.height for row in rows], [_least(row) for row in rows]
     if sum(wanted) <= room:
         return wanted
     if sum(least) > room:
@@ -322,24 +323,30 @@ def columns_for(panels: int) -> int:
 def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
     """Rows of several plots, given (kind, rows) of each plot. Consecutive one-panel plots of one kind share rows.
 
-    They do not share rows if another row has more panels: all axes are aligned, and would be pushed apart.
+    If another row has more panels, they do so only where the page needs it: all axes are aligned, and are pushed apart.
     """
     found: list[Row] = []
     most = max((row.columns for _, own in parts for row in own), default=1)
+    crowded = sum(_least(row) for _, own in parts for row in own) > ROOM
     for (_, one_panel), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
         rows = [row for _, own in group for row in own]
         panels = [row.panels[0] for row in rows if _shares(row.panels[0])]
         columns = panels[0].columns(panels) if one_panel else 1
-        if not one_panel or columns < max(2, most):
+        if not one_panel or columns < (2 if crowded else max(2, most)):
             found += rows
             continue
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
         height, plotters = panels[0].share_row(panels, max(row.height for row in rows), columns)
-        least = None if any(row.least is None for row in rows) else max(row.least or 0.0 for row in rows)
+        least = min(height, max(_least(row) for row in rows))
         found += [
             Row(height, plotters[at : at + columns], columns, note, least) for at in range(0, len(plotters), columns)
         ]
     return found
+
+
+def _least(row: Row) -> float:
+    """The lowest height at which a row is legible."""
+    return row.height if row.least is None else row.least
 
 
 def wrapped(text: str, room: float, letter: float = LETTER) -> str:

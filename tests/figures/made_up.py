@@ -200,7 +200,7 @@ KEYS: dict[str, Callable[[Any], Keys]] = {
         length=task.measurement.lengths, depth=task.measurement.depths, trial=range(SAMPLES)
     ),
     "restart_loss": _restarts,
-    "sample": lambda task: ({"place": place, "piece": "text", "text": "word " * 60} for place in range(5)),
+    "sample": lambda task: ({"place": place, "piece": "text", "text": "word " * 20} for place in range(5)),
     "smoothness": _depths,
     "state_statistics": _states,
     "taxonomy": _systems,

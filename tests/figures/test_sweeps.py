@@ -152,6 +152,18 @@ def test_bars_of_a_family(tmp_path: Path) -> None:
     np.testing.assert_allclose([patch.get_width() for patch in axes.patches][1:], expected)
 
 
+def test_plots_of_single_families_name_and_color_values_alike(tmp_path: Path) -> None:
+    grid = {"d_state": [8, 16, 32], "init": {"default": {}}}
+    arms = {"copy": BASE | {"grid": grid}, "sort": BASE | {"label": "Sort", "grid": grid | {"d_state": [16, 32]}}}
+    one, other = ({"kind": "bars", "of": EXCESS, "arms": [name], "title": name} for name in arms)
+    first, second = draw_figure(task([one, other], excess(height), tmp_path, arms), tmp_path).axes
+    assert [axes.get_title("left") for axes in (first, second)] == ["copy", "sort"]
+    assert [text.get_text() for text in first.texts] == [f"N = {n}, init default" for n in (8, 16, 32)]
+    colors = [[patch.get_facecolor() for patch in axes.patches] for axes in (first, second)]
+    assert colors[0][1:] == colors[1]
+    assert len(set(colors[0])) == 3
+
+
 def cells(axes: Axes) -> dict[tuple[float, float], str]:
     return {text.get_position(): text.get_text() for text in axes.texts}
 

@@ -20,16 +20,16 @@ from ssm.figures.style import WIDTH, ArmStyle
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LETTERS = 9.0  # points
+LETTERS = 8.5  # points
 LINE = 1.25 * LETTERS / 72  # inches: height of a line of text with subscripts and superscripts
 CONTINUED = r"$\quad"  # start of a line that continues the formula above it
-GAP = 0.45  # of a line: space below a system
+GAP = 0.35  # of a line: space below a system
 HEADS = (  # head, left edge as a fraction of the width, characters per line
-    ("system", 0.0, 16),
+    ("system", 0.0, 17),
     ("recurrence", 0.165, 0),  # already broken into lines
-    ("decay", 0.575, 15),
-    ("state", 0.73, 13),
-    ("measured", 0.855, 15),
+    ("decay", 0.575, 16),
+    ("state", 0.73, 14),
+    ("measured", 0.855, 16),
 )
 
 
