@@ -69,8 +69,9 @@ def test_arms_and_layers_can_be_selected(tmp_path: Path) -> None:
     found = series(tmp_path, "base", "passed")
     (axes,) = axes_of(tmp_path, {"arms": ["passed"], "layers": [2]}, found)
     assert axes.get_title(loc="left") == "passed, layer 2"
-    titles = [axes.get_title(loc="left") for axes in axes_of(tmp_path, {"layers": [2]}, found)]
-    assert titles == ["base, layer 2", "passed, layer 2"]
+    panels = axes_of(tmp_path, {"layers": [2]}, found)
+    assert [axes.get_title(loc="left") for axes in panels] == ["base", "passed"]
+    assert [axes.get_ylabel() for axes in panels] == ["layer 2", ""]
     arms = {"passed": {"label": "P", "training": "pretrain"}}
     content = {"models": ["tiny"], "data": "d", "seeds": [1], "arms": arms, "collect": []}
     content["measurements"] = [{"kind": "attention_map", "name": "maps", "length": 2}]

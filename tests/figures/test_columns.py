@@ -425,11 +425,8 @@ def test_a_table_has_a_row_for_each_arm_and_a_column_for_each_variant(tmp_path: 
     plot = {"kind": "table", "of": AT | {"where": {"depth": 0.0}}, "each": SHORT_AND_LONG, "head": "keys"}
     figure = draw_figure(synthetic.task([plot], two_arms(tmp_path)), tmp_path)
     (axes,) = figure.axes
-    assert texts(axes) == ["keys", "short", "long", "base", "0.75 ± 0.07", "0.10 ± 0.00"] + [
-        "state passing",
-        "1.00 ± 0.00",
-        "1.00 ± 0.00",
-    ]
+    assert texts(axes)[:6] == ["keys", "short", "long", "base", "0.75 ± 0.07", "0.10 ± 0.00"]
+    assert texts(axes)[6:] == ["state passing", "1.00 ± 0.00", "1.00 ± 0.00"]
     assert "standard deviation" in figure.get_supxlabel()
     both = [*two_arms(tmp_path, seeds=1), *(one | {"panel": "small"} for one in two_arms(tmp_path, seeds=1))]
     (axes,) = axes_of(tmp_path, plot | {"percent": True}, both)

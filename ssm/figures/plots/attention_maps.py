@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,8 +51,9 @@ class AttentionMaps(ChosenArms, SeriesPlot):
         """A panel for each model, arm and layer. All share one color scale: that of the rows that predict an answer."""
         several = len(panels(task)) > 1
         found: list[tuple[str, list[AttentionMapImage], int]] = []  # prefix of the titles, images, seed
+        labels = {arm: look.label for arm, look in self.looks(task, styles).items()}
         for model in panels(task):
-            images, seed = layer_images(self, task, tables, model)
+            images, seed = layer_images(self, task, tables, model, labels)
             if images:
                 found.append((f"{task.title_of(model)}: " if several else "", images, seed))
         every = [one for _, images, _ in found for one in images]
@@ -71,21 +72,24 @@ class AttentionMaps(ChosenArms, SeriesPlot):
             for at in range(0, len(images), columns):
                 beside = images[at : at + columns]
                 side, titles = _titles(prefix, beside)
-                labels = [side] + [""] * (len(beside) - 1)
-                plotters = [partial(_draw_on, *each, largest) for each in zip(beside, titles, labels, strict=True)]
+                sides = [side] + [""] * (len(beside) - 1)
+                plotters = [partial(_draw_on, *each, largest) for each in zip(beside, titles, sides, strict=True)]
                 rows.append(Row(min(HIGHEST, WIDTH / columns + 0.3), plotters, columns, note, LEAST))
         return rows
 
 
 def _titles(prefix: str, beside: Sequence[AttentionMapImage]) -> tuple[str, list[str]]:
-    """The label at the side of a row, and the title of each panel. If all show one arm, the label names it."""
-    if len({one.arm for one in beside}) == 1 and len(beside) > 1:
-        return f"{prefix}{beside[0].arm}", [f"layer {one.layer}" for one in beside]
+    """The label at the side of a row, and the title of each panel. The label is what all of them have."""
+    arms, layers = [one.arm for one in beside], [one.layer for one in beside]
+    if len(beside) > 1 and len(set(arms)) == 1:
+        return f"{prefix}{arms[0]}", [f"layer {layer}" for layer in layers]
+    if len(beside) > 1 and len(set(layers)) == 1:
+        return f"layer {layers[0]}", [f"{prefix}{arm}" for arm in arms]
     return "", [f"{prefix}{one.arm}, layer {one.layer}" for one in beside]
 
 
 def layer_images(
-    plot: AttentionMaps, task: PlannedFigure, tables: Path, panel: str
+    plot: AttentionMaps, task: PlannedFigure, tables: Path, panel: str, labels: Mapping[str, str]
 ) -> tuple[list[AttentionMapImage], int]:
     """The maps of a panel's first seed by arm and layer, and that seed."""
     wanted = chosen_arms(task, plot.arms)
@@ -99,7 +103,7 @@ def layer_images(
         for layer in plot.layers or table["layer"].unique().sort().to_list():
             rows = table.filter(pl.col("layer") == layer)
             if rows.height:
-                images.append(_image(series.label, layer, rows))
+                images.append(_image(labels[series.arm], layer, rows))
     return images, first
 
 

@@ -83,9 +83,9 @@ class Curves(ChosenArms, Titled, ColumnReader, SeriesPlot):
         }
         styles = arm_styles(arms(task)) | styles
         if self.by is None:
-            own = self.looks(task, styles)
-            found = {title: [own[curve.arm].of(curve) for curve in curves] for title, curves in found.items()}
-            styles |= {look.name: look.style for look in own.values()}
+            shown = self.looks(task, styles)
+            found = {title: [shown[curve.arm].of(curve) for curve in curves] for title, curves in found.items()}
+            styles |= {look.name: look.style for look in shown.values()}
         looks = styles | arm_styles(list(places), places)
         plots = [_panel(self, own, looks, title) for title, own in found.items()]
         every = [curve for own in found.values() for curve in own]

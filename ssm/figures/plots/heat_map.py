@@ -150,7 +150,7 @@ def _lines(one: Map, room: float) -> list[str]:
 def _width(one: Map, plot: HeatMap, size: float) -> float:
     """Width of a cell with the longest text in letters of `size` points, inches."""
     texts = [_text(value, plot) for value in one.values[np.isfinite(one.values)]] if plot.cells else []
-    return LETTER * size / SMALL * (0.5 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
+    return LETTER * size / SMALL * (0.5 + max(map(len, texts), default=0))
 
 
 def _letters(one: Map, plot: HeatMap, room: float) -> float | None:
@@ -275,7 +275,8 @@ def _draw_on(
         axes.plot([], [], color=INK, marker=CLASSES[kind].marker, linestyle="none", label=CLASS_NAMES[kind])
     axes.set_xlim(0, len(one.x))
     axes.set_ylim(0, len(one.y))
-    axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
+    name = LETTER * (letters or SMALL) / SMALL * (1 + max(len(_name(value)) for value in one.x))
+    axes.set_xticks(*_ticks(one.x, max(1, int(room / name))))
     axes.set_yticks(*_ticks(one.y, 10))
     axes.tick_params(length=0, labelsize=letters or SMALL, labelleft=not bare)
     axes.spines[:].set_visible(False)
