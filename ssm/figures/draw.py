@@ -100,7 +100,9 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
 
         fit(0.0)
         axes = list(itertools.chain.from_iterable(drawn))
-        direct = all(row.columns == 1 for row in rows) and all(one.axison for one in axes)  # no table, which needs width
+        direct = all(row.columns == 1 for row in rows) and all(
+            one.axison for one in axes
+        )  # no table, which needs width
         if not (direct and _label_ends(figure, axes)):
             fit(_add_legend(figure, axes))
     return figure

@@ -241,8 +241,8 @@ def test_small_heat_maps_are_four_per_row(tmp_path: Path) -> None:
     assert [axes.get_ylabel() for axes in drawn] == ["init", "", "", ""]
     assert [bool(axes.yaxis.get_tick_params()["labelleft"]) for axes in drawn] == [True, False, False, False]
     assert all(len(cells(axes)) == 6 for axes in drawn)
-    written = task([plot | {"percent": True}], lambda *_: "length_class", tmp_path, arms)  # the tables exist
-    wide = draw_figure(written, tmp_path).axes
+    wider = {"base": BASE | {"grid": grid | {"d_state": [8, 16, 32, 64, 128, 256]}}}
+    wide = draw_figure(task([plot | {"percent": True}], excess(height), tmp_path, wider), tmp_path).axes
     assert [axes.get_subplotspec().colspan.start for axes in wide] == [0, 1, 0, 1]
     assert [axes.get_ylabel() for axes in wide] == ["init", "", "init", ""]
     fewer = BASE | {"grid": grid | {"d_state": [8, 16], "bias": [False]}}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 LINE = 0.19  # inches: height of a line of text
 GAP = 0.35  # of a line: space below a row
-WIDEST = 0.45  # the most that the names may take of the width
+LEAST = 1.0  # inches: the least width of the names
+BOLD = 1.15  # width of a bold letter, relative to a plain one
 ROOM = WIDTH - 0.9  # inches: width of a table above panels with labels on their left
 
 
@@ -73,10 +74,12 @@ class Printed:
     @classmethod
     def of(cls, plot: Table, rows: list[TableRow], heads: tuple[str, ...]) -> Printed:
         """Break heads and names where they do not fit, and the spread below the mean if columns are narrow."""
-        longest = max(len(line.name) for line in rows if line.cells)
-        names = min(WIDEST * ROOM, LETTER * (longest + 2))
-        room = (ROOM - names) / len(heads)
         texts = [[_text(cell, plot.percent) for cell in row.cells] for row in rows]
+        longest = max(len(line.name) for line in rows if line.cells)
+        words = [BOLD * len(word) for head in heads for word in head.split()]
+        needed = max([*words, *(len(line) for cells in texts for cell in cells for line in cell)]) + 1
+        names = max(LEAST, min(LETTER * (longest + 2), ROOM - LETTER * needed * len(heads)))
+        room = (ROOM - names) / len(heads)
         beside = all(LETTER * (len(" ".join(cell)) + 1) <= room for cells in texts for cell in cells)
         printed: list[tuple[tuple[str, ...], ...]] = []
         for row, cells in zip(rows, texts, strict=True):
