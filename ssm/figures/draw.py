@@ -22,7 +22,7 @@ from ssm.base.prose import plain
 from ssm.figures.data import arms
 from ssm.figures.figure import FigureTask
 from ssm.figures.panel import Row, heights, side_by_side, wrapped, wrapped_title
-from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, arm_styles
+from ssm.figures.style import LARGE, NORMAL, RC, SMALL, TITLE, WIDTH, arm_styles
 
 DPI = 200
 PAGE = 8.0  # inches: the height of the highest figure, 1,600 pixels
@@ -160,11 +160,22 @@ def _wrap(row: list[Axes], width: float, height: float) -> None:
     for number, axes in enumerate(row):
         beside = next((place for place in range(number + 1, len(row)) if firsts[place]), len(row))
         first, *rest = axes.get_title(loc="left").split("\n")
-        rooms = [(beside - number) * width - BESIDE, *[width - BESIDE] * len(rest)]
-        lines = [wrapped_title(line, room) for line, room in zip([first, *rest], rooms, strict=True)]
-        axes.set_title("\n".join(lines), loc="left")
+        lines = [part for line in rest for part in wrapped_title(line, width - BESIDE).split("\n")]
+        heading = wrapped_title(first, (beside - number) * width - BESIDE)
+        if "\n" not in heading and TITLE * len(heading) > width - BESIDE:
+            _write_over(axes, heading, len(lines))
+            heading = " "  # keeps its height
+        axes.set_title("\n".join([heading, *lines]), loc="left")
         axes.set_xlabel("\n".join(wrapped(line, width - BETWEEN) for line in axes.get_xlabel().split("\n")))
         axes.set_ylabel("\n".join(wrapped(line, height - BETWEEN) for line in axes.get_ylabel().split("\n")))
+
+
+def _write_over(axes: Axes, heading: str, above: int) -> None:
+    """Write a heading over this panel and those beside it, above a title of so many lines. It takes no width."""
+    place = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    pad = matplotlib.rcParams["axes.titlepad"] + 1.2 * LARGE * above
+    text = axes.annotate(heading, (0.0, 1.0), xytext=(0.0, pad), fontsize=LARGE, fontweight="bold", **place)
+    text.set_in_layout(False)
 
 
 def _aligned(one: list[Axes], other: list[Axes]) -> bool:

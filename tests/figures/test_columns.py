@@ -481,7 +481,7 @@ def test_text_is_drawn_verbatim(tmp_path: Path) -> None:
     long = "word " * 30
     (axes,) = axes_of(tmp_path, {"kind": "text", "lines": ["$a|a.", "", "  " + long]}, [])
     drawn = texts(axes)
-    assert drawn[:3] == ["$a|a.", "", "  " + " ".join(["word"] * 17)]
+    assert drawn[:3] == ["$a|a.", "", "  " + " ".join(["word"] * 15)]
     assert all(line.startswith("    word") for line in drawn[3:])
     assert " ".join(drawn[2:]).split() == long.split()
     assert not any(text.get_parse_math() for text in axes.texts)

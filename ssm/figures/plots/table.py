@@ -117,6 +117,8 @@ class Printed:
                     axes.text(edge, place + below + 0.5, line, ha=side, va="center", fontsize=SMALL, weight=weight)
             place += lines + GAP
             axes.plot([0, 1], [place - GAP / 2, place - GAP / 2], color=GRID, linewidth=0.7)
+        for text in axes.texts:
+            text.set_in_layout(False)  # other panels keep their width
 
 
 def _text(cell: Numbers | None, percent: bool) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from ssm.specs.measurements import SCHEMAS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDEST = 88  # characters of a line
+WIDEST = 80  # characters of a line
 LETTERS = 9.0  # points
 LINE = 1.3 * LETTERS / 72  # inches
 HANG = "  "  # indent of continuation lines
@@ -82,4 +82,5 @@ def _draw(axes: Axes, lines: list[str]) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(len(lines), 0)
     for place, line in enumerate(lines):
-        axes.text(0, place + 0.5, line, va="center", fontsize=LETTERS, family="monospace", parse_math=False)
+        text = axes.text(0, place + 0.5, line, va="center", fontsize=LETTERS, family="monospace", parse_math=False)
+        text.set_in_layout(False)  # other panels keep their width
