@@ -80,7 +80,7 @@ class Printed:
         needed = max([*words, *(len(line) for cells in texts for cell in cells for line in cell)]) + 1
         names = max(LEAST, min(LETTER * (longest + 2), ROOM - LETTER * needed * len(heads)))
         room = (ROOM - names) / len(heads)
-        beside = all(LETTER * (len(" ".join(cell)) + 1) <= room for cells in texts for cell in cells)
+        beside = all(LETTER * (len(" ".join(cell)) + 0.5) <= room for cells in texts for cell in cells)
         printed: list[tuple[tuple[str, ...], ...]] = []
         for row, cells in zip(rows, texts, strict=True):
             name = tuple(wrapped(row.name, names).splitlines()) if row.cells else (row.name,)
