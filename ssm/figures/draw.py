@@ -7,6 +7,7 @@ import itertools
 import math
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -172,7 +173,7 @@ def _wrap(row: list[Axes], width: float, height: float) -> None:
 
 def _write_over(axes: Axes, heading: str, above: int) -> None:
     """Write a heading over this panel and those beside it, above a title of so many lines. It takes no width."""
-    place = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    place: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
     pad = matplotlib.rcParams["axes.titlepad"] + 1.2 * LARGE * above
     text = axes.annotate(heading, (0.0, 1.0), xytext=(0.0, pad), fontsize=LARGE, fontweight="bold", **place)
     text.set_in_layout(False)

@@ -88,10 +88,10 @@ class BarPanel:
         if bar is not None:
             drawn = [(one, alpha) for key, alpha in _opacities(tuple(bar.numbers)) for one in [bar.numbers[key]]]
             height = 0.4 / len(drawn)
-            for place, (numbers, alpha) in enumerate(drawn):
+            for part, (numbers, alpha) in enumerate(drawn):
                 mean, *_ = numbers.summary()
                 if np.isfinite(mean):
-                    middle = line - 0.2 + (place + 0.5) * height
+                    middle = line - 0.2 + (part + 0.5) * height
                     _bar(axes, middle, height, numbers, bar.style.color, alpha)
             if not all(np.isfinite(numbers.summary()[0]) for numbers, _ in drawn):
                 name += " (diverged, or no number)"

@@ -173,6 +173,6 @@ def _references(plot: SweepCurves, task: PlannedFigure, tables: Path, panel: str
         values = plot.numbers(arm, task, tables, panel)
         if values is not None:
             label = next(series.label for series in task.series if series.arm == arm)
-            lines = (np.full(2, value) for value in values.summary())
-            curves.append(Curve(arm, label, 1, len(values.seeds), x, *lines))
+            y, low, high = (np.full(2, value) for value in values.summary())
+            curves.append(Curve(arm, label, 1, len(values.seeds), x, y, low, high))
     return curves
