@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
     from latex2mathml import converter, symbols_parser
-    from matplotlib import colors, patches, ticker
+    from matplotlib import colors, patches, textpath, ticker
     from pyarrow import parquet
     from scipy import optimize, special
 else:
@@ -31,7 +31,8 @@ else:
     parquet = _Lazy("pyarrow.parquet")
     optimize, special = _Lazy("scipy.optimize"), _Lazy("scipy.special")
     converter, symbols_parser = _Lazy("latex2mathml.converter"), _Lazy("latex2mathml.symbols_parser")
-    colors, patches, ticker = (_Lazy(f"matplotlib.{name}") for name in ("colors", "patches", "ticker"))
+    plotting = ("colors", "patches", "textpath", "ticker")
+    colors, patches, textpath, ticker = (_Lazy(f"matplotlib.{name}") for name in plotting)
 
 __all__ = [
     "colors",
@@ -44,5 +45,6 @@ __all__ = [
     "pyarrow",
     "special",
     "symbols_parser",
+    "textpath",
     "ticker",
 ]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,10 +19,14 @@ from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, r
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.base.tables import read_provenance, read_table, schema_of
+from ssm.claims.families import value_text
 from ssm.claims.panel_tables import planned
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure, Series
+from ssm.specs.base import Setting
 from ssm.specs.measurements import SCHEMAS
+
+OfColumn = TypeVar("OfColumn", bound=ColumnReader)
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Curve:
     y: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    of_seeds: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # x and y of every seed, (points,) each
 
     def finite(self) -> np.ndarray:
         """Which points can be drawn. (points,)"""
@@ -114,14 +120,28 @@ def loaded(task: PlannedFigure, tables: Path, panel: str, name: str, kind: str) 
     return [(series, read_planned(task, tables, series.tables[name], kind)) for series in chosen]
 
 
-def perplexity_curves(task: PlannedFigure, tables: Path, panel: str, name: str = "position_loss") -> list[Curve]:
-    """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin."""
+def perplexity_curves(
+    task: PlannedFigure,
+    tables: Path,
+    panel: str,
+    name: str = "position_loss",
+    relative_to: str | None = None,
+    wanted: Sequence[str] | None = None,
+) -> list[Curve]:
+    """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin.
+
+    Args:
+        relative_to: the arm whose perplexity divides that of each arm, seed by seed.
+        wanted: arms; None: all.
+    """
     middle = (pl.col("position_from") + pl.col("position_to")) / 2
     lines = [
         (series, _line(position_curve(table).with_columns(middle=middle), "middle", "loss"))
         for series, table in loaded(task, tables, panel, name, "position_loss")
     ]
-    return over_seeds(lines, finish=np.exp)
+    if relative_to is not None:
+        lines = differences(lines, [one for one in lines if one[0].arm == relative_to], same_arm=False)
+    return over_seeds([one for one in lines if wanted is None or one[0].arm in wanted], finish=np.exp)
 
 
 def ratio_curves(
@@ -130,12 +150,14 @@ def ratio_curves(
     panel: str,
     restarted: str | None = None,
     names: tuple[str, ...] = ("position_loss", "restart_loss"),
+    wanted: Sequence[str] | None = None,
 ) -> list[Curve]:
     """Paired ratio at kT: perplexity with the full history / after a restart, on the targets [3/4 kT, kT).
 
     Args:
         restarted: the arm that is restarted (Rbase if it is the base); None: each arm itself (Rown).
         names: names of the measurements of the loss with full history and after a restart.
+        wanted: arms; None: all.
     """
     losses, restart_losses = names
     restarts = {
@@ -146,7 +168,7 @@ def ratio_curves(
     lines = []
     for series, full in loaded(task, tables, panel, losses, "position_loss"):
         other = restarts.get((restarted or series.arm, series.seed))
-        if other is None:
+        if other is None or (wanted is not None and series.arm not in wanted):
             continue
         longest = maximum(full["position_to"])
         ends = [end for end in ratio_positions(other[1]) if end <= longest]
@@ -206,12 +228,22 @@ def column_lines(
     return lines
 
 
-def differences(lines: list[tuple[Series, Line]], others: list[tuple[Series, Line]]) -> list[tuple[Series, Line]]:
-    """Lines minus the other lines of the same arm and seed, at their shared points. Errors add in quadrature."""
-    there = {(series.arm, series.seed): line for series, line in others}
+def differences(
+    lines: list[tuple[Series, Line]], others: list[tuple[Series, Line]], same_arm: bool = True
+) -> list[tuple[Series, Line]]:
+    """Lines minus the other lines of the same seed, at their shared points. Errors add in quadrature.
+
+    Args:
+        same_arm: the other line must also have the same arm; otherwise `others` has one arm.
+    """
+
+    def key(series: Series) -> tuple[str, int]:
+        return (series.arm if same_arm else "", series.seed)
+
+    there = {key(series): line for series, line in others}
     found = []
     for series, line in lines:
-        other = there.get((series.arm, series.seed))
+        other = there.get(key(series))
         if other is not None:
             x, own, its = np.intersect1d(line.x, other.x, return_indices=True)
             error = np.hypot(line.error[own], other.error[its])
@@ -232,6 +264,22 @@ def any_loaded(
     return found
 
 
+def values_of(key: str, reader: ColumnReader, task: PlannedFigure, tables: Path, panel: str) -> list[Setting]:
+    """The values of a key in the rows that are drawn."""
+    every = [chosen(table, schema, reader.where) for _, table, schema in any_loaded(task, tables, panel, reader)]
+    return list(dict.fromkeys(value for table in every for value in table[key].to_list()))
+
+
+def split_by(key: str | None, reader: OfColumn, task: PlannedFigure, tables: Path, panel: str) -> dict[str, OfColumn]:
+    """Title of a panel -> what is drawn in it: everything, or the rows of one value of `key`."""
+    if key is None:
+        return {"": reader}
+    return {
+        value_text(value): reader.model_copy(update={"where": reader.where | {key: value}})
+        for value in values_of(key, reader, task, tables, panel)
+    }
+
+
 def over_seeds(
     lines: list[tuple[Series, Line]], finish: Callable[[np.ndarray], np.ndarray] = np.asarray
 ) -> list[Curve]:
@@ -250,10 +298,11 @@ def over_seeds(
         mean, low, high = y.mean(0), y.min(0), y.max(0)
         if len(own) == 1:
             low, high = mean - own[0][1].error, mean + own[0][1].error
+        first = own[0][0]
         with np.errstate(over="ignore"):
-            curves.append(
-                Curve(arm, own[0][0].label, own[0][0].context, len(own), x, finish(mean), finish(low), finish(high))
-            )
+            ends = finish(mean), finish(low), finish(high)
+            of_seeds = tuple((x, finish(values)) for values in y)
+        curves.append(Curve(arm, first.label, first.context, len(own), x, *ends, of_seeds))
     return curves
 
 

@@ -7,12 +7,14 @@ import itertools
 import math
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
@@ -20,13 +22,16 @@ from ssm.base.files import whole_file
 from ssm.base.prose import plain
 from ssm.figures.data import arms
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import Row, side_by_side
-from ssm.figures.style import NORMAL, RC, SMALL, WIDTH, arm_styles
+from ssm.figures.panel import Row, heights, side_by_side, wrapped, wrapped_title
+from ssm.figures.style import LARGE, NORMAL, RC, SMALL, TITLE, WIDTH, arm_styles
 
 DPI = 200
+PAGE = 8.0  # inches: the height of the highest figure, 1,600 pixels
+BESIDE, BETWEEN = 0.5, 0.25  # inches: space left of the axes of a panel, and between labels of two panels
 LONGEST_DIRECT = 22  # characters of the longest label that is written next to its line
 LINE = 1.25 * NORMAL / 72  # inches: height of a line of text
 NOTE = 90  # characters per line of the note below a figure
+NOTE_LINE = 1.25 * SMALL / 72  # inches: height of a line of the note
 
 
 def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
@@ -59,43 +64,129 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
 def draw_figure(task: FigureTask, tables: Path) -> Figure:
     """The figure, before it is written."""
     with matplotlib.rc_context(RC):
-        styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
-        rows = side_by_side([(one.kind, one.draw(task, tables, styles)) for one in task.figure.drawings])
-        return compose(rows or [Row(1.2, [_nothing], 1)])
+        return compose(stacked(task, tables))
+
+
+def stacked(task: FigureTask, tables: Path) -> list[Row]:
+    """The rows of all plots of a figure, from top to bottom."""
+    styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
+    rows = side_by_side([(one.kind, one.draw(task, tables, styles)) for one in task.figure.drawings])
+    return rows or [Row(1.2, [_nothing], 1)]
 
 
 def compose(rows: list[Row], width: float = WIDTH) -> Figure:
-    """Stack rows of panels into one figure, with their notes and a legend.
+    """Stack rows of panels into one figure, with their notes and a legend. It is at most `PAGE` inches high.
 
     Args:
         width: inches.
     """
     with matplotlib.rc_context(RC):
-        figure = Figure(
-            figsize=(width, sum(row.height for row in rows)), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06)
-        )
+        figure = Figure(figsize=(width, PAGE), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06))
         FigureCanvasAgg(figure)
-        axes = _draw_on(figure, rows)
+        grid, drawn = _draw_on(figure, rows)
+        _say_once(drawn)
         note = ". ".join(dict.fromkeys(part for row in rows if row.note for part in row.note.split(". ")))
-        if note:
-            figure.supxlabel(textwrap.fill(note, int(NOTE * width / WIDTH)), fontsize=SMALL, x=0.995, ha="right")
-        if not (all(row.columns == 1 for row in rows) and _label_ends(figure, axes)):
-            _add_legend(figure, axes)
+        lines = textwrap.wrap(note, int(NOTE * width / WIDTH))
+        if lines:
+            figure.supxlabel("\n".join(lines), fontsize=SMALL, x=0.995, ha="right")
+
+        def fit(legend: float) -> None:
+            """Set the heights of the figure and of its rows, given the height of the legend."""
+            around = legend + NOTE_LINE * len(lines)
+            found = heights(rows, PAGE - around)
+            grid.set_height_ratios(found)
+            for row, own, height in zip(rows, drawn, found, strict=True):
+                _wrap(own, width / row.columns, height)
+            figure.set_figheight(sum(found) + around)
+
+        fit(0.0)
+        axes = list(itertools.chain.from_iterable(drawn))
+        direct = all(row.columns == 1 for row in rows) and all(
+            one.axison for one in axes
+        )  # no table, which needs width
+        if not (direct and _label_ends(figure, axes)):
+            fit(_add_legend(figure, axes))
     return figure
 
 
-def _draw_on(figure: Figure, rows: list[Row]) -> list[Axes]:
-    """Lay out the rows on one grid, so that the axes of different rows are aligned."""
+def _draw_on(figure: Figure, rows: list[Row]) -> tuple[GridSpec, list[list[Axes]]]:
+    """Lay out the rows on one grid, so that the axes of different rows are aligned. Returns the axes of each row."""
     columns = math.lcm(*(row.columns for row in rows))
-    grid = figure.add_gridspec(len(rows), columns, height_ratios=[row.height for row in rows])
+    grid = figure.add_gridspec(len(rows), columns)
     drawn = []
     for place, row in enumerate(rows):
         span = columns // row.columns
-        for column, draw_on in enumerate(row.panels):
-            axes = figure.add_subplot(grid[place, column * span : (column + 1) * span])
+        own = [figure.add_subplot(grid[place, at * span : (at + 1) * span]) for at in range(len(row.panels))]
+        for axes, draw_on in zip(own, row.panels, strict=True):
             draw_on(axes, row.columns)
-            drawn.append(axes)
-    return drawn
+        drawn.append(own)
+    return grid, drawn
+
+
+def _say_once(drawn: list[list[Axes]]) -> None:
+    """Leave out titles that repeat those beside or above them, and the labels of an x axis that is also below.
+
+    A first line that all titles of a row share is written once, above the first panel.
+    """
+    titles = [[axes.get_title(loc="left") for axes in row] for row in drawn]
+    scales = [
+        [(axes.get_xlabel(), axes.get_xscale(), axes.get_xlim(), tuple(axes.get_xticks())) for axes in row]
+        for row in drawn
+    ]
+    heads: set[str] = set()  # first lines of the titles of the row above
+    for place, row in enumerate(drawn):
+        above, below = max(place - 1, 0), place + 1
+        one = len({*titles[place], *titles[above]}) == 1  # all panels here and above have the same title
+        repeated = place > 0 and (one or (titles[place] == titles[above] and _aligned(row, drawn[above])))
+        hidden = below < len(drawn) and scales[place] == scales[below] and _aligned(row, drawn[below])
+        lines = [title.split("\n") for title in titles[place]]
+        shared = len({(own[0], len(own)) for own in lines}) == 1
+        said = place > 0 and shared and len(lines[0]) > 1 and {own[0] for own in lines} == heads
+        heads = {title.split("\n")[0] for title in titles[place]}
+        for number, axes in enumerate(row):
+            if repeated:
+                axes.set_title("", loc="left")
+            elif said:
+                axes.set_title("\n".join(lines[number][1:]), loc="left")
+            elif number > 0 and shared:
+                axes.set_title("\n".join(["", *lines[number][1:]]), loc="left")
+            if hidden and axes.get_xlabel():
+                axes.set_xlabel("")
+                axes.tick_params(labelbottom=False)
+
+
+def _wrap(row: list[Axes], width: float, height: float) -> None:
+    """Break titles and labels into lines that fit panels of this width and height, inches."""
+    firsts = [axes.get_title(loc="left").split("\n")[0] for axes in row]
+    for number, axes in enumerate(row):
+        beside = next((place for place in range(number + 1, len(row)) if firsts[place]), len(row))
+        first, *rest = axes.get_title(loc="left").split("\n")
+        lines = [part for line in rest for part in wrapped_title(line, width - BESIDE).split("\n")]
+        heading = wrapped_title(first, (beside - number) * width - BESIDE)
+        if "\n" not in heading and TITLE * len(heading) > width - BESIDE:
+            _write_over(axes, heading, len(lines))
+            heading = " "  # keeps its height
+        axes.set_title("\n".join([heading, *lines]), loc="left")
+        axes.set_xlabel("\n".join(wrapped(line, width - BETWEEN) for line in axes.get_xlabel().split("\n")))
+        axes.set_ylabel("\n".join(wrapped(line, height - BETWEEN) for line in axes.get_ylabel().split("\n")))
+
+
+def _write_over(axes: Axes, heading: str, above: int) -> None:
+    """Write a heading over this panel and those beside it, above a title of so many lines. It takes no width."""
+    place: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    pad = matplotlib.rcParams["axes.titlepad"] + 1.2 * LARGE * above
+    text = axes.annotate(heading, (0.0, 1.0), xytext=(0.0, pad), fontsize=LARGE, fontweight="bold", **place)
+    text.set_in_layout(False)
+
+
+def _aligned(one: list[Axes], other: list[Axes]) -> bool:
+    """Whether the panels of two rows are below each other."""
+
+    def columns(row: list[Axes]) -> list[tuple[int, int]]:
+        specs = [axes.get_subplotspec() for axes in row]
+        return [(spec.colspan.start, spec.colspan.stop) for spec in specs if spec is not None]
+
+    return columns(one) == columns(other)
 
 
 def _label_ends(figure: Figure, all_axes: list[Axes]) -> bool:
@@ -136,22 +227,20 @@ def _end(axes: Axes, line: Line2D) -> float | None:
     return float(up) if across > box.x0 + 0.9 * box.width and box.y0 <= up <= box.y1 else None
 
 
-def _add_legend(figure: Figure, all_axes: list[Axes]) -> None:
-    """Add one legend above all panels, with each arm once."""
+def _add_legend(figure: Figure, all_axes: list[Axes]) -> float:
+    """Add one legend above all panels, with each arm once. Returns its height in inches."""
     lines: dict[str, Line2D] = {}
     for line in itertools.chain.from_iterable(map(_labelled, all_axes)):
         lines.setdefault(str(line.get_label()), line)
-    if not lines:
-        return
     for columns in range(len(lines), 0, -1):
         rows = math.ceil(len(lines) / columns)
         if columns > math.ceil(len(lines) / rows):
             continue  # fewer columns need no more rows
         legend = figure.legend(list(lines.values()), list(lines), loc="outside upper left", ncols=columns)
         if columns == 1 or legend.get_window_extent().width <= (figure.get_figwidth() - 0.3) * figure.dpi:
-            figure.set_figheight(figure.get_figheight() + LINE * rows + 0.1)
-            return
+            return LINE * rows + 0.1
         legend.remove()
+    return 0.0
 
 
 def _labelled(axes: Axes) -> list[Line2D]:

@@ -7,21 +7,24 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeGuard
 
 import numpy as np
 
 from ssm.base.lazy import ticker
 from ssm.figures.colors import INK
 from ssm.figures.data import Curve
-from ssm.figures.style import SMALL, WIDTH, ArmStyle, log_ticks, number, token_ticks, tokens
+from ssm.figures.style import SMALL, TITLE, ArmStyle, log_ticks, number, token_ticks, tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LARGEST_SPAN = 300.0  # a log axis ends at this factor above the lowest curve, so diverged curves leave the panel
+ROOM = 6.5  # inches: height of a page without a legend and a note
+LEAST = 1.4  # inches: the lowest legible row of curves
 NARROW = 0.8  # height of a panel in a row of several plots, relative to its height in its own row
-AROUND, LETTER = 0.95, 0.085  # inches: space for the labels around a panel's axes, and width of a letter
+LETTER = 0.085  # inches: width of a letter
+UNBROKEN = "\u00a0"  # a space at which lines are not broken
 BAND = 0.16  # opacity of the bands
 EDGE = 0.015  # space left and right of the curves, as a fraction of the axis
 
@@ -48,6 +51,22 @@ class Row:
     panels: Sequence[Plotter]
     columns: int
     note: str = ""  # meaning of lines and bands
+    least: float | None = None  # inches: the lowest height at which it is legible; None: `height`
+
+
+def heights(rows: Sequence[Row], room: float) -> list[float]:
+    """The heights of the rows in a figure with `room` inches for them.
+
+    If they do not fit, all rows become lower by the same share of what they can spare. If that is not enough, all rows
+    are scaled, so that no figure is higher than a page.
+    """
+    wanted, least = [row.height for row in rows], [_least(row) for row in rows]
+    if sum(wanted) <= room:
+        return wanted
+    if sum(least) > room:
+        return [room / sum(least) * one for one in least]
+    share = (sum(wanted) - room) / (sum(wanted) - sum(least))
+    return [high - share * (high - low) for high, low in zip(wanted, least, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -78,7 +97,7 @@ class CurvePanel:
     y_shared: bool = False  # the first panel of the row has the tick labels
     level: float | None = None  # a horizontal reference line
     marks: Sequence[Mark] = ()
-    untitled: bool = False  # the title is already shown by the panel above or before
+    seeds: Literal["band", "dots", "lines"] = "band"  # a band of their range, a dot each, or a line each and no mean
 
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, in a row with `columns` columns."""
@@ -86,7 +105,7 @@ class CurvePanel:
             self._draw(axes, curve, columns)
         if self.level is not None:
             axes.axhline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
-        axes.set_title("" if self.untitled else self.title)
+        axes.set_title(self.title)
         self._x_axis(axes, columns)
         self._y_axis(axes)
         for mark in self.marks:
@@ -99,16 +118,16 @@ class CurvePanel:
     def share_row(
         self, panels: Sequence[CurvePanel], height: float, columns: int
     ) -> tuple[float, Sequence[CurvePanel]]:
-        """Lower panels with wrapped labels. A title that repeats the title of the first panel is left out."""
+        """Lower panels. Panels with the same label on the y axis share this axis."""
         height = NARROW * height
+        if len({(panel.y_label, panel.log_y) for panel in panels}) > 1:
+            return height, panels
+        limits = _common_limits(panels)
         return height, [
             replace(
-                panel,
-                untitled=panel.untitled or (number > 0 and panel.title == panels[0].title),
-                x_label=wrapped(panel.x_label, WIDTH / columns - AROUND),
-                y_label=wrapped(panel.y_label, height - AROUND),
+                panel, y_limits=limits, y_label="" if place % columns else panel.y_label, y_shared=place % columns > 0
             )
-            for number, panel in enumerate(panels)
+            for place, panel in enumerate(panels)
         ]
 
     def fit(self) -> tuple[float, float] | None:
@@ -136,8 +155,18 @@ class CurvePanel:
         if not finite.any():
             label += " (diverged)" if columns == 1 else f" (diverged: {self.title})"
         y = np.where(finite, curve.y, np.nan)
+        if self.seeds == "lines":
+            for number, (x, values) in enumerate(curve.of_seeds):
+                look: Any = {"color": style.color, "linewidth": 0.9, "alpha": 0.8}
+                axes.plot(x, np.where(np.isfinite(values), values, np.nan), label="_" if number else label, **look)
+            return
         shown = int(np.sum((curve.x >= self.x_limits[0]) & (curve.x <= self.x_limits[1])))
         axes.plot(curve.x, y, label=label, markevery=max(1, shown // 10), zorder=3, **style.keywords())
+        if self.seeds == "dots":
+            for x, values in curve.of_seeds:
+                dots: Any = {"color": style.color, "markersize": 3.0, "markeredgecolor": INK, "markeredgewidth": 0.3}
+                axes.plot(x, values, linestyle="none", marker="o", alpha=0.7, zorder=2.5, **dots)
+            return
         banded = finite & np.isfinite(curve.low) & np.isfinite(curve.high)
         axes.fill_between(
             curve.x, curve.low, curve.high, where=banded.tolist(), color=style.color, alpha=BAND, linewidth=0
@@ -257,15 +286,21 @@ def end_of_bin(middle: float) -> float:
     return quarter * math.ceil(middle / quarter)
 
 
-def note_on(curves: Sequence[Curve]) -> str:
-    """A note that explains lines, bands and vertical lines without labels."""
+def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "band") -> str:
+    """A note that explains lines, bands, dots and vertical lines without labels."""
     counts = sorted({curve.seeds for curve in curves})
     if not counts:
         return ""
-    if counts == [1]:
+    if seeds == "lines":
+        note = "Line: a seed"
+    elif counts == [1] and seeds == "dots":
+        note = "One seed"
+    elif counts == [1]:
         note = "Band: standard error over sequences (one seed)"
     elif len(counts) == 1:
-        note = f"Line: mean over {counts[0]} seeds. Band: range over seeds"
+        note = f"Line: mean over {counts[0]} seeds. " + ("Dot: a seed" if seeds == "dots" else "Band: range over seeds")
+    elif seeds == "dots":
+        note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Dot: a seed"
     else:
         note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Band: range over seeds (one seed: standard error)"
     if len({curve.context for curve in curves}) > 1:
@@ -288,27 +323,46 @@ def columns_for(panels: int) -> int:
 def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
     """Rows of several plots, given (kind, rows) of each plot. Consecutive one-panel plots of one kind share rows.
 
-    They do not share rows if another row has more panels: all axes are aligned, and would be pushed apart.
+    If another row has more panels, they do so only where the page needs it: all axes are aligned, and are pushed apart.
     """
     found: list[Row] = []
     most = max((row.columns for _, own in parts for row in own), default=1)
+    crowded = sum(_least(row) for _, own in parts for row in own) > ROOM
     for (_, one_panel), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
         rows = [row for _, own in group for row in own]
         panels = [row.panels[0] for row in rows if _shares(row.panels[0])]
         columns = panels[0].columns(panels) if one_panel else 1
-        if not one_panel or columns < max(2, most):
+        if not one_panel or columns < (2 if crowded else max(2, most)):
             found += rows
             continue
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
         height, plotters = panels[0].share_row(panels, max(row.height for row in rows), columns)
-        found += [Row(height, plotters[at : at + columns], columns, note) for at in range(0, len(plotters), columns)]
+        least = min(height, max(_least(row) for row in rows))
+        found += [
+            Row(height, plotters[at : at + columns], columns, note, least) for at in range(0, len(plotters), columns)
+        ]
     return found
+
+
+def _least(row: Row) -> float:
+    """The lowest height at which a row is legible."""
+    return row.height if row.least is None else row.least
 
 
 def wrapped(text: str, room: float, letter: float = LETTER) -> str:
     """Wrap a text into lines of `room` inches. Words that are longer stay whole."""
     letters = max(1, int(room / letter))
     return textwrap.fill(text, letters, break_long_words=False, break_on_hyphens=False)
+
+
+def wrapped_title(title: str, room: float) -> str:
+    """Wrap a title into lines of `room` inches, after commas if that is enough, otherwise between words."""
+    letters, found = int(room / TITLE), []
+    for line in title.split("\n"):
+        parts = line.split(", ")
+        kept = ", ".join(part.replace(" ", UNBROKEN) for part in parts) if max(map(len, parts)) < letters else line
+        found += wrapped(kept, room, TITLE).splitlines() or [""]
+    return "\n".join(found).replace(UNBROKEN, " ")
 
 
 def _one_panel(rows: Sequence[Row]) -> bool:
@@ -319,12 +373,17 @@ def _shares(panel: Plotter) -> TypeGuard[Sharing]:
     return hasattr(panel, "share_row")
 
 
+def _common_limits(panels: Sequence[CurvePanel]) -> tuple[float, float] | None:
+    """Limits of the y axis that contain all visible values of all panels; None if there are none."""
+    fits = [fit for fit in (panel.fit() for panel in panels) if fit is not None]
+    return (min(low for low, _ in fits), max(high for _, high in fits)) if fits else None
+
+
 def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool = True) -> list[Row]:
     """Lay out panels in rows. With `same_y`, all have the same y limits, and only the first of a row has labels."""
     columns = columns_for(len(panels))
     if same_y and len(panels) > 1:
-        fits = [fit for fit in (panel.fit() for panel in panels) if fit is not None]
-        limits = (min(low for low, _ in fits), max(high for _, high in fits)) if fits else None
+        limits = _common_limits(panels)
         panels = [replace(panel, y_limits=limits) for panel in panels]
     rows = []
     for start in range(0, len(panels), columns):
@@ -332,5 +391,5 @@ def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool
             replace(panel, y_label=panel.y_label if place == 0 else "", y_shared=same_y and place > 0)
             for place, panel in enumerate(panels[start : start + columns])
         ]
-        rows.append(Row(height, row, columns, note))
+        rows.append(Row(height, row, columns, note, LEAST))
     return rows

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ssm.base.discovery import Registry
 from ssm.base.errors import nearest
 from ssm.claims.estimate import UndecidableError
-from ssm.claims.families import Member
+from ssm.claims.families import Member, member_name
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import PlannedFigure
-from ssm.claims.sweep import OfQuantity
+from ssm.claims.sweep import SOME, OfQuantity, quantity_of
+from ssm.figures.data import Curve, chosen_arms, panels
 from ssm.figures.panel import Row
-from ssm.figures.style import ArmStyle
+from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Distinct, Name, PluginSpec
 
 PLOTS: Registry[type[Plot]] = Registry("ssm.figures.plots")
@@ -62,6 +63,17 @@ def require_arms(field: str, names: Iterable[str], arms: Collection[str], famili
             raise ValueError(f"{field}: unknown arm '{name}'; {nearest(name, [*arms, *families])}")
 
 
+class Titled(Plot):
+    """Draws a panel for each model, or several."""
+
+    title: str | None = None  # title of the panels; with several models, it follows the name of the model
+
+    def title_of(self, task: PlannedFigure, model: str) -> str:
+        """The title of a model's panels."""
+        names = [task.title_of(model)] if self.title is None or len(panels(task)) > 1 else []
+        return ", ".join([*names, *([] if self.title is None else [self.title])])
+
+
 class SeriesPlot(SeriesReader, Plot):
     """Draws measurements of the figure's series."""
 
@@ -74,6 +86,41 @@ class ChosenArms(Plot):
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         require_arms("arms", self.arms or (), arms, families)
+
+    def looks(self, task: PlannedFigure, styles: dict[str, ArmStyle]) -> dict[str, Look]:
+        """How each drawn arm looks.
+
+        A plot of one family among several names its arms by their values alone, with a style for each value. So the
+        same value looks the same in the plots of all families.
+        """
+        every = {series.arm: series for series in task.series}
+        wanted = chosen_arms(task, self.arms)
+        families = {every[arm].family for arm in wanted}
+        family = families.pop() if len(families) == 1 else None
+        if self.arms is None or family is None or len({series.family for series in every.values()}) < 2:
+            return {arm: Look(arm, every[arm].label, styles[arm]) for arm in wanted}
+        axes = [series.axes for series in every.values() if series.axes.keys() == every[wanted[0]].axes.keys()]
+        values = {member_name("", own): ("", own) for own in axes}
+        by_value = arm_styles(list(values), values)
+        found = {}
+        for arm in wanted:
+            name, member = member_name("", every[arm].axes), task.member(arm)
+            label = member.label_without(family=False) if member is not None else every[arm].label
+            found[arm] = Look(name, label, by_value[name])
+        return found
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an arm is drawn."""
+
+    name: str  # arms of several plots with the same name are the same in the legend
+    label: str
+    style: ArmStyle
+
+    def of(self, curve: Curve) -> Curve:
+        """The curve of the arm with this look."""
+        return replace(curve, arm=self.name, label=self.label)
 
 
 @dataclass(frozen=True)
@@ -115,3 +162,35 @@ class OfArms(OfQuantity, Plot):
         except UndecidableError:
             values = np.empty(0)
         return Numbers(values if np.isfinite(values).all() else np.empty(0), quantity.logarithmic)
+
+
+class Variants(OfArms):
+    """Draws a quantity of arms in several variants, such as the same share at several lengths."""
+
+    # name of a variant -> keys of the quantity that differ from `of`; those of `where` are added; none: only `of`
+    each: Annotated[dict[str, dict[str, Any]], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        for name, part in self.variants().items():
+            try:
+                part.quantity()
+            except ValueError as error:
+                raise ValueError(f"each.{name}.{error}") from None
+        return self
+
+    def variants(self) -> dict[str, OfArms]:
+        """Name -> a plot with the variant as its only quantity."""
+        found: dict[str, OfArms] = {}
+        for name, keys in (self.each or {"": {}}).items():
+            where = {**self.of.get("where", {}), **keys.get("where", {})}
+            content = {**self.of, **keys, **({"where": where} if where else {})}
+            found[name] = self.model_copy(update={"of": content, "each": None})
+        return found
+
+    def named(self) -> dict[str, tuple[str, str | None]]:
+        found = super().named()
+        for name, keys in (self.each or {}).items():
+            own = quantity_of({**self.of, **keys}, SOME).named()
+            found |= {f"each.{name}.{field}": measurement for field, measurement in own.items()}
+        return found

@@ -55,8 +55,8 @@ def test_a_panel_is_the_map_of_a_layer_of_the_first_seed(tmp_path: Path) -> None
     figure = draw_figure(synthetic.task([MAPS], series(tmp_path, "base", "passed")), tmp_path)
     assert "Outlined" in figure.get_supxlabel()
     found = figure.axes
-    assert [axes.get_title(loc="left") for axes in found] == ["\nlayer 1", "\nlayer 2"] * 2
-    assert [axes.texts[0].get_text() for axes in found] == ["base", "", "passed", ""]
+    assert [axes.get_title(loc="left") for axes in found] == ["layer 1", "layer 2", "", ""]
+    assert [axes.get_ylabel() for axes in found] == ["base", "", "passed", ""]
     shown = np.ma.filled(found[1].images[0].get_array(), np.nan)
     expected = np.where(np.tri(T, dtype=bool), (1.5 + np.arange(T)) * 2 / 10, np.nan)
     np.testing.assert_allclose(shown, expected)
@@ -68,9 +68,10 @@ def test_a_panel_is_the_map_of_a_layer_of_the_first_seed(tmp_path: Path) -> None
 def test_arms_and_layers_can_be_selected(tmp_path: Path) -> None:
     found = series(tmp_path, "base", "passed")
     (axes,) = axes_of(tmp_path, {"arms": ["passed"], "layers": [2]}, found)
-    assert (axes.texts[0].get_text(), axes.get_title(loc="left")) == ("passed", "\nlayer 2")
-    titles = [axes.get_title(loc="left") for axes in axes_of(tmp_path, {"layers": [2]}, found)]
-    assert titles == ["base, layer 2", "passed, layer 2"]
+    assert axes.get_title(loc="left") == "passed, layer 2"
+    panels = axes_of(tmp_path, {"layers": [2]}, found)
+    assert [axes.get_title(loc="left") for axes in panels] == ["base", "passed"]
+    assert [axes.get_ylabel() for axes in panels] == ["layer 2", ""]
     arms = {"passed": {"label": "P", "training": "pretrain"}}
     content = {"models": ["tiny"], "data": "d", "seeds": [1], "arms": arms, "collect": []}
     content["measurements"] = [{"kind": "attention_map", "name": "maps", "length": 2}]
@@ -78,8 +79,8 @@ def test_arms_and_layers_can_be_selected(tmp_path: Path) -> None:
         synthetic.task([MAPS | {"arms": ["pased"]}], found, **content)
 
 
-def test_a_long_heading_does_not_shrink_the_panels(tmp_path: Path) -> None:
-    found = [one | {"label": "a heading " * 5} for one in series(tmp_path, "base", seeds=1, layers=4)]
+def test_a_long_name_does_not_shrink_the_panels(tmp_path: Path) -> None:
+    found = [one | {"label": "a long name " * 5} for one in series(tmp_path, "base", seeds=1, layers=4)]
     figure = draw_figure(synthetic.task([MAPS], found), tmp_path)
     figure.draw_without_rendering()
     assert len(figure.axes) == 4

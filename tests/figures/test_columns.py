@@ -112,7 +112,7 @@ def test_one_panel_drawings_of_one_kind_share_a_row(tmp_path: Path) -> None:
         assert whole is not None
         assert label.y0 >= 0, "the label stays inside the picture and beside its axes"
         assert label.height <= 1.25 * axes.bbox.height
-        assert whole.x1 <= beside.bbox.width
+        assert whole.x1 <= beside.bbox.width + 1
 
 
 def own(folder: Path) -> None:
@@ -153,13 +153,22 @@ def test_curves_of_the_figures_own_table(tmp_path: Path) -> None:
         axes_of(tmp_path, plot, [], **given)
 
 
+def test_cells_of_the_figures_own_table(tmp_path: Path) -> None:
+    own(tmp_path)
+    plot = {"kind": "heat_map", "measurement": "overflow", "x": "halvings", "y": "arithmetic", "column": "scaled"}
+    plot |= {"split": "format", "title": "Scaled"}
+    first, second = axes_of(tmp_path, plot, [], tables=["overflow-1"])
+    assert [axes.get_title("left") for axes in (first, second)] == ["Scaled\nfloat16", "\nfloat32"]
+    assert [text.get_text() for text in second.texts] == ["14", "15", "16"] * 2
+
+
 def test_panels_of_a_shared_row_keep_different_titles(tmp_path: Path) -> None:
     own(tmp_path)
     one = {"kind": "curves", "measurement": "overflow", "x": "halvings", "column": "scaled", "split": "format"}
     half, single = ({"where": {"format": name}} for name in ("float16", "float32"))
     task = synthetic.task([one | half, one | single, one | half], [], tables=["overflow-1"])
     panels = draw_figure(task, tmp_path).axes
-    assert [axes.get_title("left") for axes in panels] == ["float16", "float32", ""]
+    assert [axes.get_title("left") for axes in panels] == ["float16", "float32", "float16"]
     assert [axes.get_subplotspec().colspan.start for axes in panels] == [0, 1, 2]
 
 
@@ -289,6 +298,17 @@ def test_a_learning_curve_has_means_of_neighboring_steps(tmp_path: Path) -> None
     np.testing.assert_array_equal(few.x, np.arange(3.0))
 
 
+def test_every_seed_has_its_own_line(tmp_path: Path) -> None:
+    """Only the chosen arms are drawn, and an arm is named once."""
+    seeds = [learning(tmp_path, arm, seed) for arm in ("base", "state_passing") for seed in range(3)]
+    plot = {"kind": "learning_curves", "column": "loss", "each_seed": True, "arms": ["base"], "title": "every seed"}
+    (axes,) = axes_of(tmp_path, plot, seeds)
+    assert axes.get_title("left") == "every seed"
+    assert [str(each.get_label()).startswith("_") for each in axes.lines] == [False, True, True]
+    assert {each.get_color() for each in axes.lines} == {ARMS["base"].color}
+    assert not axes.collections, "no band"
+
+
 def grid(folder: Path, seeds: int = 2) -> list[dict[str, Any]]:
     """Of 10 keys, 1, 2 and 4 are found at d_state 16, 32 and 64; 3 more with mimetic init, and one more per seed."""
     found = []
@@ -309,8 +329,8 @@ def test_a_sweep_has_a_curve_per_family_and_a_tick_per_number(tmp_path: Path) ->
     np.testing.assert_allclose(line(axes, "mimetic on").get_ydata(), [0.45, 0.55, 0.75])
     assert line(axes, "mimetic on").get_xdata().tolist() == [16, 32, 64]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["16", "32", "64"]
-    band = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert (band.min(), band.max()) == pytest.approx((0.1, 0.5))
+    dots = [each.get_xydata().tolist() for each in axes.lines if each.get_linestyle() == "None"]
+    assert dots[:2] == [[[16, 0.1], [16, 0.2]], [[32, 0.2], [32, 0.3]]], "a dot for each seed"
     (axes,) = axes_of(tmp_path, plot | {"where": {"mimetic": "on"}}, grid(tmp_path))
     assert [str(each.get_label()) for each in axes.lines if not str(each.get_label()).startswith("_")] == ["all"]
     named = {"base": ["d16_off", "d32_off", "d64_off"], "state_passing": ["d16_on", "d32_on", "d64_on"]}
@@ -381,6 +401,54 @@ def test_bars_of_a_shared_row_share_their_lines(tmp_path: Path) -> None:
     assert [(one.rowspan.start, one.colspan.start) for one in places if one] == [(0, 0), (0, 1), (1, 0)]
 
 
+SHORT_AND_LONG = {"short": {"where": {"length": 64}}, "long": {"where": {"length": 256}}}
+
+
+def test_an_arm_has_a_bar_for_each_variant(tmp_path: Path) -> None:
+    """With `together`, all models are in one panel, which names them."""
+    plot = {"kind": "bars", "of": AT | {"where": {"depth": 0.0}}, "each": SHORT_AND_LONG, "together": True}
+    both = [*two_arms(tmp_path), *(one | {"panel": "small"} for one in two_arms(tmp_path))]
+    figure = draw_figure(synthetic.task([plot], both), tmp_path)
+    (axes,) = figure.axes
+    assert texts(axes) == ["tiny, base", "tiny, state passing", "small, base", "small, state passing"]
+    assert [patch.get_width() for patch in axes.patches] == pytest.approx([0.75, 0.1, 1.0, 1.0] * 2)
+    lines = [patch.get_y() + patch.get_height() / 2 for patch in axes.patches[:4]]
+    assert lines == pytest.approx([-0.1, 0.1, 0.9, 1.1])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["short", "long"]
+    alone = [one | {"panel": "small"} if one["arm"] == "state_passing" else one for one in two_arms(tmp_path)]
+    (axes,) = axes_of(tmp_path, plot | {"arms": ["state_passing"]}, alone)
+    assert texts(axes) == ["small"], "one arm of several models is named by its model"
+
+
+def test_a_table_has_a_row_for_each_arm_and_a_column_for_each_variant(tmp_path: Path) -> None:
+    """The mean over seeds, and their standard deviation."""
+    plot = {"kind": "table", "of": AT | {"where": {"depth": 0.0}}, "each": SHORT_AND_LONG, "head": "keys"}
+    figure = draw_figure(synthetic.task([plot], two_arms(tmp_path)), tmp_path)
+    (axes,) = figure.axes
+    assert texts(axes)[:6] == ["keys", "short", "long", "base", "0.75 ± 0.07", "0.10 ± 0.00"]
+    assert texts(axes)[6:] == ["state passing", "1.00 ± 0.00", "1.00 ± 0.00"]
+    assert "standard deviation" in figure.get_supxlabel()
+    both = [*two_arms(tmp_path, seeds=1), *(one | {"panel": "small"} for one in two_arms(tmp_path, seeds=1))]
+    (axes,) = axes_of(tmp_path, plot | {"percent": True}, both)
+    assert texts(axes)[3:8] == ["tiny", "base", "80.0", "10.0", "state passing"], "a heading for each model"
+    (axes,) = axes_of(tmp_path, plot | {"arms": ["base"]}, both)
+    assert texts(axes)[3:] == ["tiny", "0.80", "0.10", "small", "0.80", "0.10"]
+    synthetic.diverge(tmp_path / "b0.parquet", "passkey")
+    (axes,) = axes_of(tmp_path, plot | {"arms": ["base"]}, both[:2])
+    assert texts(axes)[4:] == ["diverged", "diverged"]
+
+
+def test_the_cells_of_a_table_do_not_overlap(tmp_path: Path) -> None:
+    """Narrow columns have the spread below the mean, and long names have several lines."""
+    many = {f"the column {n}": {"where": {"length": 64}} for n in range(8)}
+    named = [one | {"label": "a name that is very long indeed, " + one["label"]} for one in two_arms(tmp_path)]
+    figure = draw_figure(synthetic.task([{"kind": "table", "of": AT, "each": many}], named), tmp_path)
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent().shrunk(0.98, 0.8) for text in figure.axes[0].texts]
+    assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
+
+
 def test_a_negative_bar_starts_at_zero(tmp_path: Path) -> None:
     plot = {"kind": "bars", "of": AT | {"against": "state_passing", "where": {"length": 64}}, "arms": ["base"]}
     (axes,) = axes_of(tmp_path, plot, two_arms(tmp_path))
@@ -395,9 +463,9 @@ def test_a_heat_map_has_a_cell_for_each_setting(tmp_path: Path) -> None:
     assert [axes.get_title(loc="left") for axes in (base, passing)] == ["base", "state passing"]
     cells = {text.get_position(): text.get_text() for text in base.texts}
     assert cells == {
-        (0.5, 0.5): "75%", (1.5, 0.5): "40%", (2.5, 0.5): "10%",
-        (0.5, 1.5): "75%", (1.5, 1.5): "40%", (2.5, 1.5): "10%",
-        (0.5, 2.5): "65%", (1.5, 2.5): "30%", (2.5, 2.5): "0%",
+        (0.5, 0.5): "75", (1.5, 0.5): "40", (2.5, 0.5): "10",
+        (0.5, 1.5): "75", (1.5, 1.5): "40", (2.5, 1.5): "10",
+        (0.5, 2.5): "65", (1.5, 2.5): "30", (2.5, 2.5): "0",
     }  # fmt: skip
     assert [text.get_text() for text in base.get_xticklabels()] == ["64", "128", "256"]
     assert [text.get_text() for text in base.get_yticklabels()] == ["0", "0.5", "1"]

@@ -87,6 +87,34 @@ def test_the_ratio_is_below_on_the_same_axis_with_a_line_at_one(tmp_path: Path) 
     assert above.get_xlim() == below.get_xlim()
 
 
+def test_a_perplexity_is_divided_by_that_of_another_arm_seed_by_seed(tmp_path: Path) -> None:
+    task = position_task(tmp_path)
+    task = task.model_copy(update={"figure": task.figure.model_copy(update={"drawings": ()})})
+    relative = POSITION | {"relative_to": "control", "arms": ["base", "control"]}
+    series = [one.content() for one in task.series]
+    (axes,) = draw_figure(synthetic.task([relative], series), tmp_path).axes
+    np.testing.assert_allclose(line(axes, "base").get_ydata(), math.exp(-1.0))
+    np.testing.assert_allclose(line(axes, "control").get_ydata(), 1.0)
+    heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose(heights, math.exp(-1.0))  # seeds differ by the same factor in both arms
+    assert axes.get_ylabel() == "perplexity\nrelative to control"
+    assert not any(str(each.get_label()) == "state passing" for each in axes.lines)
+
+
+def test_all_models_in_one_panel(tmp_path: Path) -> None:
+    series = []
+    for i, model in enumerate(("tiny", "small")):
+        synthetic.position_loss(tmp_path / f"{model}.parquet", 64, lambda p, v=1.0 + i: v)
+        synthetic.restart_loss(tmp_path / f"r{model}.parquet", 32, 64, lambda p: 1.0)
+        series.append(synthetic.series("base", 0, panel=model, position_loss=model, restart_loss=f"r{model}"))
+    plot = POSITION | {"together": True, "ratio": True}
+    above, below = draw_figure(synthetic.task([plot], series), tmp_path).axes
+    np.testing.assert_allclose(line(above, "small").get_ydata(), math.exp(2.05))
+    np.testing.assert_allclose(line(below, "small").get_ydata(), math.exp(1.0))
+    assert line(above, "tiny").get_color() != line(above, "small").get_color()
+    assert above.get_xlabel() == "", "the axis below has the label"
+
+
 def test_models_are_side_by_side_and_share_the_perplexity_axis(tmp_path: Path) -> None:
     series = []
     for i, model in enumerate(("tiny", "small", "large")):
@@ -239,10 +267,10 @@ def test_systems_are_printed(tmp_path: Path) -> None:
     synthetic.model_size(tmp_path / "model-size-1.parquet", [{}])  # another kind, which this plot does not read
     drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1", "model-size-1"])
     printed = texts(draw_figure(drawn, tmp_path))
-    assert printed.count("not selective") == 2
-    assert printed.count("$A_t = I$") == 1
-    assert {"S5", "Attention", "GRU", "state grows", "selective", "not linear", "complex"} <= set(printed)
-    assert {"$x_t = x_{t-1} + B u_t$", "$y_t = x_t$", "1 × 32 × 2"} <= set(printed)
+    assert [text for text in printed if text.startswith("not selective")] == ["not selective", "not selective,"]
+    assert printed.count("$A_t=I$") == 1
+    assert {"S5", "Attention", "GRU", "state grows", "selective, not", "linear", "by channel,"} <= set(printed)
+    assert {"$x_t = x_{t-1} + B u_t$,   $y_t = x_t$", "1 × 32 × 2"} <= set(printed)
 
 
 @pytest.mark.parametrize("mixer", SPECS.values(), ids=lambda mixer: mixer.taxonomy.system)
@@ -270,6 +298,7 @@ NEEDED: dict[str, dict[str, Any]] = {  # required keys of plots
     "bars": OF,
     "sweep": OF | {"over": "d_state"},
     "heat_map": PASSKEY | {"y": "depth"},
+    "table": OF,
     "text": {"measurement": "passkey", "column": "correct"},
 }
 

@@ -152,6 +152,18 @@ def test_bars_of_a_family(tmp_path: Path) -> None:
     np.testing.assert_allclose([patch.get_width() for patch in axes.patches][1:], expected)
 
 
+def test_plots_of_single_families_name_and_color_values_alike(tmp_path: Path) -> None:
+    grid = {"d_state": [8, 16, 32], "init": {"default": {}}}
+    arms = {"copy": BASE | {"grid": grid}, "sort": BASE | {"label": "Sort", "grid": grid | {"d_state": [16, 32]}}}
+    one, other = ({"kind": "bars", "of": EXCESS, "arms": [name], "title": name} for name in arms)
+    first, second = draw_figure(task([one, other], excess(height), tmp_path, arms), tmp_path).axes
+    assert [axes.get_title("left") for axes in (first, second)] == ["copy", "sort"]
+    assert [text.get_text() for text in first.texts] == [f"N = {n}, init default" for n in (8, 16, 32)]
+    colors = [[patch.get_facecolor() for patch in axes.patches] for axes in (first, second)]
+    assert colors[0][1:] == colors[1]
+    assert len(set(colors[0])) == 3
+
+
 def cells(axes: Axes) -> dict[tuple[float, float], str]:
     return {text.get_position(): text.get_text() for text in axes.texts}
 
@@ -229,8 +241,8 @@ def test_small_heat_maps_are_four_per_row(tmp_path: Path) -> None:
     assert [axes.get_ylabel() for axes in drawn] == ["init", "", "", ""]
     assert [bool(axes.yaxis.get_tick_params()["labelleft"]) for axes in drawn] == [True, False, False, False]
     assert all(len(cells(axes)) == 6 for axes in drawn)
-    written = task([plot | {"percent": True}], lambda *_: "length_class", tmp_path, arms)  # the tables exist
-    wide = draw_figure(written, tmp_path).axes
+    wider = {"base": BASE | {"grid": grid | {"d_state": [8, 16, 32, 64, 128, 256]}}}
+    wide = draw_figure(task([plot | {"percent": True}], excess(height), tmp_path, wider), tmp_path).axes
     assert [axes.get_subplotspec().colspan.start for axes in wide] == [0, 1, 0, 1]
     assert [axes.get_ylabel() for axes in wide] == ["init", "", "init", ""]
     fewer = BASE | {"grid": grid | {"d_state": [8, 16], "bias": [False]}}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,13 +18,15 @@ from ssm.claims.series import PlannedFigure
 from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.panel import Row
 from ssm.figures.plot import ChosenArms, SeriesPlot
-from ssm.figures.style import LARGE, SMALL, TITLE, VERMILION, WIDTH, ArmStyle
+from ssm.figures.style import SMALL, VERMILION, WIDTH, ArmStyle
 from ssm.specs.base import Distinct
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST = 4  # maps side by side
+HIGHEST = 2.4  # inches: height of a row
+LEAST = 1.1  # inches: height of the smallest legible map
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ class AttentionMaps(ChosenArms, SeriesPlot):
         """A panel for each model, arm and layer. All share one color scale: that of the rows that predict an answer."""
         several = len(panels(task)) > 1
         found: list[tuple[str, list[AttentionMapImage], int]] = []  # prefix of the titles, images, seed
+        labels = {arm: look.label for arm, look in self.looks(task, styles).items()}
         for model in panels(task):
-            images, seed = layer_images(self, task, tables, model)
+            images, seed = layer_images(self, task, tables, model, labels)
             if images:
                 found.append((f"{task.title_of(model)}: " if several else "", images, seed))
         every = [one for _, images, _ in found for one in images]
@@ -60,7 +62,8 @@ class AttentionMaps(ChosenArms, SeriesPlot):
         answering = [one.shares[one.behind[:, 0]] if len(one.behind) else one.shares for one in every]  # (K, T) each
         finite = np.concatenate([values[np.isfinite(values)] for values in answering])
         largest = float(finite.max()) if finite.size else 1.0
-        note = f"Maps: seed {found[0][2]}, mean over examples. White to dark: 0 to {largest:.2f} of a row's weight"
+        note = f"Maps: seed {found[0][2]}, mean over examples; across: the token read, down: the token that reads"
+        note += f". White to dark: 0 to {largest:.2f} of a row's weight"
         note += ". Outlined: the token to be predicted next" if any(len(one.behind) for one in every) else ""
         rows = []
         for prefix, images, _ in found:
@@ -68,26 +71,25 @@ class AttentionMaps(ChosenArms, SeriesPlot):
             columns = min(MOST, layers if layers > 1 else len(images))
             for at in range(0, len(images), columns):
                 beside = images[at : at + columns]
-                heading, titles = _titles(prefix, beside, WIDTH / columns)
-                plotters = [
-                    partial(_draw_on, one, title, heading if place == 0 else "", place == 0, largest)
-                    for place, (one, title) in enumerate(zip(beside, titles, strict=True))
-                ]
-                rows.append(Row(WIDTH / columns + 0.5 + 0.2 * titles[0].count("\n"), plotters, columns, note))
+                side, titles = _titles(prefix, beside)
+                sides = [side] + [""] * (len(beside) - 1)
+                plotters = [partial(_draw_on, *each, largest) for each in zip(beside, titles, sides, strict=True)]
+                rows.append(Row(min(HIGHEST, WIDTH / columns + 0.3), plotters, columns, note, LEAST))
         return rows
 
 
-def _titles(prefix: str, beside: Sequence[AttentionMapImage], room: float) -> tuple[str, list[str]]:
-    """The heading of a row of panels, and the title of each panel. If all show one arm, the heading names it."""
-    if len({one.arm for one in beside}) == 1:
-        return f"{prefix}{beside[0].arm}", [f"\nlayer {one.layer}" for one in beside]
-    texts = [textwrap.wrap(f"{prefix}{one.arm}, layer {one.layer}", int(room / TITLE)) for one in beside]
-    most = max(map(len, texts))
-    return "", ["\n".join([""] * (most - len(lines)) + lines) for lines in texts]
+def _titles(prefix: str, beside: Sequence[AttentionMapImage]) -> tuple[str, list[str]]:
+    """The label at the side of a row, and the title of each panel. The label is what all of them have."""
+    arms, layers = [one.arm for one in beside], [one.layer for one in beside]
+    if len(beside) > 1 and len(set(arms)) == 1:
+        return f"{prefix}{arms[0]}", [f"layer {layer}" for layer in layers]
+    if len(beside) > 1 and len(set(layers)) == 1:
+        return f"layer {layers[0]}", [f"{prefix}{arm}" for arm in arms]
+    return "", [f"{prefix}{one.arm}, layer {one.layer}" for one in beside]
 
 
 def layer_images(
-    plot: AttentionMaps, task: PlannedFigure, tables: Path, panel: str
+    plot: AttentionMaps, task: PlannedFigure, tables: Path, panel: str, labels: Mapping[str, str]
 ) -> tuple[list[AttentionMapImage], int]:
     """The maps of a panel's first seed by arm and layer, and that seed."""
     wanted = chosen_arms(task, plot.arms)
@@ -101,7 +103,7 @@ def layer_images(
         for layer in plot.layers or table["layer"].unique().sort().to_list():
             rows = table.filter(pl.col("layer") == layer)
             if rows.height:
-                images.append(_image(series.label, layer, rows))
+                images.append(_image(labels[series.arm], layer, rows))
     return images, first
 
 
@@ -116,9 +118,7 @@ def _image(arm: str, layer: int, rows: pl.DataFrame) -> AttentionMapImage:
     return AttentionMapImage(arm, layer, shares, alike.select("query", "key").to_numpy())
 
 
-def _draw_on(
-    one: AttentionMapImage, title: str, heading: str, first: bool, largest: float, axes: Axes, columns: int
-) -> None:
+def _draw_on(one: AttentionMapImage, title: str, side: str, largest: float, axes: Axes, columns: int) -> None:
     axes.grid(False)
     scale = colors.PowerNorm(0.6, 0, largest, clip=True)
     axes.imshow(one.shares, cmap="Blues", norm=scale, interpolation="nearest", aspect="auto")
@@ -129,17 +129,6 @@ def _draw_on(
     ticks: Sequence[int] = range(0, len(one.shares), max(1, -(-len(one.shares) // 4)))
     axes.set_xticks(ticks)
     axes.set_yticks(ticks)
-    axes.tick_params(labelsize=SMALL, length=2, labelleft=first)
+    axes.tick_params(labelsize=SMALL, length=2)
     axes.set_title(title)
-    over = axes.annotate(
-        heading,
-        (0.0, 1.0),
-        xycoords="axes fraction",
-        xytext=(0.0, 1.7 * LARGE),
-        textcoords="offset points",
-        fontsize=LARGE,
-        fontweight="bold",
-    )
-    over.set_in_layout(False)  # the heading may extend over the whole row
-    axes.set_xlabel("token read")
-    axes.set_ylabel("token that reads" if first else "")
+    axes.set_ylabel(side, fontsize=SMALL)

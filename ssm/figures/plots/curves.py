@@ -8,12 +8,11 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from ssm.base.columns import chosen
 from ssm.claims.families import member_name, value_text
 from ssm.claims.panel_tables import OWN, with_own_series
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure
-from ssm.figures.data import Curve, any_loaded, arms, chosen_arms, column_curves, panels
+from ssm.figures.data import Curve, arms, chosen_arms, column_curves, panels, split_by, values_of
 from ssm.figures.panel import (
     CurvePanel,
     Row,
@@ -26,7 +25,7 @@ from ssm.figures.panel import (
     token_range,
     x_range,
 )
-from ssm.figures.plot import ChosenArms, SeriesPlot
+from ssm.figures.plot import ChosenArms, SeriesPlot, Titled
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Name, Setting
 from ssm.specs.measurements import SPECS as MEASUREMENTS
@@ -35,7 +34,7 @@ from ssm.specs.measurements.base import OfFigure
 KeyValues = dict[str, tuple[str, dict[str, Setting]]]  # curve of a value of a key -> its arm, and the value
 
 
-class Curves(ChosenArms, ColumnReader, SeriesPlot):
+class Curves(ChosenArms, Titled, ColumnReader, SeriesPlot):
     """A column of a measurement's table by another column: a panel for each model, a curve for each arm.
 
     A curve is a mean over seeds. With `against`, only the panels named there are drawn, and each curve is the
@@ -78,36 +77,24 @@ class Curves(ChosenArms, ColumnReader, SeriesPlot):
         found = {
             " ".join(words): own
             for model, other in (self.against or dict.fromkeys(panels(task))).items()
-            for name, part in _split(self, task, tables, model).items()
-            for words in [[one for one in (_title(task, model, other), name) if one]]
+            for name, part in split_by(self.split, self, task, tables, model).items()
+            for words in [[one for one in (_title(self, task, model, other), name) if one]]
             if (own := _curves(part, task, tables, model, other, places))
         }
-        looks = arm_styles(arms(task)) | styles | arm_styles(list(places), places)
+        styles = arm_styles(arms(task)) | styles
+        if self.by is None:
+            shown = self.looks(task, styles)
+            found = {title: [shown[curve.arm].of(curve) for curve in curves] for title, curves in found.items()}
+            styles |= {look.name: look.style for look in shown.values()}
+        looks = styles | arm_styles(list(places), places)
         plots = [_panel(self, own, looks, title) for title, own in found.items()]
         every = [curve for own in found.values() for curve in own]
         note = note_on(every) if arms(task) != [OWN] else note_on_draws(every)
         return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
 
 
-def _title(task: PlannedFigure, model: str, other: str | None) -> str:
-    return task.title_of(model) + ("" if other is None else f" against {task.title_of(other)}")
-
-
-def _split(plot: Curves, task: PlannedFigure, tables: Path, model: str) -> dict[str, Curves]:
-    """Title of a panel -> what is drawn in it: everything, or the rows of one value of `split`."""
-    key = plot.split
-    if key is None:
-        return {"": plot}
-    return {
-        value_text(value): plot.model_copy(update={"where": plot.where | {key: value}})
-        for value in _values(plot, task, tables, model, key)
-    }
-
-
-def _values(plot: Curves, task: PlannedFigure, tables: Path, model: str, key: str) -> list[Setting]:
-    """The values of a key in the rows that are drawn."""
-    every = [chosen(table, schema, plot.where) for _, table, schema in any_loaded(task, tables, model, plot)]
-    return list(dict.fromkeys(value for table in every for value in table[key].to_list()))
+def _title(plot: Curves, task: PlannedFigure, model: str, other: str | None) -> str:
+    return plot.title_of(task, model) + ("" if other is None else f" against {task.title_of(other)}")
 
 
 def _curves(
@@ -122,7 +109,7 @@ def _curves(
     if plot.by is None:
         return read(plot)
     found = []
-    for value in _values(plot, task, tables, model, plot.by):
+    for value in values_of(plot.by, plot, task, tables, model):
         for curve in read(plot.model_copy(update={"where": plot.where | {plot.by: value}})):
             place = {plot.by: value}
             name, label = member_name(curve.arm, place), value_text(value)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,12 +17,13 @@ from ssm.base.lazy import colors, matplotlib, patches
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.families import axis_name, is_number, value_text
+from ssm.claims.panel_tables import OWN, with_own_series
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.colors import GRID, INK
-from ssm.figures.data import any_loaded, chosen_arms, panels
-from ssm.figures.panel import LETTER, Row, wrapped
-from ssm.figures.plot import ChosenArms, SeriesPlot
+from ssm.figures.data import any_loaded, chosen_arms, panels, split_by
+from ssm.figures.panel import LETTER, Row, wrapped_title
+from ssm.figures.plot import ChosenArms, SeriesPlot, Titled
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
 from ssm.specs.base import Name, Setting
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST = 4  # panels per row
+TINY = 8.5  # points: the smallest legible letters in cells
 BESIDE, BETWEEN = 0.9, 0.25  # inches: space left of the cells, and between panels
-UNBROKEN = "\u00a0"  # a space at which lines are not broken
 DARK, LIGHT = "#101418", "#fbfbfb"  # text on cells: the same in light and dark mode
 Cells = dict[tuple[Setting, Setting], float]  # (x, y) -> value
 
@@ -46,20 +47,24 @@ class Map:
     values: np.ndarray  # (y, x); NaN: not measured, or the run diverged
     seeds: int
     classes: dict[tuple[int, int], str]  # (row, column) -> key of CLASSES
+    headed: bool  # whether the first line of the title is a heading
 
 
-class HeatMap(ChosenArms, ColumnReader, SeriesPlot):
+class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
     """A column by two others: a panel for each arm, with means over seeds and everything else that was measured.
 
-    `x` and `y` may also be axes of a grid. The members along these axes then share one panel.
+    `x` and `y` may also be axes of a grid. The members along these axes then share one panel. With `split`, each value
+    of that key has its own panel. A measurement of the figure itself is drawn as if it belonged to one arm.
     """
 
     kind: Literal["heat_map"] = "heat_map"
+    of_figure: ClassVar[bool] = True
     x: Name  # a column of the table, or an axis of the grid
     y: Name  # the same for the vertical axis
+    split: Name | None = None  # another key: draw a panel for each value
     limits: Annotated[tuple[float, float], Field(strict=False)] | None = None  # of the colors; none: from the values
     cells: bool = True  # true: write the number into each cell
-    percent: bool = False  # true: the numbers are shares; show them in percent
+    percent: bool = False  # true: the numbers are shares; show them in percent (without the sign)
     exponential: bool = False  # true: show the exponential of the mean, such as the perplexity of a loss in nats
     log_color: bool = False  # true: logarithmic color scale
     classes: bool = False  # true: mark each cell with its class; needs a length_class table (ls Definition 2.1)
@@ -76,7 +81,13 @@ class HeatMap(ChosenArms, ColumnReader, SeriesPlot):
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model and arm, all with the same color scale."""
-        maps = [one for model in panels(task) for one in heat_maps(self, task, tables, model)]
+        task = with_own_series(task, tables, self.measurement)
+        maps = [
+            replace(one, title="\n".join(word for word in (one.title, name) if word))
+            for model in panels(task)
+            for name, part in split_by(self.split, self, task, tables, model).items()
+            for one in heat_maps(part, task, tables, model)
+        ]
         if not maps:
             return []
         values = np.concatenate([one.values.ravel() for one in maps])
@@ -84,19 +95,25 @@ class HeatMap(ChosenArms, ColumnReader, SeriesPlot):
         limits = self.limits or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
         columns = _columns(self, maps)
         room = _room(maps, columns)
-        titles = [_wrapped(one.title, room) for one in maps]
-        lines = max(title.count("\n") for title in titles)
-        height = 1.1 + (0.27 + 0.15 * self.classes) * max(len(one.y) for one in maps) + 0.2 * lines
+        lines = max(len(_lines(one, room)) for one in maps) - 1
+        cells, around = max(len(one.y) for one in maps), 1.1 + 0.2 * lines
+        height, least = (
+            around + (0.27 + 0.15 * self.classes) * cells,
+            around - 0.2 + (0.2 + 0.12 * self.classes) * cells,
+        )
         seeds = {one.seeds for one in maps}
         note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
-        note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}"
+        percent = "%" if self.percent else ""
+        note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}{percent}"
         if finite.size < values.size:
             note += ". Empty: not measured, or the run diverged"
         if self.classes:
             note += ". Symbol: class up to the length of the cell (ls Definition 2.1); not decided if seeds differ"
         bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
-        plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, titles, bare, strict=True)]
-        return [Row(height, plotters[at : at + columns], columns, note) for at in range(0, len(plotters), columns)]
+        plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, bare, strict=True)]
+        return [
+            Row(height, plotters[at : at + columns], columns, note, least) for at in range(0, len(plotters), columns)
+        ]
 
 
 def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
@@ -105,8 +122,8 @@ def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:
         if columns > ceil(len(maps) / ceil(len(maps) / columns)):
             continue  # fewer columns need no more rows
         room = _room(maps, columns)
-        cells = all(_width(one, plot) * len(one.x) <= room for one in maps)
-        lines = (line for one in maps for line in _wrapped(one.title, room).split("\n"))
+        cells = all(_letters(one, plot, room) is not None for one in maps)
+        lines = (line for one in maps for line in _lines(one, room)[one.headed :])
         if cells and all(TITLE * len(line) <= room for line in lines):
             return columns
     return 1
@@ -123,20 +140,22 @@ def _room(maps: Sequence[Map], columns: int) -> float:
     return (WIDTH - beside - BETWEEN * (columns - 1)) / columns
 
 
-def _wrapped(title: str, room: float) -> str:
-    """A title in lines that fit, broken after commas if that is enough, otherwise between words."""
-    letters, found = int(room / TITLE), []
-    for line in title.split("\n"):
-        parts = line.split(", ")
-        kept = ", ".join(part.replace(" ", UNBROKEN) for part in parts) if max(map(len, parts)) < letters else line
-        found += wrapped(kept, room, TITLE).splitlines()
-    return "\n".join(found).replace(UNBROKEN, " ")
+def _lines(one: Map, room: float) -> list[str]:
+    """The lines of a title. A heading is one line, which may extend over the panels beside it."""
+    lines = one.title.split("\n")
+    rest = "\n".join(lines[one.headed :])
+    return lines[: one.headed] + (wrapped_title(rest, room).split("\n") if rest else [])
 
 
-def _width(one: Map, plot: HeatMap) -> float:
-    """Width of a cell with the longest text, inches."""
+def _width(one: Map, plot: HeatMap, size: float) -> float:
+    """Width of a cell with the longest text in letters of `size` points, inches."""
     texts = [_text(value, plot) for value in one.values[np.isfinite(one.values)]] if plot.cells else []
-    return LETTER * (1 + max(map(len, [*texts, *map(_name, one.x)]), default=0))
+    return LETTER * size / SMALL * (0.5 + max(map(len, texts), default=0))
+
+
+def _letters(one: Map, plot: HeatMap, room: float) -> float | None:
+    """The largest size of letters, in points, at which the numbers fit into cells; None if none does."""
+    return next((size for size in (SMALL, TINY) if _width(one, plot, size) * len(one.x) <= room), None)
 
 
 def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> list[Map]:
@@ -175,7 +194,8 @@ def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> l
             for (of, (across, up)), own in kinds.items()
             if of == title
         }
-        maps.append(Map(f"{task.title_of(panel)}\n{title}" if several else title, x, y, values, seeds, classes))
+        over = [plot.title_of(task, panel)] if several or plot.title is not None else []
+        maps.append(Map("\n".join([*over, title] if title else over), x, y, values, seeds, classes, bool(over)))
     return maps
 
 
@@ -217,6 +237,8 @@ def _ordered(values: Sequence[Setting]) -> list[Setting]:
 
 def _title(task: PlannedFigure, series: Series, drawn: Sequence[str], several: bool) -> str:
     """The label of an arm without the drawn axes, and without its family if there is only one."""
+    if series.arm == OWN:
+        return ""
     member = task.member(series.arm)
     return member.label_without(*drawn, family=several) if drawn and member else series.label
 
@@ -224,7 +246,6 @@ def _title(task: PlannedFigure, series: Series, drawn: Sequence[str], several: b
 def _draw_on(
     plot: HeatMap,
     one: Map,
-    title: str,
     bare: bool,
     limits: tuple[float, float],
     room: float,
@@ -234,6 +255,7 @@ def _draw_on(
     """Draw the cells of one panel. A `bare` panel has no labels on its vertical axis."""
     axes.grid(False)
     scale = colors.LogNorm(*limits) if plot.log_color else colors.Normalize(*limits)
+    letters = _letters(one, plot, room)
     for (row, column), value in np.ndenumerate(one.values):
         if not np.isfinite(value):
             axes.add_patch(
@@ -243,9 +265,9 @@ def _draw_on(
         share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
         axes.add_patch(patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
-        if plot.cells and _width(one, plot) * len(one.x) <= room:
+        if plot.cells and letters is not None:
             place = (column + 0.5, row + (0.3 if plot.classes else 0.5))
-            axes.text(*place, _text(value, plot), color=_ink(share), ha="center", va="center", fontsize=SMALL)
+            axes.text(*place, _text(value, plot), color=_ink(share), ha="center", va="center", fontsize=letters)
         if (row, column) in one.classes:
             marker = CLASSES[one.classes[row, column]].marker
             axes.plot(column + 0.5, row + 0.7, color=_ink(share), marker=marker, linestyle="none", markersize=5)
@@ -253,11 +275,12 @@ def _draw_on(
         axes.plot([], [], color=INK, marker=CLASSES[kind].marker, linestyle="none", label=CLASS_NAMES[kind])
     axes.set_xlim(0, len(one.x))
     axes.set_ylim(0, len(one.y))
-    axes.set_xticks(*_ticks(one.x, {1: 16, 2: 8}.get(columns, 5)))
+    name = LETTER * (letters or SMALL) / SMALL * (1 + max(len(_name(value)) for value in one.x))
+    axes.set_xticks(*_ticks(one.x, max(1, int(room / name))))
     axes.set_yticks(*_ticks(one.y, 10))
-    axes.tick_params(length=0, labelsize=SMALL, labelleft=not bare)
+    axes.tick_params(length=0, labelsize=letters or SMALL, labelleft=not bare)
     axes.spines[:].set_visible(False)
-    axes.set_title(title)
+    axes.set_title(one.title)
     axes.set_xlabel(plot.x_label or axis_name(plot.x))
     axes.set_ylabel("" if bare else plot.y_label or axis_name(plot.y))
 
@@ -268,7 +291,7 @@ def _ink(share: float) -> str:
 
 
 def _text(value: float, plot: HeatMap) -> str:
-    return f"{value:.0%}" if plot.percent else number(value) if abs(value) >= 100 else f"{value:.2g}"
+    return f"{100 * value:.0f}" if plot.percent else number(value) if abs(value) >= 100 else f"{value:.2g}"
 
 
 def _name(value: Setting) -> str:

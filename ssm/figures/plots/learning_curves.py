@@ -10,14 +10,14 @@ from pydantic import PositiveInt
 
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure
-from ssm.figures.data import Curve, Line, column_lines, over_seeds, panels
+from ssm.figures.data import Curve, Line, chosen_arms, column_lines, over_seeds, panels
 from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, x_range
-from ssm.figures.plot import SeriesPlot
+from ssm.figures.plot import ChosenArms, SeriesPlot, Titled
 from ssm.figures.style import ArmStyle
 from ssm.specs.base import Name
 
 
-class LearningCurves(ColumnReader, SeriesPlot):
+class LearningCurves(ChosenArms, Titled, ColumnReader, SeriesPlot):
     """A column by training step: a panel for each model, a curve for each arm, means over neighboring steps."""
 
     kind: Literal["learning_curves"] = "learning_curves"
@@ -25,18 +25,24 @@ class LearningCurves(ColumnReader, SeriesPlot):
     column: Name = "loss"  # column of its table
     x: Name = "step"  # column on the horizontal axis
     points: PositiveInt = 60  # maximal number of points of a curve; each is a mean over neighboring steps
+    each_seed: bool = False  # true: draw every seed instead of means over seeds, which hide spikes and late learners
     log_y: bool = False  # true: logarithmic vertical axis
     level: float | None = None  # a reference line, such as chance
     y_label: str | None = None  # label of the vertical axis; none: the name of the column
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, with a shared y axis."""
-        found = {model: _curves(self, task, tables, model) for model in panels(task)}
+        looks = self.looks(task, styles)
+        styles = styles | {look.name: look.style for look in looks.values()}
+        found = {
+            model: [looks[curve.arm].of(curve) for curve in _curves(self, task, tables, model)]
+            for model in panels(task)
+        }
         plots = [
             CurvePanel(
                 own,
                 styles,
-                task.title_of(model),
+                self.title_of(task, model),
                 self.x.replace("_", " "),
                 self.y_label or self.column.replace("_", " "),
                 x_range(own, logarithmic=False),
@@ -44,16 +50,18 @@ class LearningCurves(ColumnReader, SeriesPlot):
                 log_x=False,
                 log_y=self.log_y,
                 level=self.level,
+                seeds="lines" if self.each_seed else "band",
             )
             for model, own in found.items()
             if own
         ]
-        note = note_on([curve for own in found.values() for curve in own])
+        note = note_on([curve for own in found.values() for curve in own], "lines" if self.each_seed else "band")
         return rows_of(plots, 3.0 if columns_for(len(plots)) == 1 else 2.5, note)
 
 
 def _curves(plot: LearningCurves, task: PlannedFigure, tables: Path, panel: str) -> list[Curve]:
-    lines = column_lines(task, tables, panel, plot, plot.x)
+    wanted = chosen_arms(task, plot.arms)
+    lines = [one for one in column_lines(task, tables, panel, plot, plot.x) if one[0].arm in wanted]
     return over_seeds([(series, thinned(line, plot.points)) for series, line in lines])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,7 +16,7 @@ from ssm.base.lazy import ticker
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
-from ssm.figures.panel import Row, end_of_bin
+from ssm.figures.panel import Row, columns_for, end_of_bin
 from ssm.figures.plot import SeriesPlot
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, ArmStyle
 from ssm.specs.base import Name
@@ -23,6 +24,7 @@ from ssm.specs.base import Name
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LEAST = 0.27  # inches: the lowest legible height of a line of excesses
 STEEPEST = 4.0  # nats: curves that rise further leave the panel
 
 
@@ -30,12 +32,18 @@ STEEPEST = 4.0  # nats: curves that rise further leave the panel
 class Classed:
     """The curve of one run with its class."""
 
-    name: str  # model and arm
+    model: str
+    arm: str
     kind: str  # key of CLASSES
     excess: float  # nats: largest loss after t* minus the loss at t* (lg Definition 3.2)
     error: float
     x: np.ndarray  # (bins,) position / T
-    rise: np.ndarray  # (bins,) loss minus the loss just before T, nats
+    rise: np.ndarray  # (bins,) loss minus the mean loss from T/2 to T, nats
+
+    @property
+    def name(self) -> str:
+        """Model and arm."""
+        return f"{self.model}: {self.arm}"
 
 
 class ClassChart(SeriesPlot):
@@ -46,7 +54,7 @@ class ClassChart(SeriesPlot):
     position_loss: Name | None = None  # name of the measurement of the loss by position; none: position_loss
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """Above: the rise of each loss beyond T, in the color of its class. Below: the excess of each run."""
+        """Above: the rise of each loss beyond T by model, in the color of its class. Below: the excess of each run."""
         curves = classed_curves(task, tables, self)
         if not curves:
             return []
@@ -54,10 +62,13 @@ class ClassChart(SeriesPlot):
         note = "A curve and a symbol per run. Class: ls Definition 2.1. Excess: lg Definition 3.2"
         if any(not np.isfinite(curve.excess) for curve in curves):
             note += ". Arrow: diverged"
-        return [
-            Row(3.2, [lambda axes, _: _draw_curves(axes, curves)], 1, note),
-            Row(0.9 + 0.36 * len(names), [lambda axes, _: _draw_excess(axes, curves, names)], 1),
-        ]
+        models = list(dict.fromkeys(curve.model for curve in curves))
+        columns = columns_for(len(models))
+        upper = [partial(_draw_curves, curves, model, place % columns == 0) for place, model in enumerate(models)]
+        rows = [Row(2.6, upper[at : at + columns], columns, note, 1.6) for at in range(0, len(upper), columns)]
+        lines = len(names)
+        lower = [lambda axes, _: _draw_excess(axes, curves, names)]
+        return [*rows, Row(0.9 + 0.36 * lines, lower, 1, "", 0.9 + LEAST * lines)]
 
 
 def classed_curves(task: PlannedFigure, tables: Path, plot: ClassChart) -> list[Classed]:
@@ -75,42 +86,48 @@ def classed_curves(task: PlannedFigure, tables: Path, plot: ClassChart) -> list[
             if losses in series.tables:
                 loss = position_curve(read_planned(task, tables, series.tables[losses], "position_loss"))
                 x, rise = _rise(loss, series.context)
-            name = f"{task.title_of(panel)}: {series.label}"
             excess, error = (np.nan if row[key] is None else row[key] for key in ("excess", "excess_error"))
             kind = row["class"] if np.isfinite(excess) else "none"  # a diverged run does not extend
-            curves.append(Classed(name, kind, excess, error, x, rise))
+            curves.append(Classed(task.title_of(panel), series.label, kind, excess, error, x, rise))
     return curves
 
 
 def _rise(loss: pl.DataFrame, context: int) -> tuple[np.ndarray, np.ndarray]:
-    """(position / T at the middle of each bin from T/8 on, loss minus the loss of the last bin within T)."""
-    at_context = loss.filter(pl.col("position_to") <= context)["loss"][-1]
-    late = loss.filter(pl.col("position_from") >= context // 8)
-    x = (late["position_from"] + late["position_to"]).to_numpy() / (2 * context)
-    return x, late["loss"].to_numpy() - at_context
+    """(position / T at the middle of each bin from T/2 on, loss minus the mean loss from T/2 to T)."""
+    late = loss.filter(pl.col("position_from") >= context // 2)
+    start, end, values = (late[name].to_numpy() for name in ("position_from", "position_to", "loss"))
+    inside = end <= context
+    at_context = np.average(values[inside], weights=(end - start)[inside]) if inside.any() else values[0]
+    return (start + end) / (2 * context), values - at_context
 
 
-def _draw_curves(axes: Axes, curves: Sequence[Classed]) -> None:
+def _draw_curves(every: Sequence[Classed], model: str, first: bool, axes: Axes, columns: int) -> None:
+    """Draw the curves of one model. All panels have the same axes; the first of a row has the labels of the y axis."""
     for kind, style in CLASSES.items():
-        own = [curve for curve in curves if curve.kind == kind]
-        for curve in own:
-            rise = np.where(np.isfinite(curve.rise), curve.rise, np.nan)
-            axes.plot(curve.x, rise, color=style.color, linewidth=1.3, alpha=0.85, label="_" + curve.name)
-        if own:
-            axes.plot([], [], **style.keywords(), label=f"{CLASS_NAMES[kind]} ({len(own)})")
+        for curve in every:
+            if (curve.kind, curve.model) == (kind, model):
+                rise = np.where(np.isfinite(curve.rise), curve.rise, np.nan)
+                axes.plot(curve.x, rise, color=style.color, linewidth=1.1, alpha=0.85, label="_" + curve.name)
+        count = sum(curve.kind == kind for curve in every)
+        if count:
+            axes.plot([], [], **style.keywords(), label=f"{CLASS_NAMES[kind]} ({count})")
     axes.axhline(0.0, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)))
     axes.axvline(1.0, color=INK, linewidth=1.2, linestyle=(0.0, (1.5, 1.5)))
     axes.set_xscale("log", base=2)
-    longest = end_of_bin(max((float(curve.x.max()) for curve in curves if curve.x.size), default=2.0))
-    powers = list(range(-3, int(np.ceil(np.log2(longest))) + 1))
-    powers = [power for power in powers if len(powers) < 10 or power % 2 == 0]
-    axes.set_xlim(0.125, longest)
+    longest = end_of_bin(max((float(curve.x.max()) for curve in every if curve.x.size), default=2.0))
+    most = {1: 10, 2: 6}.get(columns, 4)
+    every_power = range(-1, int(np.ceil(np.log2(longest))) + 1)
+    step = -(-len(every_power) // most)
+    powers = [power for power in every_power if power % step == 0]
+    axes.set_xlim(0.5, longest)
     axes.xaxis.set_major_locator(ticker.FixedLocator([2.0**power for power in powers]))
     axes.xaxis.set_major_formatter(ticker.FixedFormatter([_multiple(power) for power in powers]))
     axes.xaxis.set_minor_locator(ticker.NullLocator())
-    axes.set_xlabel("position (multiples of the training length T)")
-    axes.set_ylabel("loss minus loss at T\n(nats per token)")
-    finite = np.concatenate([curve.rise[np.isfinite(curve.rise)] for curve in curves] or [np.array([])])
+    axes.set_title(model)
+    axes.set_xlabel("position / T")
+    axes.set_ylabel("loss minus loss at T (nats)" if first else "")
+    axes.tick_params(labelleft=first)
+    finite = np.concatenate([curve.rise[np.isfinite(curve.rise)] for curve in every] or [np.array([])])
     if finite.size:
         low, high = float(finite.min()), min(float(finite.max()), STEEPEST)
         axes.set_ylim(low - 0.05 * (high - low) - 1e-3, high + 0.05 * (high - low) + 1e-3)

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure
-from ssm.figures.data import Curve, panels, perplexity_curves, ratio_curves
+from ssm.figures.data import Curve, chosen_arms, panels, perplexity_curves, ratio_curves
 from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, token_panel, token_range
-from ssm.figures.plot import SeriesPlot
-from ssm.figures.style import ArmStyle
+from ssm.figures.plot import ChosenArms, SeriesPlot, Titled, require_arms
+from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Name
 
 
-class PositionCurves(SeriesPlot):
-    """Position-wise perplexity by position, a panel for each model; with `ratio`, also the paired ratio below it."""
+class PositionCurves(ChosenArms, Titled, SeriesPlot):
+    """Position-wise perplexity by position, a panel for each model; with `ratio`, also the paired ratio below it.
+
+    With `relative_to`, the perplexity is divided by that of this arm on the same text, seed by seed. This removes the
+    differences between positions of the text, which are large at the first tokens.
+    """
 
     kind: Literal["position_curves"] = "position_curves"
     reads: ClassVar[tuple[str, ...]] = ("position_loss", "restart_loss")
+    together: bool = False  # true: all models in one panel
+    relative_to: Name | None = None  # the arm whose perplexity divides that of each arm
     ratio: bool = False  # true: draw the paired ratio below the perplexity
     restarted: str | None = None  # the arm that is restarted in the ratio; none: each arm itself
     restart_loss: Name | None = None  # name of the measurement of the restarted loss; none: restart_loss
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        super().check(families, arms)
+        require_arms("relative_to", [self.relative_to] if self.relative_to else [], arms, ())
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, x on a log2 axis in tokens, y on a log axis; with `ratio`, the paired ratio below it.
@@ -30,29 +42,50 @@ class PositionCurves(SeriesPlot):
         that of a model restarted T/2 to T tokens before each target. Above 1, the history hurts. Both losses are at the
         same positions.
         """
-        models = panels(task)
-        columns = columns_for(len(models))
-        curves = {model: perplexity_curves(task, tables, model, self.name_of("position_loss")) for model in models}
-        perplexity = [
-            replace(token_panel(own, styles, task.title_of(model), "perplexity per token"), log_y=True)
-            for model, own in curves.items()
-            if own
+        wanted = chosen_arms(task, self.arms)
+        losses, relative_to = self.name_of("position_loss"), self.relative_to
+        perplexity = {
+            model: perplexity_curves(task, tables, model, losses, relative_to, wanted) for model in panels(task)
+        }
+        found = _by_title(self, task, perplexity)
+        label = "perplexity per token"
+        if relative_to is not None:
+            names = {series.arm: series.label for series in task.series}
+            label = f"perplexity\nrelative to {names.get(relative_to, relative_to)}"
+        styles = styles | arm_styles([own.arm for curves in found.values() for own in curves if own.arm not in styles])
+        upper = [
+            replace(token_panel(own, styles, title, label), log_y=True, level=None if relative_to is None else 1.0)
+            for title, own in found.items()
         ]
-        note = note_on([curve for own in curves.values() for curve in own])
-        rows = rows_of(perplexity, 3.3 if columns == 1 else 2.6, note)
+        columns = columns_for(len(upper))
+        note = note_on([curve for own in found.values() for curve in own])
+        rows = rows_of(upper, 3.3 if columns == 1 else 2.6, note)
         if not self.ratio:
             return rows
-        ratios = {model: ratio_curves(task, tables, model, self.restarted, self.names) for model in models}
+        ratios = _by_title(
+            self,
+            task,
+            {model: ratio_curves(task, tables, model, self.restarted, self.names, wanted) for model in panels(task)},
+        )
         label = "perplexity ratio\nfull / restarted " + (self.restarted or "").replace("_", " ")
-        lower = [
-            _ratio_panel(ratios[model], curves[model], styles, task.title_of(model), label)
-            for model in models
-            if ratios[model]
-        ]
+        lower = [_ratio_panel(own, found[title], styles, title, label) for title, own in ratios.items()]
         below = rows_of(lower, 2.7 if columns == 1 else 2.3, note)
         if len(below) != len(rows):
             return rows + below
         return [row for pair in zip(rows, below, strict=True) for row in pair]
+
+
+def _by_title(plot: PositionCurves, task: PlannedFigure, found: dict[str, list[Curve]]) -> dict[str, list[Curve]]:
+    """Title -> curves of each panel that has curves. With `together`, there is one panel."""
+    there = {model: curves for model, curves in found.items() if curves}
+    if not plot.together or len(there) < 2:
+        return {plot.title_of(task, model): curves for model, curves in there.items()}
+    joined = []
+    for model, curves in there.items():
+        for curve in curves:
+            label = task.title_of(model) + (f", {curve.label}" if len(curves) > 1 else "")
+            joined.append(replace(curve, arm=f"{curve.arm} of {model}", label=label))
+    return {plot.title or "": joined}
 
 
 def _ratio_panel(
@@ -60,5 +93,4 @@ def _ratio_panel(
 ) -> CurvePanel:
     """The paired ratio on the x axis of the perplexity above it."""
     panel = token_panel(ratios, styles, title, label)
-    limits = token_range(curves)
-    return replace(panel, x_label="position kT (tokens)", x_limits=limits, log_y=True, level=1.0, untitled=True)
+    return replace(panel, x_limits=token_range(curves), log_y=True, level=1.0)

@@ -16,7 +16,7 @@ from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Arms, Numbers
 from ssm.figures.data import Curve, chosen_arms, panels
 from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, x_range
-from ssm.figures.plot import OfArms, require_arms
+from ssm.figures.plot import OfArms, Titled, require_arms
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Distinct, Name, Setting
 
@@ -31,7 +31,7 @@ class Family:
     place: tuple[str, dict[str, Setting]] | None = None  # on a grid: the family, and its values on the other axes
 
 
-class SweepCurves(OfArms):
+class SweepCurves(Titled, OfArms):
     """The quantity `of` by the number in which arms differ: a panel for each model, a curve for each family.
 
     On a grid, the number is the axis `over`. Each curve then has fixed values on all other axes; `where` selects some
@@ -92,7 +92,7 @@ class SweepCurves(OfArms):
             CurvePanel(
                 [*own, *_references(self, task, tables, model, own)],
                 looks,
-                task.title_of(model),
+                self.title_of(task, model),
                 self.x_label or axis_name(self.over or "number"),
                 self.y_label or self.score.replace("_", " "),
                 x_range(own, self.log_x),
@@ -101,12 +101,15 @@ class SweepCurves(OfArms):
                 log_y=self.log_y,
                 level=self.level,
                 ticks=tuple(sorted({float(x) for curve in own for x in curve.x})),
+                seeds="dots",
             )
             for model, own in found.items()
             if own
         ]
         every = [curve for own in found.values() for curve in own]
-        note = note_on(every) + ("" if all(one.finite().all() for one in every) else ". Missing point: no number")
+        note = note_on(every, "dots") + (
+            "" if all(one.finite().all() for one in every) else ". Missing point: no number"
+        )
         return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
 
 
@@ -149,15 +152,16 @@ def sweep_curves(plot: SweepCurves, own: list[Family], task: PlannedFigure, tabl
     """A curve for each family: mean over seeds (of logarithms, if the quantity is logarithmic), with their range."""
     curves = []
     for family in own:
-        points = []
+        points, dots = [], []
         for x, arm in family.members:
             values = plot.numbers(arm, task, tables, panel)
             if values is not None:
                 points.append((x, *values.summary(), len(values.seeds)))
+                dots.append((np.full(len(values.seeds), x), values.seeds))
         if points:
             x_y_low_high_seeds = np.array(points, dtype=float).T
-            seeds = int(x_y_low_high_seeds[4].max())
-            curves.append(Curve(family.name, family.label, 1, seeds, *x_y_low_high_seeds[:4]))
+            x, y, low, high, seeds = x_y_low_high_seeds
+            curves.append(Curve(family.name, family.label, 1, int(seeds.max()), x, y, low, high, tuple(dots)))
     return curves
 
 
@@ -169,6 +173,6 @@ def _references(plot: SweepCurves, task: PlannedFigure, tables: Path, panel: str
         values = plot.numbers(arm, task, tables, panel)
         if values is not None:
             label = next(series.label for series in task.series if series.arm == arm)
-            lines = (np.full(2, value) for value in values.summary())
-            curves.append(Curve(arm, label, 1, len(values.seeds), x, *lines))
+            y, low, high = (np.full(2, value) for value in values.summary())
+            curves.append(Curve(arm, label, 1, len(values.seeds), x, y, low, high))
     return curves

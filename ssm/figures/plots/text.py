@@ -16,7 +16,7 @@ from ssm.claims.series import PlannedFigure
 from ssm.figures.data import own_table, read_planned
 from ssm.figures.panel import Row
 from ssm.figures.plot import SeriesPlot
-from ssm.figures.style import SMALL, ArmStyle
+from ssm.figures.style import ArmStyle
 from ssm.specs.base import Name
 from ssm.specs.measurements import SCHEMAS
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDEST = 80  # characters of a line
-LINE = 1.3 * SMALL / 72  # inches
+LETTERS = 9.0  # points
+LINE = 1.3 * LETTERS / 72  # inches
 HANG = "  "  # indent of continuation lines
 
 
@@ -81,4 +82,5 @@ def _draw(axes: Axes, lines: list[str]) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(len(lines), 0)
     for place, line in enumerate(lines):
-        axes.text(0, place + 0.5, line, va="center", fontsize=SMALL, family="monospace", parse_math=False)
+        text = axes.text(0, place + 0.5, line, va="center", fontsize=LETTERS, family="monospace", parse_math=False)
+        text.set_in_layout(False)  # other panels keep their width

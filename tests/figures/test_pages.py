@@ -1,0 +1,67 @@
+"""Every figure file fits a page, with panels that are legible."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from figures import made_up
+
+from ssm.figures import draw
+from ssm.figures.draw import PAGE, compose, stacked
+from ssm.figures.figure import FigureTask
+from ssm.figures.panel import Row, heights
+from ssm.plan.library import load_config
+from ssm.plan.plan import make_plan
+
+CONFIG = Path(__file__).parents[2] / "config"
+TARGETS = sorted(path.stem for path in (CONFIG / "figures").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureTask], Path]:
+    """All figures at scale smoke with one seed, and made-up tables for them."""
+    plan, tables = make_plan(load_config(CONFIG, "smoke", TARGETS)), tmp_path_factory.mktemp("tables")
+    figures = {}
+    for target, task in plan.figures.items():
+        first = {series.arm: series.seed for series in reversed(task.series)}
+        kept = tuple(series for series in task.series if series.seed == first[series.arm])
+        figures[target] = task.model_copy(update={"series": kept})
+    wanted = {table for task in figures.values() for table in task.table_ids}
+    made_up.write(replace(plan, measurements={name: plan.measurements[name] for name in wanted}), tables)
+    return figures, tables
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_figure_fits_a_page(
+    target: str, made: tuple[dict[str, FigureTask], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row is lower than what is legible."""
+    figures, tables = made
+    monkeypatch.setattr(draw, "_label_ends", lambda *_: False)  # a legend, which is higher, without drawing
+    rows = stacked(figures[target], tables)
+    assert rows[0].panels != [draw._nothing], "the made-up tables have nothing to draw"
+    figure = compose(rows)
+    assert figure.get_figheight() <= PAGE + 1e-6
+    found: Any = figure.axes[0].get_gridspec()
+    assert found is not None
+    for row, height in zip(rows, found.get_height_ratios(), strict=True):
+        assert height >= (row.height if row.least is None else row.least) - 1e-6, "split this figure, or draw less"
+
+
+def test_rows_that_do_not_fit_become_lower_together() -> None:
+    """First each loses the same share of what it can spare; rows that cannot become lower keep their height."""
+
+    def of(height: float, least: float | None = None) -> Row:
+        return Row(height, [], 1, least=least)
+
+    assert heights([of(2.0, 1.0), of(3.0)], 6.0) == [2.0, 3.0]
+    assert heights([of(3.0, 1.0), of(2.0, 1.0), of(3.0)], 6.5) == pytest.approx([2.0, 1.5, 3.0])
+    assert heights([of(3.0, 2.0), of(4.0)], 3.0) == pytest.approx([1.0, 2.0])
+
+
+def test_a_figure_is_never_higher_than_a_page() -> None:
+    rows = [Row(3.0, [lambda axes, _: axes.plot([0, 1], [0, 1])], 1) for _ in range(4)]
+    assert compose(rows).get_figheight() == pytest.approx(PAGE)
