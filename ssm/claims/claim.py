@@ -38,6 +38,24 @@ class Expected(Spec):
             return f"> {self.above:g}"
         return f"{self.above:g} to {self.below:g}"
 
+    @classmethod
+    def of_words(cls, words: str) -> Expected:
+        """The region from its text.
+
+        >>> Expected.of_words("> 1.5").above, Expected.of_words("0.9 to 1.1").below
+        (1.5, 1.1)
+
+        Raises:
+            ValueError: it is not the text of a region.
+        """
+        sign, _, bound = words.partition(" ")
+        if sign in ("<", ">"):
+            return cls(below=float(bound)) if sign == "<" else cls(above=float(bound))
+        above, to, below = words.partition(" to ")
+        if not to:
+            raise ValueError(f"'{words}' is no region; expected a text such as '> 1.5' or '0.9 to 1.1'")
+        return cls(above=float(above), below=float(below))
+
 
 class ClaimSpec(Spec):
     """One claim of one figure."""

@@ -29,7 +29,7 @@ COLORS = 128  # of a committed picture: this saves two thirds of the bytes
 class Judged(Spec):
     """The verdict on a claim: a row of the verdicts table, without most of its explanations."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"timed", "rounding", "reason"})
+    later: ClassVar[frozenset[str]] = frozenset({"timed", "rounding", "reason", "by_seed", "p"})
     claim: str
     says: str
     estimate: float | None
@@ -44,6 +44,9 @@ class Judged(Spec):
     timed: bool = False  # True: made of times, so that every run has another estimate
     rounding: float = ROUNDING  # by how much rounding can move the estimate and its interval
     reason: str = ""  # why there is no estimate
+    # seed -> the number that the interval is computed from, or several numbers; null: not finite; empty: not recorded
+    by_seed: dict[str, float | None | Annotated[tuple[float | None, ...], Field(strict=False)]] = {}
+    p: float | None = None  # p-value against the nearest bound
 
     @property
     def numbers(self) -> tuple[float | None, ...]:
@@ -136,11 +139,13 @@ def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
     Args:
         claim: the claim that was judged. A reference needs it for `timed` and `rounding`.
     """
-    content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding")}
+    content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding", "by_seed", "p")}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
     content["registered"] = content["registered"] is not False
+    content["by_seed"] = json.loads(row.get("by_seed") or "{}")
+    content["p"] = row.get("p")
     if claim is not None:
         content["timed"] = claim.quantity.timed
         content["rounding"] = claim.rounding or claim.quantity.rounding
