@@ -10,6 +10,7 @@ from typing import Any
 from ssm.base.lazy import special
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import LEVEL
+from ssm.claims.statements import ELSEWHERE, OPEN
 
 FALSE_DISCOVERIES = 0.05  # largest expected share of wrong verdicts among the decided ones that survive
 STUDENT = re.compile(r"Student t over (\d+) ")
@@ -62,6 +63,27 @@ def surviving(p_values: Iterable[float]) -> float:
     ordered = sorted(p_values)
     limits = (FALSE_DISCOVERIES * rank / len(ordered) for rank in range(1, len(ordered) + 1))
     return max((p for p, limit in zip(ordered, limits, strict=True) if p <= limit), default=0.0)
+
+
+def weak_verdicts(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """(target, claim) of the decided verdicts that do not survive the correction for all tests of their paper.
+
+    Two verdicts with the same region on the same number are one test. Verdicts that are not counted are no tests.
+    """
+    tests: dict[str, dict[tuple[str, str], float]] = {}  # paper -> (number, region) -> p-value
+    decided = []
+    for row in rows:
+        if row["sort"] == ELSEWHERE or row["registered"] is False:
+            continue
+        p = row["p"] if row.get("p") is not None else p_value(row, Expected.of_words(row["expected"]))
+        if p is None:
+            continue
+        paper = row["target"].partition("_")[0]
+        tests.setdefault(paper, {})[row["number"], row["expected"]] = p
+        if row["verdict"] != OPEN:
+            decided.append((paper, p, (row["target"], row["claim"])))
+    limits = {paper: surviving(own.values()) for paper, own in tests.items()}
+    return {name for paper, p, name in decided if p > limits[paper]}
 
 
 def _asymmetry(value: float, low: float, high: float) -> float:

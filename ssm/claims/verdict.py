@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from ssm.claims.estimate import BySeed, Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.significance import p_value
-from ssm.claims.words import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, OPEN, PAPER, REFUTED, number, span
+from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, statement_id
+from ssm.claims.words import ADDED, DEFINITION, PAPER, number, span
 
 DRY_RUN = "a dry run: its numbers mean nothing"  # reason of every verdict of a dry run
 ONE_SEED = "one seed of arms that were trained separately: the interval does not include the spread between seeds"
@@ -66,8 +66,7 @@ def _rounded(number: float, expected: Expected, rounding: float) -> float:
 
 def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
     """The claim of a row of the verdicts table; None if the figure does not have it any more."""
-    wanted = re.split(r"[\[/]", name, maxsplit=1)[0]
-    return next((claim for claim in task.claims if claim.id == wanted), None)
+    return next((claim for claim in task.claims if claim.id == statement_id(name)), None)
 
 
 def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.series import Series
 from ssm.claims.snakemake_command import snakemake_command
+from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED
 from ssm.claims.verdict import DRY_RUN, claim_of
-from ssm.claims.words import CONFIRMED, ELSEWHERE, OPEN, REFUTED, measured
+from ssm.claims.words import measured
 from ssm.figures.figure import FigureTask
 from ssm.report.image import Image, svg_image
 from ssm.report.papers import GROUPS, spoken
@@ -118,6 +119,7 @@ class Claim(Verdict):
     """A verdict of this results folder, with its claim."""
 
     spec: ClaimSpec
+    base_models: frozenset[str]  # ids of the models that it rests on, as they were trained first
     model_title: str  # of the judged model; empty if the figure has only one
 
     @property
@@ -292,13 +294,14 @@ class Gatherer:
         path = self._verdicts(task.figure.target)
         judge = f"ssm judge {spec} --tables {self.results / 'tables'} --out {path}"
         claims = []
+        bases = {name: task.base_models(claim, panel) for name, claim, panel in task.verdicts}
         for row in read_table(self._need(path, judge), VERDICTS).iter_rows(named=True):
             claim = claim_of(task, row["claim"])
             stated = claim is not None and (claim.says, claim.expected.words()) == (row["says"], row["expected"])
             if claim is None or not stated or task.dry_run != (row["reason"] == DRY_RUN):
                 raise TableError(f"{path}: '{row['claim']}' is not what {spec} claims now; `{judge}` judges again")
             _, _, panel = str(row["claim"]).partition("/")
-            claims.append(Claim(row, claim, task.title_of(panel)))
+            claims.append(Claim(row, claim, bases.get(row["claim"], frozenset()), task.title_of(panel)))
         judged = {claim.spec.id for claim in claims}
         for wanted in task.figure.claims:
             if wanted.id not in judged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -14,14 +14,13 @@ from pydantic import Field
 
 from ssm.base.errors import ConfigError, TableError, nearest
 from ssm.base.files import whole_file, write_text
-from ssm.base.names import natural
 from ssm.base.tables import read_provenance
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import ROUNDING
 from ssm.figures.figure import FigureTask
 from ssm.report.gather import Gatherer
-from ssm.report.papers import GROUPS
-from ssm.specs.base import Spec
+from ssm.report.papers import in_order
+from ssm.specs.base import Spec, short_hash
 
 COLORS = 128  # of a committed picture: this saves two thirds of the bytes
 
@@ -29,7 +28,9 @@ COLORS = 128  # of a committed picture: this saves two thirds of the bytes
 class Judged(Spec):
     """The verdict on a claim: a row of the verdicts table, without most of its explanations."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"timed", "rounding", "reason", "by_seed", "p"})
+    later: ClassVar[frozenset[str]] = frozenset(
+        {"timed", "rounding", "reason", "by_seed", "p", "base_models", "base_group", "paper_number"}
+    )
     claim: str
     says: str
     estimate: float | None
@@ -45,8 +46,11 @@ class Judged(Spec):
     rounding: float = ROUNDING  # by how much rounding can move the estimate and its interval
     reason: str = ""  # why there is no estimate
     # seed -> the number that the interval is computed from, or several numbers; null: not finite; empty: not recorded
-    by_seed: dict[str, float | None | Annotated[tuple[float | None, ...], Field(strict=False)]] = {}
+    by_seed: dict[str, float | Annotated[tuple[float | None, ...], Field(strict=False)] | None] = {}
     p: float | None = None  # p-value against the nearest bound
+    base_models: int = 0  # how many models it rests on, as they were trained first
+    base_group: str = ""  # equal for verdicts on the same base models
+    paper_number: float | None = None  # the paper's value of the quantity
 
     @property
     def numbers(self) -> tuple[float | None, ...]:
@@ -60,6 +64,13 @@ class Reference(Spec):
     scale: str
     made: dict[str, str]  # on which machine, when, and with which software
     claims: Annotated[tuple[Judged, ...], Field(strict=False)]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Its verdicts as rows of a verdicts table."""
+        return [
+            {name: getattr(claim, name) for name in Judged.model_fields} | {"target": self.target}
+            for claim in self.claims
+        ]
 
 
 def write_reference(results: Path, out: Path) -> list[str]:
@@ -78,7 +89,7 @@ def write_reference(results: Path, out: Path) -> list[str]:
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
         made = made_with(read_provenance(verdicts))
-        claims = tuple(judged(claim.row, claim.spec) for claim in figure.claims)
+        claims = tuple(judged(claim.row, claim.spec, claim.base_models) for claim in figure.claims)
         save_reference(Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims), out)
         with open_png(results / "figures" / f"{figure.target}.png") as image:
             small = image.convert("RGB").quantize(COLORS)
@@ -97,12 +108,15 @@ def save_reference(reference: Reference, folder: Path) -> None:
 
 
 def reworded(reference: Reference, task: FigureTask) -> Reference:
-    """The reference with the statements of the planned figure. Nothing else changes.
+    """The reference with the statements of the planned figure, and what its plan says about base models.
+
+    The verdicts and their numbers do not change.
 
     Raises:
         ConfigError: the figure has other claims than the reference.
     """
     planned = {name: claim for name, claim, _ in task.verdicts}
+    bases = {name: _bases(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
     judged_here = {claim.claim: claim for claim in reference.claims}
     for name in dict.fromkeys([*judged_here, *planned]):
         problem = ""
@@ -117,7 +131,9 @@ def reworded(reference: Reference, task: FigureTask) -> Reference:
         if problem:
             again = f"make {reference.target}, then take its results with `ssm reference results/{reference.scale}`"
             raise ConfigError(f"reference results of {reference.target}: {problem}: {again}")
-    claims = tuple(claim.model_copy(update={"says": planned[claim.claim].says}) for claim in reference.claims)
+    claims = tuple(
+        claim.model_copy(update=_words(planned[claim.claim]) | bases[claim.claim]) for claim in reference.claims
+    )
     return reference.model_copy(update={"claims": claims})
 
 
@@ -128,18 +144,27 @@ def read_references(folder: Path) -> dict[str, Reference]:
         ConfigError: a file is not a reference.
     """
     found = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
-    order = [target for paper in GROUPS.values() for target in paper.shows]
-    known = [target for target in order if target in found]
-    return {target: found[target] for target in [*known, *sorted(set(found) - set(known), key=natural)]}
+    return {target: found[target] for target in in_order(found)}
 
 
-def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
+def _words(claim: ClaimSpec) -> dict[str, Any]:
+    return {"says": claim.says, "paper_number": claim.paper_number}
+
+
+def _bases(base_models: Collection[str]) -> dict[str, Any]:
+    group = short_hash(sorted(base_models)) if base_models else ""
+    return {"base_models": len(base_models), "base_group": group}
+
+
+def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None, base_models: Collection[str] = ()) -> Judged:
     """A row of the verdicts table. Numbers that are not finite become None.
 
     Args:
-        claim: the claim that was judged. A reference needs it for `timed` and `rounding`.
+        claim: the claim that was judged. A reference needs it for `timed`, `rounding` and `paper_number`.
+        base_models: the ids of its base models. A reference needs them.
     """
-    content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding", "by_seed", "p")}
+    optional = Judged.later - {"reason"}
+    content = {name: row[name] for name in Judged.model_fields if name not in optional} | _bases(base_models)
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
@@ -149,6 +174,7 @@ def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
     if claim is not None:
         content["timed"] = claim.quantity.timed
         content["rounding"] = claim.rounding or claim.quantity.rounding
+        content |= _words(claim)
     return Judged(**content)
 
 
