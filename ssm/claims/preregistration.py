@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from ssm.base.records import Time
 from ssm.claims.series import Seeds
+from ssm.claims.words import spoken_seeds
 from ssm.specs.base import Spec, short_hash
 
 DIGITS = 12  # of all hashes
@@ -36,6 +37,11 @@ class EarlierSeeds(Spec):
     date: Time
     seeds: Seeds
     why: str  # why they do not judge its claims now
+
+    @property
+    def words(self) -> str:
+        """Seeds, date and reason as text."""
+        return f"seeds {spoken_seeds(self.seeds)} ({self.date[:10]}: {self.why})"
 
 
 class Preregistration(Spec):

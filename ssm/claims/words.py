@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import textwrap
 from collections import Counter
@@ -15,7 +16,10 @@ from ssm.claims.statements import ELSEWHERE, OPEN, OUTCOMES, VERDICT_NAMES, outc
 PAPER, DEFINITION, ADDED = "paper", "definition", "ours"  # kinds of statements
 SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", ADDED: "added checks"}
 WEAK = "*"  # the mark of a verdict that does not survive the correction
-WEAK_MEANS = "decided by its own interval, but not after the correction for all tests of its paper (Benjamini-Hochberg, 5%)"
+WEAK_MEANS = (
+    "decided by the interval, but not after the correction for the number of tests of the paper "
+    "(Benjamini and Hochberg, 5%)"
+)
 MISSES = 0.05  # share of 95% intervals that do not contain the true value
 GAP = "  "
 # Columns of printed verdicts. On a narrow terminal they are cut in the order of SHRINK, each down to the given number
@@ -50,12 +54,40 @@ def span(low: float | None, high: float | None) -> str:
     return f"{number(low)} to {number(high)}"
 
 
+def spoken_seeds(seeds: Iterable[int]) -> str:
+    """Seeds as text, with a range for consecutive ones.
+
+    >>> spoken_seeds((11, 12, 13, 20))
+    '11 to 13, 20'
+    """
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
 def measured(row: Mapping[str, Any]) -> str:
     """The number of a verdict with its interval: "1.23 (1.1 to 1.4)", "1.02 (exact)", "no number"."""
     if row["estimate"] is None:
         return "no number"
     inside = "exact" if row["interval"] == "exact" else span(row["low"], row["high"])
     return f"{number(row['estimate'])} ({inside})"
+
+
+def by_seed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Seed -> number of a verdict, or a list of numbers. Empty: not from seeds, or not recorded."""
+    found = row.get("by_seed") or {}
+    return dict(json.loads(found)) if isinstance(found, str) else dict(found)
+
+
+def seed_words(row: Mapping[str, Any]) -> str:
+    """The number of every seed as text: "31: 2.1, 32: 1.94"."""
+    found = {seed: value if isinstance(value, list | tuple) else [value] for seed, value in by_seed(row).items()}
+    shown = ", ".join(f"{seed}: {' '.join(map(number, values))}" for seed, values in found.items())
+    return shown or "no numbers of seeds"
 
 
 def totals(verdicts: Iterable[str], names: Sequence[str] = VERDICT_NAMES) -> str:

@@ -52,7 +52,7 @@ def contents(task: FigureTask, runs: Runs, measurements: Measurements) -> dict[s
 def with_preregistrations(
     task: FigureTask, runs: Runs, measurements: Measurements, preregistrations: Preregistrations
 ) -> FigureTask:
-    """The task with a hash of each judged number, the date of each registration, and the seeds that were read before."""
+    """The task with a hash of each judged number, the dates of registrations, and the seeds that were read before."""
     found = contents(task, runs, measurements)
     seeds = seeds_of(task)
     numbers = {name: content.number(seeds) for name, content in found.items()}

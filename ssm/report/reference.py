@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -20,7 +20,8 @@ from ssm.claims.quantity import ROUNDING
 from ssm.figures.figure import FigureTask
 from ssm.report.gather import Gatherer
 from ssm.report.papers import in_order
-from ssm.specs.base import Spec, short_hash
+from ssm.report.shared_models import bases_of
+from ssm.specs.base import Spec
 
 COLORS = 128  # of a committed picture: this saves two thirds of the bytes
 
@@ -89,7 +90,7 @@ def write_reference(results: Path, out: Path) -> list[str]:
     for figure in gathered.figures:
         verdicts = results / "verdicts" / f"{figure.target}.parquet"
         made = made_with(read_provenance(verdicts))
-        claims = tuple(judged(claim.row, claim.spec, claim.base_models) for claim in figure.claims)
+        claims = tuple(judged(claim.row, claim.spec) for claim in figure.claims)
         save_reference(Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims), out)
         with open_png(results / "figures" / f"{figure.target}.png") as image:
             small = image.convert("RGB").quantize(COLORS)
@@ -116,7 +117,7 @@ def reworded(reference: Reference, task: FigureTask) -> Reference:
         ConfigError: the figure has other claims than the reference.
     """
     planned = {name: claim for name, claim, _ in task.verdicts}
-    bases = {name: _bases(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
+    bases = {name: bases_of(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
     judged_here = {claim.claim: claim for claim in reference.claims}
     for name in dict.fromkeys([*judged_here, *planned]):
         problem = ""
@@ -151,26 +152,20 @@ def _words(claim: ClaimSpec) -> dict[str, Any]:
     return {"says": claim.says, "paper_number": claim.paper_number}
 
 
-def _bases(base_models: Collection[str]) -> dict[str, Any]:
-    group = short_hash(sorted(base_models)) if base_models else ""
-    return {"base_models": len(base_models), "base_group": group}
-
-
-def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None, base_models: Collection[str] = ()) -> Judged:
+def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None) -> Judged:
     """A row of the verdicts table. Numbers that are not finite become None.
 
     Args:
         claim: the claim that was judged. A reference needs it for `timed`, `rounding` and `paper_number`.
-        base_models: the ids of its base models. A reference needs them.
     """
     optional = Judged.later - {"reason"}
-    content = {name: row[name] for name in Judged.model_fields if name not in optional} | _bases(base_models)
+    content = {name: row[name] for name in Judged.model_fields if name not in optional}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
     content["registered"] = content["registered"] is not False
     content["by_seed"] = json.loads(row.get("by_seed") or "{}")
-    content["p"] = row.get("p")
+    content |= {name: row[name] for name in ("p", "base_models", "base_group") if name in row}
     if claim is not None:
         content["timed"] = claim.quantity.timed
         content["rounding"] = claim.rounding or claim.quantity.rounding

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ssm.claims.statements import statements
+from ssm.specs.base import short_hash
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,12 @@ class SharedModels:
         models = "1 base model" if self.models == 1 else f"{self.models} base models"
         of = ", ".join(self.targets)
         return f"{self.verdicts} verdicts on {self.statements} statements ({of}) rest on the same {models}"
+
+
+def bases_of(base_models: Collection[str]) -> dict[str, Any]:
+    """The fields of a verdict about its base models, given their ids."""
+    group = short_hash(sorted(base_models)) if base_models else ""
+    return {"base_models": len(base_models), "base_group": group}
 
 
 def shared_models(rows: Iterable[Mapping[str, Any]]) -> list[SharedModels]:
