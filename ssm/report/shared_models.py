@@ -23,7 +23,8 @@ class SharedModels:
     def words(self) -> str:
         models = "1 base model" if self.models == 1 else f"{self.models} base models"
         of = ", ".join(self.targets)
-        return f"{self.verdicts} verdicts on {self.statements} statements ({of}) rest on the same {models}"
+        verdicts = f"{self.verdicts} verdicts on " if self.verdicts > self.statements else ""
+        return f"{verdicts}{self.statements} statements ({of}) rest on the same {models}"
 
 
 def bases_of(base_models: Collection[str]) -> dict[str, Any]:

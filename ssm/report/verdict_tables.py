@@ -19,6 +19,7 @@ from ssm.report.scales import SizedStatement, all_scales, counted_rows, sized_st
 from ssm.report.shared_models import shared_models
 
 COLUMNS = " / ".join(OUTCOMES)
+LARGE = 5  # statements on the same base models; smaller groups are counted, but not listed
 NONE_REGISTERED = Preregistrations()
 START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
 
@@ -76,13 +77,24 @@ def _seeds_read_before(references: Iterable[Reference], preregistrations: Prereg
 
 def _notes(rows: list[dict[str, Any]], weak: Collection[tuple[str, str]], read_before: list[str]) -> list[str]:
     """What a reader has to know about the verdicts of a paper, as Markdown."""
-    lines = [expected_misses(tally(rows)) + "."]
+    found = tally(rows)
+    registered = found.claims - found.unregistered - found.elsewhere
+    lines = [
+        f"- {registered} of {found.claims - found.elsewhere} verdicts were registered before they were measured.",
+        f"- {expected_misses(found)}.",
+    ]
     if weak:
-        lines.append(f"{_mark(WEAK)} marks {len(weak)} verdicts: {WEAK_MEANS}.")
-    lines += [f"Not independent: {group.words}." for group in shared_models(rows)]
+        lines.append(f"- {_mark(WEAK)} marks {len(weak)} verdicts: {WEAK_MEANS}.")
+    groups = shared_models(rows)
+    if groups:
+        large = [group.words for group in groups if group.statements >= LARGE]
+        smaller = f", and {len(groups) - len(large)} groups of fewer than {LARGE}" if len(large) < len(groups) else ""
+        listed = [f"  - {words}" for words in large]
+        lines += [f"- Statements that are not independent: {len(large)} groups{smaller}.", *listed]
     if read_before:
-        lines.append("Seeds that a figure had before. They count as read, and no verdict of the figure reads them:")
-    return [*(f"- {line}" for line in lines), *(f"  - {seeds}" for seeds in read_before), ""]
+        lines.append("- Seeds that a figure had before. They count as read, and no verdict of the figure reads them.")
+        lines += [f"  - {seeds}" for seeds in read_before]
+    return [*lines, ""]
 
 
 def _statement(sized: SizedStatement, weak: Collection[tuple[str, str]], several: bool) -> str:
