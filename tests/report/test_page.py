@@ -168,6 +168,20 @@ def test_an_unregistered_verdict_is_marked_and_not_counted(tmp_path: Path) -> No
     assert text.count("not registered: no registration has this claim with these seeds") == 2
 
 
+def test_seeds_and_shared_base_models_are_shown(tmp_path: Path) -> None:
+    results_folder(tmp_path)
+    spec = tmp_path / "specs/figures/lg_fig5.json"
+    earlier = [{"date": "2024-01-01T00:00:00+00:00", "seeds": [7, 8], "why": "tried"}]
+    edit_json(spec, earlier=earlier)
+    html, page = built(tmp_path)
+    text = squeezed(page.text)
+    assert html.count('<circle class="seed"') == 6, "two verdicts on three seeds"
+    assert "Seeds 1: 2.72, 2: 3, 3: 3.32" in text
+    assert "Seeds that this figure had before: 1 set They count as read." in text
+    assert "seeds 7 to 8 (2024-01-01: tried)" in text
+    assert "2 statements (lg_fig5) rest on the same 3 base models." in text
+
+
 def marks(html: str) -> list[str]:
     """The marks of claims in the overview, in order. The marks of the legend have no link."""
     return re.findall(r'<a class="(?:large|small)"[^>]*><svg class="mark ([a-z-]+)"', html)
