@@ -14,9 +14,10 @@ For every finished figure of RESULTS, the command writes its picture, and a
 file with one line for each claim, into the folder --out. The reference of an
 unfinished figure stays as it was.
 
-Then, and also without RESULTS, it writes two tables of all reference results.
-The table in README.md counts the statements that held. The table in the
-README.md next to --out lists every verdict.
+Then, and also without RESULTS, it writes two tables of all reference results,
+those of other scales beside --out included. The table in README.md counts the
+statements that held at the largest scale at which they were judged. The table
+in the README.md next to --out lists every statement at every scale.
 
 Use --wording after you reworded statements in figure files. It needs no
 results, and changes no number and no verdict.
