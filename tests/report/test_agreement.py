@@ -102,8 +102,8 @@ def test_references_are_counted_separately() -> None:
     assert "confirmed (2) refuted (2) not decided (2)" in front
     for page, of_reference in ((front, 2), (paper, 1)):
         for head, count in (("made here", 1), ("reference results", of_reference)):
-            table = page.split(f"Distinct numbers, {head}", 1)[1].removeprefix(" confirmed refuted not decided ")
-            assert table.startswith(f"Statements of the papers {count} {count} 0 Added checks 0 0 {count}")
+            table = page.split(f"Statements, {head}", 1)[1].removeprefix(" confirmed refuted mixed not decided ")
+            assert table.startswith(f"Statements of the papers {count} {count} 0 0 Added checks 0 0 0 {count}")
 
 
 def test_pages_with_references_are_self_contained_and_have_no_broken_links() -> None:
