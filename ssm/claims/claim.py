@@ -10,6 +10,7 @@ from pydantic import Field, PositiveFloat, model_validator
 
 from ssm.base.records import Time
 from ssm.claims.families import Member, has_values, member_name
+from ssm.claims.preregistration import EarlierSeeds
 from ssm.claims.quantities import QuantitySpec
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.series import PlannedFigure, Series
@@ -38,11 +39,29 @@ class Expected(Spec):
             return f"> {self.above:g}"
         return f"{self.above:g} to {self.below:g}"
 
+    @classmethod
+    def of_words(cls, words: str) -> Expected:
+        """The region from its text.
+
+        >>> Expected.of_words("> 1.5").above, Expected.of_words("0.9 to 1.1").below
+        (1.5, 1.1)
+
+        Raises:
+            ValueError: it is not the text of a region.
+        """
+        sign, _, bound = words.partition(" ")
+        if sign in ("<", ">"):
+            return cls(below=float(bound)) if sign == "<" else cls(above=float(bound))
+        above, to, below = words.partition(" to ")
+        if not to:
+            raise ValueError(f"'{words}' is no region; expected a text such as '> 1.5' or '0.9 to 1.1'")
+        return cls(above=float(above), below=float(below))
+
 
 class ClaimSpec(Spec):
     """One claim of one figure."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"rounding"})
+    later: ClassVar[frozenset[str]] = frozenset({"rounding", "paper_number"})
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]  # name of the claim in tables: lower case, digits and _
     says: Prose  # the claim in one sentence
     paper: Prose  # what the paper reports, with a number if it gives one
@@ -54,6 +73,7 @@ class ClaimSpec(Spec):
     # largest difference between machines that rounding can explain; needed only if it exceeds the quantity's default.
     # `ssm compare` uses it; verdicts do not
     rounding: PositiveFloat | None = None
+    paper_number: float | None = None  # the paper's value of the quantity, if it reports one
 
     @model_validator(mode="after")
     def _models_of_arms(self) -> ClaimSpec:
@@ -106,8 +126,10 @@ def _agree(these: Mapping[str, Setting], those: Mapping[str, Setting]) -> bool:
 class JudgedFigure(PlannedFigure):
     """A planned figure with the claims that are judged on it."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"earlier"})
     numbers: dict[str, str] = {}  # verdict -> hash of what determines its number; figures with the same number share it
     registered: dict[str, Time] = {}  # verdict -> when its claim was registered with these seeds
+    earlier: Annotated[tuple[EarlierSeeds, ...], Field(strict=False)] = ()  # seeds that were read before
 
     @property
     @abstractmethod
@@ -137,6 +159,14 @@ class JudgedFigure(PlannedFigure):
             for panel in panels:
                 found.append((name if len(panels) == 1 else f"{name}/{panel}", claim, panel))
         return tuple(found)
+
+    def base_models(self, claim: ClaimSpec, panel: str) -> frozenset[str]:
+        """The models that a claim reads, as they were trained first: ids of initial weights.
+
+        Arms that continue from the same weights share them. So claims with the same base models are not independent.
+        """
+        places = self.series_of(claim, panel).values()
+        return frozenset(one.origin or one.run for series in places for one in series)
 
     def series_of(self, claim: ClaimSpec, panel: str) -> dict[tuple[str, str], tuple[Series, ...]]:
         """(panel, arm) -> the series that a claim reads; an empty tuple for an arm without series."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +17,19 @@ DRAWS = 2000  # bootstrap resamples
 NOTHING = np.empty(0)
 
 
+BySeed = Mapping[int, float | tuple[float, ...]]  # seed -> its number; or several numbers, such as steps of a curve
+
+
 class UndecidableError(Exception):
-    """The tables cannot decide this claim at this scale. The message becomes the reason of the verdict."""
+    """The tables cannot decide this claim at this scale. The message becomes the reason of the verdict.
+
+    Attributes:
+        by_seed: the number of each seed, if the seeds have numbers.
+    """
+
+    def __init__(self, reason: str, by_seed: BySeed | None = None):
+        super().__init__(reason)
+        self.by_seed = by_seed or {}
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,7 @@ class Estimate:
     high: float
     interval: str  # method of the interval, as text
     words: str  # what was computed, as text
+    by_seed: BySeed = field(default_factory=dict)  # what the interval is computed from; empty: not from seeds
 
 
 @dataclass(frozen=True)
@@ -120,10 +133,11 @@ def summarize(
         UndecidableError: a reading or the interval is not finite, all seeds are equal, or there is only one sequence
             of one seed.
     """
+    by_seed = numbers_of(readings, logarithmic)
     broken = [str(seed) for seed, reading in readings.items() if not math.isfinite(reading.value)]
     if broken:
         raise UndecidableError(
-            f"no finite number for seed {', '.join(broken)}: an overflow, or a ratio with a part that is 0"
+            f"no finite number for seed {', '.join(broken)}: an overflow, or a ratio with a part that is 0", by_seed
         )
     values = np.array([reading.value for reading in readings.values()])
     alone = len(values) == 1 and not two_kinds
@@ -134,20 +148,26 @@ def summarize(
         low, high = bounded_interval(samples, limits, LEVEL)
         over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
         method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
-        return Estimate(float(samples.mean()), low, high, method, words)
+        return Estimate(float(samples.mean()), low, high, method, words, by_seed)
     if len(readings) > 1 and np.ptp(values) <= rounding:
         exactly = _to_scale(values, logarithmic)[0]
-        raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval")
+        raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval", by_seed)
     if len(readings) > 1:
         value, low, high = seed_interval(values, LEVEL)
-        interval = f"95% Student t over {len(readings)} seeds"
+        interval = f"95% Student t over {len(readings)} seeds{', of logarithms' if logarithmic else ''}"
     else:
         value, low, high, interval = _one_seed(next(iter(readings.values())))
     numbers = _to_scale(np.array([value, low, high]), logarithmic)
     if not np.isfinite(numbers).all():
-        raise UndecidableError("the estimate or its interval overflows a 64-bit number")
+        raise UndecidableError("the estimate or its interval overflows a 64-bit number", by_seed)
     value, low, high = np.clip(numbers, *limits).tolist()
-    return Estimate(value, low, high, interval, words)
+    return Estimate(value, low, high, interval, words, by_seed)
+
+
+def numbers_of(readings: Mapping[int, Reading], logarithmic: bool) -> dict[int, float]:
+    """Seed -> number, from readings that are logarithms or numbers."""
+    numbers = _to_scale(np.array([reading.value for reading in readings.values()]), logarithmic)
+    return dict(zip(readings, numbers.tolist(), strict=True))
 
 
 def _to_scale(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:

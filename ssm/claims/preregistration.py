@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from ssm.base.records import Time
 from ssm.claims.series import Seeds
-from ssm.specs.base import Spec
+from ssm.claims.words import spoken_seeds
+from ssm.specs.base import Spec, short_hash
+
+DIGITS = 12  # of all hashes
 
 
 class Content(Spec):
@@ -21,6 +25,23 @@ class Content(Spec):
     seeds: Seeds = ()  # the seeds that all its arms share, if some arm lacks seeds of the registration
     judged: bool = True  # false: the claim is about models that the scale does not have
     ours: bool = False  # true: an added check, counted separately from the papers' statements
+
+    def number(self, seeds: tuple[int, ...]) -> str:
+        """Hash of the judged number, whatever region is expected. `seeds`: those of the figure."""
+        return short_hash([self.quantity, self.arms, self.measurements, self.seeds or seeds], DIGITS)
+
+
+class EarlierSeeds(Spec):
+    """Seeds of a figure that count as read, because they were registered or read before its present seeds."""
+
+    date: Time
+    seeds: Seeds
+    why: str  # why they do not judge its claims now
+
+    @property
+    def words(self) -> str:
+        """Seeds, date and reason as text."""
+        return f"seeds {spoken_seeds(self.seeds)} ({self.date[:10]}: {self.why})"
 
 
 class Preregistration(Spec):
@@ -46,3 +67,23 @@ class Preregistrations(Spec):
     def of(self, target: str, scale: str) -> tuple[Preregistration, ...]:
         """The preregistrations of one figure at one scale."""
         return self.figures.get(target, {}).get(scale, ())
+
+    def at(self, target: str, scale: str, numbers: Collection[str]) -> Preregistration | None:
+        """The preregistration that has one of these judged numbers (`Content.number`); the last one if several do."""
+        found = (
+            entry
+            for entry in reversed(self.of(target, scale))
+            if any(content.number(entry.seeds) in numbers for content in entry.claims.values())
+        )
+        return next(found, None)
+
+
+def earlier_seeds(past: Iterable[Preregistration], current: Preregistration) -> tuple[EarlierSeeds, ...]:
+    """The other seeds of a figure, up to the date of its current preregistration; oldest first."""
+    found = []
+    for entry in past:
+        if entry.seeds and set(entry.seeds) != set(current.seeds) and entry.date <= current.date:
+            kept = sum(content in current.claims.values() for content in entry.claims.values())
+            why = entry.used or f"registered with {len(entry.claims)} claims, of which {kept} are unchanged"
+            found.append(EarlierSeeds(date=entry.date, seeds=entry.seeds, why=why))
+    return tuple(found)

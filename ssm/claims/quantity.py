@@ -10,13 +10,12 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from ssm.base.discovery import Registry
 from ssm.base.lazy import polars as pl
 from ssm.base.tables import read_table
-from ssm.claims.estimate import Estimate, Reading, UndecidableError, summarize
+from ssm.claims.estimate import Estimate, Reading, UndecidableError, numbers_of, summarize
 from ssm.claims.panel_tables import PanelTables, planned
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import Series
@@ -126,9 +125,7 @@ class SeedQuantity(Quantity):
 
     def numbers(self, panel: PanelTables) -> dict[int, float]:
         """Seed -> number. Raises as `estimate`."""
-        found = {seed: reading.value for seed, reading in self.readings(panel).items()}
-        with np.errstate(over="ignore"):
-            return {seed: float(np.exp(value)) if self.logarithmic else value for seed, value in found.items()}
+        return numbers_of(self.readings(panel), self.logarithmic)
 
 
 class LimitedQuantity(SeedQuantity):

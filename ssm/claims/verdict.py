@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import json
+import math
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 from ssm.base.lazy import polars as pl
 from ssm.base.tables import VERDICTS, read_provenance
 from ssm.claims.claim import ClaimSpec, Expected, JudgedFigure
-from ssm.claims.estimate import Estimate, UndecidableError
+from ssm.claims.estimate import BySeed, Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
-from ssm.claims.words import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, OPEN, PAPER, REFUTED, number, span
+from ssm.claims.quantity import FigureQuantity
+from ssm.claims.significance import p_value
+from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, statement_id
+from ssm.claims.words import ADDED, DEFINITION, PAPER, number, span
 
 DRY_RUN = "a dry run: its numbers mean nothing"  # reason of every verdict of a dry run
 ONE_SEED = "one seed of arms that were trained separately: the interval does not include the spread between seeds"
@@ -62,13 +66,13 @@ def _rounded(number: float, expected: Expected, rounding: float) -> float:
 
 def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
     """The claim of a row of the verdicts table; None if the figure does not have it any more."""
-    wanted = re.split(r"[\[/]", name, maxsplit=1)[0]
-    return next((claim for claim in task.claims if claim.id == wanted), None)
+    return next((claim for claim in task.claims if claim.id == statement_id(name)), None)
 
 
 def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
     numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none"}
     verdict, reason = OPEN, DRY_RUN
+    by_seed: BySeed = {}
     elsewhere = claim.models is not None and panel not in claim.models
     try:
         if elsewhere:
@@ -84,10 +88,11 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
                 unrounded, _ = decide(found.low, found.high, claim.expected)
                 if unrounded != verdict:
                     reason += f"; only rounding would make it {unrounded}"
+            by_seed = found.by_seed
             numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval}
     except UndecidableError as problem:
         if not task.dry_run:
-            reason = str(problem)
+            reason, by_seed = str(problem), problem.by_seed
     registered, registration = _registration(task, name, claim, panel, tables)
     return {
         "target": task.target,
@@ -103,7 +108,20 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
         "number": task.numbers.get(name, f"{task.target}/{name}"),
         "registered": registered,
         "registration": registration,
+        "by_seed": "" if isinstance(claim.quantity, FigureQuantity) else _as_json(by_seed),
+        "p": p_value(numbers, claim.expected),
     }
+
+
+def _as_json(by_seed: BySeed) -> str:
+    """Seed -> number as JSON, with ten digits. A number that is not finite is null. Empty without numbers."""
+
+    def plain(value: float | tuple[float, ...]) -> Any:
+        if isinstance(value, tuple):
+            return [plain(one) for one in value]
+        return float(f"{value:.10g}") if math.isfinite(value) else None
+
+    return json.dumps({seed: plain(value) for seed, value in by_seed.items()}) if by_seed else ""
 
 
 def _separate_trainings(task: JudgedFigure, claim: ClaimSpec, panel: str) -> bool:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ssm.base.prose import plain
+from ssm.claims.statements import ELSEWHERE, OPEN, OUTCOMES, VERDICT_NAMES, outcome, statements
 
-CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
-VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
 PAPER, DEFINITION, ADDED = "paper", "definition", "ours"  # kinds of statements
-ELSEWHERE = "elsewhere"  # a statement on models that this scale does not have
 SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", ADDED: "added checks"}
+WEAK = "*"  # the mark of a verdict that does not survive the correction
+WEAK_MEANS = (
+    "decided by the interval, but not after the correction for the number of tests of the paper "
+    "(Benjamini and Hochberg, 5%)"
+)
 MISSES = 0.05  # share of 95% intervals that do not contain the true value
 GAP = "  "
 # Columns of printed verdicts. On a narrow terminal they are cut in the order of SHRINK, each down to the given number
@@ -50,6 +54,21 @@ def span(low: float | None, high: float | None) -> str:
     return f"{number(low)} to {number(high)}"
 
 
+def spoken_seeds(seeds: Iterable[int]) -> str:
+    """Seeds as text, with a range for consecutive ones.
+
+    >>> spoken_seeds((11, 12, 13, 20))
+    '11 to 13, 20'
+    """
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
 def measured(row: Mapping[str, Any]) -> str:
     """The number of a verdict with its interval: "1.23 (1.1 to 1.4)", "1.02 (exact)", "no number"."""
     if row["estimate"] is None:
@@ -58,26 +77,44 @@ def measured(row: Mapping[str, Any]) -> str:
     return f"{number(row['estimate'])} ({inside})"
 
 
-def totals(verdicts: Iterable[str]) -> str:
-    """The number of verdicts of each kind.
+def by_seed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Seed -> number of a verdict, or a list of numbers. Empty: not from seeds, or not recorded."""
+    found = row.get("by_seed") or {}
+    return dict(json.loads(found)) if isinstance(found, str) else dict(found)
+
+
+def seed_words(row: Mapping[str, Any]) -> str:
+    """The number of every seed as text: "31: 2.1, 32: 1.94"."""
+    found = {seed: value if isinstance(value, list | tuple) else [value] for seed, value in by_seed(row).items()}
+    shown = ", ".join(f"{seed}: {' '.join(map(number, values))}" for seed, values in found.items())
+    return shown or "no numbers of seeds"
+
+
+def totals(verdicts: Iterable[str], names: Sequence[str] = VERDICT_NAMES) -> str:
+    """The number of verdicts of each of these kinds.
 
     >>> totals(["confirmed", "not decided", "confirmed"])
     '2 confirmed, 0 refuted, 1 not decided'
     """
     counts = Counter(verdicts)
-    return ", ".join(f"{counts[name]} {name}" for name in VERDICT_NAMES)
+    return ", ".join(f"{counts[name]} {name}" for name in names)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts of verdicts. Every number is counted once, even if several claims judge it."""
+    """Counts of statements. A statement on several models counts once."""
 
-    claims: int
-    counts: dict[str, Counter[str]]  # kind of statement -> verdict -> numbers, each counted once
-    repeated: int  # verdicts on numbers that another verdict of their kind already judges
+    claims: int  # verdicts
+    counts: dict[str, Counter[str]]  # kind of statement -> outcome -> distinct statements
+    repeated: int  # statements on the very numbers that another statement of their kind already judges
     unregistered: int  # verdicts that were registered too late or not at all: not counted
-    elsewhere: int  # statements on models that this scale does not have: not counted
-    intervals: int  # numbers with a 95% interval
+    elsewhere: int  # verdicts on models that this scale does not have: not counted
+    intervals: int  # distinct numbers with a 95% interval
+
+    @property
+    def statements(self) -> int:
+        """The number of distinct statements."""
+        return sum(count.total() for count in self.counts.values())
 
     @property
     def wrong(self) -> float:
@@ -86,29 +123,29 @@ class Tally:
 
 
 def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
-    """Count verdicts.
+    """Count statements.
 
-    A number that several claims judge counts once for each kind of statement. If their verdicts differ, the worst one
-    counts: refuted before not decided before confirmed.
+    A statement is confirmed if all its verdicts are "confirmed"; refuted and not decided are analogous. Otherwise it is
+    mixed. Several statements of one kind that judge the very same numbers count as one statement.
     """
     rows = list(rows)
     here = [row for row in rows if row["sort"] != ELSEWHERE]
     counted = [row for row in here if row["registered"] is not False]
-    counts, numbers = {}, 0
+    counts, repeated = {}, 0
     for sort in SORTS:
-        verdicts: dict[str, set[str]] = {}
-        for row in counted:
-            if row["sort"] == sort:
-                verdicts.setdefault(row["number"], set()).add(row["verdict"])
+        of_kind = statements(row for row in counted if row["sort"] == sort)
+        verdicts: dict[frozenset[str], set[str]] = {}
+        for statement in of_kind:
+            judged = frozenset(row["number"] for row in statement.rows)
+            verdicts.setdefault(judged, set()).update(row["verdict"] for row in statement.rows)
         if verdicts:
-            worst = (REFUTED, OPEN, CONFIRMED)
-            counts[sort] = Counter(min(found, key=worst.index) for found in verdicts.values())
-            numbers += len(verdicts)
+            counts[sort] = Counter(map(outcome, verdicts.values()))
+            repeated += len(of_kind) - len(verdicts)
     intervals = {row["number"] for row in counted if row["interval"] not in ("exact", "none")}
     return Tally(
         claims=len(rows),
         counts=counts,
-        repeated=len(counted) - numbers,
+        repeated=repeated,
         unregistered=len(here) - len(counted),
         elsewhere=len(rows) - len(here),
         intervals=len(intervals),
@@ -117,12 +154,11 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
 
 def tally_lines(found: Tally) -> list[str]:
     """A tally as lines for the terminal."""
-    distinct = sum(count.total() for count in found.counts.values())
-    claims = "1 claim" if found.claims == 1 else f"{found.claims} claims"
-    numbers = "1 number" if distinct == 1 else f"{distinct} numbers"
-    lines = [f"{claims} on {numbers}, each counted once" if found.repeated else claims]
+    claims = "1 verdict" if found.claims == 1 else f"{found.claims} verdicts"
+    distinct = "1 statement" if found.statements == 1 else f"{found.statements} statements"
+    lines = [f"{claims} on {distinct}, each counted once"]
     for sort, count in found.counts.items():
-        lines.append(f"  {SORTS[sort]}: {totals(count.elements())}")
+        lines.append(f"  {SORTS[sort]}: {totals(count.elements(), OUTCOMES)}")
     if found.unregistered:
         lines.append(f"  not counted, because registered too late or not at all: {found.unregistered}")
     if found.elsewhere:
@@ -139,13 +175,16 @@ def expected_misses(found: Tally) -> str:
     return f"{intervals}: {miss}; expect up to as many wrong verdicts"
 
 
-def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:
+def verdict_lines(
+    rows: Sequence[Mapping[str, Any]], width: int | None = None, weak: Collection[tuple[str, str]] = ()
+) -> list[str]:
     """Verdicts as an aligned table: a head, one line per verdict, and the tally.
 
     Args:
         width: characters of the terminal; None: do not cut.
+        weak: (target, claim) of the verdicts that get the mark WEAK.
     """
-    cells = [[" ".join(cell.split()) for cell in _cells(row)] for row in rows]
+    cells = [[" ".join(cell.split()) for cell in _cells(row, weak)] for row in rows]
     table = [list(HEADS), *cells]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for column in (METHOD, REASON):
@@ -158,13 +197,14 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -
             widths[column] -= cut
             excess -= cut + (len(GAP) if cut and not widths[column] else 0)
     lines = [GAP.join(_fit(*cell) for cell in zip(line, widths, strict=True) if cell[1]).rstrip() for line in table]
-    return [*lines, *tally_lines(tally(rows))]
+    return [*lines, *tally_lines(tally(rows)), *([f"  {WEAK} {WEAK_MEANS}"] if weak else [])]
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(row: Mapping[str, Any], weak: Collection[tuple[str, str]]) -> tuple[str, ...]:
     """The cells of a verdict, in the order of `HEADS`."""
     reason = row["reason"] if row["verdict"] == OPEN else ""
-    verdict = row["verdict"] + (", not registered" if row["registered"] is False else "")
+    mark = WEAK if (row["target"], row["claim"]) in weak else ""
+    verdict = row["verdict"] + mark + (", not registered" if row["registered"] is False else "")
     method = "" if row["estimate"] is None or row["interval"] == "exact" else row["interval"].removeprefix("95% ")
     theirs, here = plain(row["paper"]), measured(row)
     return row["target"], row["claim"], theirs, here, method, row["expected"], verdict, reason

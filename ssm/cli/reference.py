@@ -14,9 +14,10 @@ For every finished figure of RESULTS, the command writes its picture, and a
 file with one line for each claim, into the folder --out. The reference of an
 unfinished figure stays as it was.
 
-Then, and also without RESULTS, it writes two tables of all reference results.
-The table in README.md counts the statements that held. The table in the
-README.md next to --out lists every verdict.
+Then, and also without RESULTS, it writes two tables of all reference results,
+those of other scales beside --out included. The table in README.md counts the
+statements that held at the largest scale at which they were judged. The table
+in the README.md next to --out lists every statement at every scale.
 
 Use --wording after you reworded statements in figure files. It needs no
 results, and changes no number and no verdict.
@@ -44,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the project's README (default: README.md)",
     )
     parser.add_argument(
-        "--config", type=path, default=Path("config"), metavar="DIR", help="for --wording (default: config)"
+        "--config",
+        type=path,
+        default=Path("config"),
+        metavar="DIR",
+        help="the config folder (default: config)",
     )
     parser.add_argument("--wording", action="store_true", help="take the statements from the figure files again")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 2 if a table is out of date")
@@ -53,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ssm.base.errors import ConfigError
     from ssm.base.files import write_text
+    from ssm.plan.library import read_preregistrations
     from ssm.report.reference import write_reference
     from ssm.report.verdict_tables import readmes
 
@@ -65,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if args.wording:
         targets = _reword(out, args.config)
         print(f"{out}: new wording in {', '.join(targets) or 'no file'}")
-    outdated = {file: text for file, (before, text) in readmes(out, args.readme).items() if text != before}
+    tables = readmes(out, args.readme, read_preregistrations(args.config))
+    outdated = {file: text for file, (before, text) in tables.items() if text != before}
     for file, text in outdated.items():
         if args.check:
             problem = f"{file}: its table does not agree with {out}; `ssm reference` writes it"

@@ -16,20 +16,26 @@ that confirms the claim, and the verdict. If there is no number, the line says
 why. In a terminal, lines are cut to its width, and the method may be left out.
 In a pipe or a file, they are complete.
 
-example:
+A star marks a verdict that does not survive the correction for the number of
+tests of its paper.
+
+examples:
   ssm verdicts results/smoke
+  ssm verdicts results/smoke --seeds  with the number of every seed
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
+    parser.add_argument("--seeds", action="store_true", help="print also the number of every seed")
 
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.errors import TableError
     from ssm.base.names import natural
     from ssm.base.tables import VERDICTS, read_table
-    from ssm.claims.words import verdict_lines
+    from ssm.claims.significance import weak_verdicts
+    from ssm.claims.words import seed_words, verdict_lines
 
     folder = args.results / "verdicts"
     files = sorted(folder.glob("*.parquet"), key=lambda path: natural(path.stem))
@@ -37,5 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise TableError(f"{folder}: no verdicts here; `snakemake TARGET` or `ssm judge` writes them")
     rows = [row for path in files for row in read_table(path, VERDICTS).iter_rows(named=True)]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print("\n".join(verdict_lines(rows, width)))
+    print("\n".join(verdict_lines(rows, width, weak_verdicts(rows))))
+    if args.seeds:
+        print("\n".join(f"{row['target']}  {row['claim']}: {seed_words(row)}" for row in rows))
     return 0

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import isfinite
 
 from ssm.base.provenance import environment
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number
+from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
+from ssm.claims.words import number
 from ssm.diagnosis.comparison import Change, compare
 from ssm.diagnosis.definitions import definitions, why_they_differ
 from ssm.diagnosis.plots import plots

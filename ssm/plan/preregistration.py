@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ssm.claims.claim import ClaimSpec
-from ssm.claims.preregistration import Content, Preregistration, Preregistrations
+from ssm.claims.preregistration import DIGITS, Content, Preregistration, Preregistrations, earlier_seeds
 from ssm.claims.quantity import FigureQuantity
 from ssm.figures.figure import FigureTask
 from ssm.specs.base import INHERITED, SCALES, short_hash
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.training import RunSpec
 
-DIGITS = 12
 CHANGES = {
     "quantity": "its quantity changed",
     "arms": "its models, recipes or data changed",
@@ -55,13 +54,10 @@ def contents(task: FigureTask, runs: Runs, measurements: Measurements) -> dict[s
 def with_preregistrations(
     task: FigureTask, runs: Runs, measurements: Measurements, preregistrations: Preregistrations
 ) -> FigureTask:
-    """The task with a hash of the number that each verdict judges, and the date of its registration."""
+    """The task with a hash of each judged number, the dates of registrations, and the seeds that were read before."""
     found = contents(task, runs, measurements)
     seeds = seeds_of(task)
-    numbers = {
-        name: short_hash([content.quantity, content.arms, content.measurements, content.seeds or seeds], DIGITS)
-        for name, content in found.items()
-    }
+    numbers = {name: content.number(seeds) for name, content in found.items()}
     past = preregistrations.of(task.figure.target, task.scale)
     current = _current(past, seeds)
     registered = {}
@@ -69,7 +65,8 @@ def with_preregistrations(
         known = _registered_elsewhere(task, current.date, found, preregistrations)
         same = [name for name in found if current.claims.get(name) == found[name] and name not in known]
         registered = dict.fromkeys(same, current.date)
-    return task.model_copy(update={"numbers": numbers, "registered": registered})
+    earlier = earlier_seeds(past, current) if current is not None else ()
+    return task.model_copy(update={"numbers": numbers, "registered": registered, "earlier": earlier})
 
 
 def seeds_of(task: FigureTask) -> tuple[int, ...]:

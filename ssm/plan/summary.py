@@ -83,11 +83,11 @@ def summary(
         elsewhere += [f"Without seeds for the scale '{plan.scale}', and so not planned: {', '.join(left_out)}.", ""]
     unregistered = {target: task for target, task in plan.figures.items() if len(task.registered) < len(task.verdicts)}
     if unregistered and workflow.dry_run is None:
-        counts = (
+        missing = (
             f"{target} ({len(t.verdicts) - len(t.registered)} of {len(t.verdicts)})"
             for target, t in unregistered.items()
         )
-        elsewhere += [f"Claims that are not registered: {', '.join(counts)}. `ssm register --check` says why.", ""]
+        elsewhere += [f"Claims that are not registered: {', '.join(missing)}. `ssm register --check` says why.", ""]
     notes = _notes(plan, workflow, needed, gpu, slots)
     return "\n".join([title, "", *_aligned(rows), "", *elsewhere, *large, *notes])
 

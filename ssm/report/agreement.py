@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
 
 from ssm.base.errors import TableError, UserError
 from ssm.base.prose import plain
@@ -14,6 +17,9 @@ from ssm.report.gather import Results, Verdict
 from ssm.report.image import Image, png_image
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference, open_png, read_references
+from ssm.report.scales import all_scales
+from ssm.report.strip import strip_of_scales
+from ssm.specs.base import SCALES
 
 MADE = {"processor": "on {}", "python": "Python {}", "torch": "torch {}", "commit": "commit {}"}
 
@@ -84,6 +90,8 @@ class ReferenceResults:
 
     figures: dict[str, ReferenceFigure] = field(default_factory=dict)  # by target: figures that are missing here
     agreements: dict[str, Agreement] = field(default_factory=dict)  # by target: finished figures
+    # (target, verdict) -> scale -> the verdict of a reference; for all figures and scales
+    by_scale: dict[tuple[str, str], dict[str, dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def total(self) -> Agreement:
@@ -91,6 +99,16 @@ class ReferenceResults:
         found = self.agreements.values()
         lines = dict.fromkeys(line for agreement in found for line in agreement.unlike)
         return Agreement(tuple(claim for agreement in found for claim in agreement.claims), tuple(lines))
+
+    def strip_of_scales(self, claim: Verdict, scale: str, paper: float | None) -> Markup:
+        """A verdict at every scale, on one axis. Empty: there is nothing to compare.
+
+        Args:
+            scale: that of the verdict.
+            paper: the paper's number.
+        """
+        rows = self.by_scale.get((claim.row["target"], claim.row["claim"]), {}) | {scale: claim.row}
+        return strip_of_scales({one: rows[one] for one in SCALES if one in rows}, claim.expected, paper)
 
     @property
     def claims(self) -> tuple[ReferenceClaim, ...]:
@@ -129,7 +147,16 @@ def reference_results(results: Results, folder: Path, reference: Path | None) ->
     return ReferenceResults(
         {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in finished},
         {name: _agreement(folder, {name: references[name]}) for name in finished if name in references},
+        _by_scale(all_scales(reference)),
     )
+
+
+def _by_scale(references: Iterable[Reference]) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for one in references:
+        for row in one.rows():
+            found.setdefault((one.target, row["claim"]), {})[one.scale] = row
+    return found
 
 
 def _agreement(folder: Path, reference: Mapping[str, Reference]) -> Agreement:
@@ -149,7 +176,7 @@ def _figure(reference: Reference, source: Path, results: Results, folder: Path) 
         title=title or (group.shows.get(target, "") if group else ""),
         caption=caption,
         image=png_image(path.read_bytes(), size),
-        claims=tuple(ReferenceClaim(dict(claim) | {"target": target}) for claim in reference.claims),
+        claims=tuple(map(ReferenceClaim, reference.rows())),
         made=_made(reference.made),
         source=(source / f"{target}.json").as_posix(),
         planned=target in results.unfinished,

@@ -12,12 +12,15 @@ from markupsafe import Markup
 
 from ssm.base.files import write_text
 from ssm.base.prose import marked
-from ssm.claims.words import SORTS, VERDICT_NAMES, expected_misses, measured, number, span, tally
+from ssm.claims.significance import weak_verdicts
+from ssm.claims.statements import OUTCOMES
+from ssm.claims.words import SORTS, WEAK, WEAK_MEANS, expected_misses, measured, number, span, tally
 from ssm.report.agreement import ReferenceResults, reference_results
 from ssm.report.facts import duration, facts
 from ssm.report.gather import SYMBOLS, Gatherer, Results
 from ssm.report.overview import NOT_PLANNED, SHAPES, board, counts_by_mark, first_look, legend
 from ssm.report.papers import FRONT, GROUPS
+from ssm.report.shared_models import shared_models
 
 
 def build_report(
@@ -97,10 +100,14 @@ def _page(
         "counts_by_mark": counts_by_mark,
         "sizes": {figure.target: facts(results.of([figure.target])).size for figure in shown.figures},
         "symbols": SYMBOLS,
+        "weak": weak_verdicts([*(claim.row for claim in results.claims), *(claim.row for claim in references.claims)]),
+        "weak_mark": WEAK,
+        "weak_means": WEAK_MEANS,
+        "shared_models": shared_models(claim.row for claim in (*results.claims, *references.claims)),
         "tally": tally(claim.row for claim in results.claims),
         "tally_of_references": tally(claim.row for claim in references.claims),
         "sorts": SORTS,
-        "verdicts": VERDICT_NAMES,
+        "outcomes": OUTCOMES,
         "expected_misses": expected_misses,
         "span": span,
         "style": style(),

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from ssm.base.errors import TableError
 from ssm.base.tables import VERDICTS, read_provenance, read_table
+from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.verdict import DRY_RUN
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED, number
+from ssm.claims.words import number
 from ssm.figures.figure import FigureTask
 from ssm.report.reference import Judged, Reference, judged, made_with
 from ssm.specs.training import RunSpec

@@ -17,14 +17,16 @@ from ssm.base.prose import plain
 from ssm.base.records import Described, read_run_record
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import VERDICTS, read_provenance, read_table
-from ssm.claims.claim import ClaimSpec
+from ssm.claims.claim import ClaimSpec, Expected
 from ssm.claims.series import Series
 from ssm.claims.snakemake_command import snakemake_command
+from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED
 from ssm.claims.verdict import DRY_RUN, claim_of
-from ssm.claims.words import CONFIRMED, ELSEWHERE, OPEN, REFUTED, measured
+from ssm.claims.words import by_seed, measured, seed_words
 from ssm.figures.figure import FigureTask
 from ssm.report.image import Image, svg_image
 from ssm.report.papers import GROUPS, spoken
+from ssm.report.shared_models import bases_of
 from ssm.report.strip import strip
 from ssm.specs.base import slug
 from ssm.specs.training import RunSpec
@@ -65,6 +67,24 @@ class Verdict:
     """A row of the verdicts table, as a page shows it."""
 
     row: dict[str, Any]
+
+    @property
+    def expected(self) -> Expected:
+        return Expected.of_words(self.row["expected"])
+
+    @property
+    def strip(self) -> Markup:
+        return strip(self.row, self.expected)
+
+    @property
+    def seeds(self) -> str:
+        """The number of every seed as text; empty: not from seeds, or not recorded."""
+        return seed_words(self.row) if by_seed(self.row) else ""
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether it is from several seeds, but their numbers were not recorded."""
+        return " seeds" in self.row["interval"] and not self.seeds
 
     @property
     def title(self) -> str:
@@ -123,10 +143,6 @@ class Claim(Verdict):
     @property
     def title(self) -> str:
         return self.model_title
-
-    @property
-    def strip(self) -> Markup:
-        return strip(self.row, self.spec.expected)
 
 
 @dataclass(frozen=True)
@@ -292,7 +308,9 @@ class Gatherer:
         path = self._verdicts(task.figure.target)
         judge = f"ssm judge {spec} --tables {self.results / 'tables'} --out {path}"
         claims = []
-        for row in read_table(self._need(path, judge), VERDICTS).iter_rows(named=True):
+        bases = {name: bases_of(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
+        for table_row in read_table(self._need(path, judge), VERDICTS).iter_rows(named=True):
+            row = table_row | bases.get(table_row["claim"], bases_of(()))
             claim = claim_of(task, row["claim"])
             stated = claim is not None and (claim.says, claim.expected.words()) == (row["says"], row["expected"])
             if claim is None or not stated or task.dry_run != (row["reason"] == DRY_RUN):

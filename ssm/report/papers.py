@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from ssm.base.names import natural
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,11 @@ def spoken(target: str) -> str:
     rest = target.partition("_")[2]
     kind = next((kind for kind in NAMES if rest.startswith(kind)), "")
     return f"{NAMES[kind]} {NUMBERS.get(target, rest.removeprefix(kind))}" if kind else rest.capitalize()
+
+
+def in_order(targets: Iterable[str]) -> list[str]:
+    """Targets in the order of the papers; unknown ones follow."""
+    order = [target for paper in GROUPS.values() for target in paper.shows]
+    wanted = set(targets)
+    known = [target for target in order if target in wanted]
+    return [*known, *sorted(wanted - set(known), key=natural)]

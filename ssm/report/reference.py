@@ -14,13 +14,13 @@ from pydantic import Field
 
 from ssm.base.errors import ConfigError, TableError, nearest
 from ssm.base.files import whole_file, write_text
-from ssm.base.names import natural
 from ssm.base.tables import read_provenance
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import ROUNDING
 from ssm.figures.figure import FigureTask
 from ssm.report.gather import Gatherer
-from ssm.report.papers import GROUPS
+from ssm.report.papers import in_order
+from ssm.report.shared_models import bases_of
 from ssm.specs.base import Spec
 
 COLORS = 128  # of a committed picture: this saves two thirds of the bytes
@@ -29,7 +29,9 @@ COLORS = 128  # of a committed picture: this saves two thirds of the bytes
 class Judged(Spec):
     """The verdict on a claim: a row of the verdicts table, without most of its explanations."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"timed", "rounding", "reason", "model"})
+    later: ClassVar[frozenset[str]] = frozenset(
+        {"timed", "rounding", "reason", "model", "by_seed", "p", "base_models", "base_group", "paper_number"}
+    )
     claim: str
     says: str
     estimate: float | None
@@ -45,6 +47,12 @@ class Judged(Spec):
     rounding: float = ROUNDING  # by how much rounding can move the estimate and its interval
     reason: str = ""  # why there is no estimate
     model: str = ""  # title of the judged model; empty if the figure has only one
+    # seed -> the number that the interval is computed from, or several numbers; null: not finite; empty: not recorded
+    by_seed: dict[str, float | Annotated[tuple[float | None, ...], Field(strict=False)] | None] = {}
+    p: float | None = None  # p-value against the nearest bound
+    base_models: int = 0  # how many models it rests on, as they were trained first
+    base_group: str = ""  # equal for verdicts on the same base models
+    paper_number: float | None = None  # the paper's value of the quantity
 
     @property
     def numbers(self) -> tuple[float | None, ...]:
@@ -58,6 +66,13 @@ class Reference(Spec):
     scale: str
     made: dict[str, str]  # on which machine, when, and with which software
     claims: Annotated[tuple[Judged, ...], Field(strict=False)]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Its verdicts as rows of a verdicts table."""
+        return [
+            {name: getattr(claim, name) for name in Judged.model_fields} | {"target": self.target}
+            for claim in self.claims
+        ]
 
 
 def write_reference(results: Path, out: Path) -> list[str]:
@@ -95,13 +110,16 @@ def save_reference(reference: Reference, folder: Path) -> None:
 
 
 def reworded(reference: Reference, task: FigureTask) -> Reference:
-    """The reference with the statements and titles of the planned figure. Nothing else changes.
+    """The reference with the statements and titles of the planned figure, and what its plan says about base models.
+
+    The verdicts and their numbers do not change.
 
     Raises:
         ConfigError: the figure has other claims than the reference.
     """
     planned = {name: claim for name, claim, _ in task.verdicts}
     titles = {name: task.title_of(name.partition("/")[2]) for name in planned}
+    bases = {name: bases_of(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
     judged_here = {claim.claim: claim for claim in reference.claims}
     for name in dict.fromkeys([*judged_here, *planned]):
         problem = ""
@@ -117,7 +135,7 @@ def reworded(reference: Reference, task: FigureTask) -> Reference:
             again = f"make {reference.target}, then take its results with `ssm reference results/{reference.scale}`"
             raise ConfigError(f"reference results of {reference.target}: {problem}: {again}")
     claims = tuple(
-        claim.model_copy(update={"says": planned[claim.claim].says, "model": titles[claim.claim]})
+        claim.model_copy(update=_words(planned[claim.claim]) | {"model": titles[claim.claim]} | bases[claim.claim])
         for claim in reference.claims
     )
     return reference.model_copy(update={"claims": claims})
@@ -130,26 +148,32 @@ def read_references(folder: Path) -> dict[str, Reference]:
         ConfigError: a file is not a reference.
     """
     references = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
-    order = [target for paper in GROUPS.values() for target in paper.shows]
-    known = [target for target in order if target in references]
-    return {target: references[target] for target in [*known, *sorted(set(references) - set(known), key=natural)]}
+    return {target: references[target] for target in in_order(references)}
+
+
+def _words(claim: ClaimSpec) -> dict[str, Any]:
+    return {"says": claim.says, "paper_number": claim.paper_number}
 
 
 def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None, model: str = "") -> Judged:
     """A row of the verdicts table. Numbers that are not finite become None.
 
     Args:
-        claim: the claim that was judged. A reference needs it for `timed` and `rounding`.
+        claim: the claim that was judged. A reference needs it for `timed`, `rounding` and `paper_number`.
         model: the title of the judged model; empty if the figure has only one.
     """
-    content = {name: row[name] for name in Judged.model_fields if name not in ("timed", "rounding", "model")}
+    optional = Judged.later - {"reason"}
+    content = {name: row[name] for name in Judged.model_fields if name not in optional}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
     content["registered"] = content["registered"] is not False
+    content["by_seed"] = json.loads(row.get("by_seed") or "{}")
+    content |= {name: row[name] for name in ("p", "base_models", "base_group") if name in row}
     if claim is not None:
         content["timed"] = claim.quantity.timed
         content["rounding"] = claim.rounding or claim.quantity.rounding
+        content |= _words(claim)
     return Judged(**content, model=model)
 
 

@@ -1,38 +1,85 @@
-"""A small SVG that shows an interval and the region that confirms the claim."""
+"""Small SVGs that show intervals and the region that confirms the claim."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from markupsafe import Markup
 
 from ssm.claims.claim import Expected
+from ssm.claims.words import by_seed
 
 WIDTH, HEIGHT, MARGIN = 150, 16, 8  # CSS pixels
+LABELS = 40  # CSS pixels for the names of scales
 LOGARITHMIC_FROM = 3.0  # the scale is logarithmic if all values are positive and differ by more than this factor
 
 
-def strip(row: dict[str, Any], expected: Expected) -> Markup:
-    """The strip of a verdict: the expected region is shaded, the interval is a bar, the estimate is a dot.
+def strip(row: Mapping[str, Any], expected: Expected) -> Markup:
+    """The strip of a verdict.
 
-    It repeats the text next to it, so it is hidden from screen readers. Without an estimate it is empty.
+    The expected region is shaded, the interval is a bar, and the estimate is a large dot. Small dots are the numbers
+    of the seeds, if they are recorded; of several numbers of a seed, the smallest. The strip repeats the text next to
+    it, so it is hidden from screen readers. Without an estimate it is empty.
     """
-    if row["estimate"] is None:
-        return Markup("")
+    return _drawn({"": row}, expected, None) if row["estimate"] is not None else Markup("")
+
+
+def strip_of_scales(rows: Mapping[str, Mapping[str, Any]], expected: Expected, paper: float | None = None) -> Markup:
+    """The strips of a verdict at several scales below each other, on one axis.
+
+    Args:
+        rows: scale -> its verdict; verdicts without an estimate are left out.
+        paper: the paper's number, a vertical line.
+
+    Returns:
+        Nothing if there are fewer than two numbers to compare.
+    """
+    known = {scale: row for scale, row in rows.items() if row["estimate"] is not None}
+    return _drawn(known, expected, paper) if known and len(known) + (paper is not None) > 1 else Markup("")
+
+
+def _drawn(rows: Mapping[str, Mapping[str, Any]], expected: Expected, paper: float | None) -> Markup:
     bounds = [bound for bound in (expected.above, expected.below) if bound is not None]
-    place = _scale([row["low"], row["high"], *bounds])
+    theirs = [] if paper is None else [paper]
+    seeds = {scale: _seed_numbers(row) for scale, row in rows.items()}
+    ends = [row[name] for row in rows.values() for name in ("low", "high", "estimate")]
+    place = _scale([*ends, *bounds, *theirs, *(value for values in seeds.values() for value in values)])
     left = 0.0 if expected.above is None else place(expected.above)
     right = float(WIDTH) if expected.below is None else place(expected.below)
-    middle = HEIGHT / 2
-    low, high, value = (place(row[name]) for name in ("low", "high", "estimate"))
-    marks = "".join(f'<path class="bound" d="M{place(b):.1f} 0V{HEIGHT}"/>' for b in bounds)
+    width, height = WIDTH + (LABELS if any(rows) else 0), HEIGHT * (len(rows) + len(theirs))
+    marks = "".join(f'<path class="bound" d="M{place(bound):.1f} 0V{height}"/>' for bound in bounds)
+    lanes = [f'<rect class="region" x="{left:.1f}" width="{right - left:.1f}" height="{height}"/>{marks}']
+    for number, (scale, row) in enumerate(rows.items()):
+        middle = HEIGHT * (number + 0.5)
+        low, high, value = (place(row[name]) for name in ("low", "high", "estimate"))
+        dots = "".join(f'<circle class="seed" cx="{place(one):.1f}" cy="{middle}" r="1.5"/>' for one in seeds[scale])
+        lanes.append(
+            f'<path class="bar" d="M{low:.1f} {middle}H{high:.1f}"/><circle cx="{value:.1f}" cy="{middle}" r="3.5"/>'
+            f"{dots}{_label(scale, middle)}"
+        )
+    for value in theirs:
+        middle = height - HEIGHT / 2
+        line = f'<path class="paper" d="M{place(value):.1f} {middle - 5}V{middle + 5}"/>'
+        lanes.append(line + _label("paper", middle))
     return Markup(
-        f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" aria-hidden="true">'
-        f'<rect class="region" x="{left:.1f}" width="{right - left:.1f}" height="{HEIGHT}"/>{marks}'
-        f'<path class="bar" d="M{low:.1f} {middle}H{high:.1f}"/><circle cx="{value:.1f}" cy="{middle}" r="3.5"/></svg>'
+        f'<svg class="strip" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-hidden="true">'
+        f"{''.join(lanes)}</svg>"
     )
+
+
+def _label(text: str, middle: float) -> str:
+    return f'<text x="{WIDTH + 4}" y="{middle + 4}">{text}</text>' if text else ""
+
+
+def _seed_numbers(row: Mapping[str, Any]) -> list[float]:
+    """A finite number for each seed that has one: of several numbers, the smallest."""
+    found = []
+    for values in by_seed(row).values():
+        known = [value for value in (values if isinstance(values, list | tuple) else [values]) if value is not None]
+        found += [min(known)] if known else []
+    return found
 
 
 def _scale(values: list[float]) -> Callable[[float], float]:

@@ -3,59 +3,143 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ssm.base.errors import TableError
 from ssm.base.marked_table import with_table
-from ssm.claims.words import ADDED, PAPER, VERDICT_NAMES, measured, tally
+from ssm.claims.preregistration import Preregistrations, earlier_seeds
+from ssm.claims.significance import weak_verdicts
+from ssm.claims.statements import OUTCOMES
+from ssm.claims.words import ADDED, PAPER, WEAK, WEAK_MEANS, expected_misses, measured, number, tally
 from ssm.report.papers import GROUPS, spoken
-from ssm.report.reference import Reference, read_references
+from ssm.report.reference import Reference
+from ssm.report.scales import SizedStatement, all_scales, counted_rows, sized_statements
+from ssm.report.shared_models import shared_models
 
-COLUMNS = "confirmed / refuted / not decided"
+COLUMNS = " / ".join(OUTCOMES)
+LARGE = 5  # statements on the same base models; smaller groups are counted, but not listed
+NONE_REGISTERED = Preregistrations()
 START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
 
 
 def verdict_summary(references: Iterable[Reference]) -> str:
-    """Counts of verdicts, as a Markdown table with a row for each paper."""
+    """Counts of statements, as a Markdown table with a row for each paper."""
     lines = [
         f"| paper | figures and tables | the paper's statements: {COLUMNS} | added checks: {COLUMNS} |",
         "|---|---|---|---|",
     ]
-    for paper, figures in _by_paper(references).items():
-        found = tally(claim.content() for figure in figures for claim in figure.claims)
+    references = list(references)
+    for paper, sized in _by_paper(references).items():
+        found = tally(counted_rows(sized))
         cells = [_counts(found.counts.get(sort)) for sort in (PAPER, ADDED)]
-        lines.append(f"| {_citation(paper)} | {len(figures)} | {' | '.join(cells)} |")
+        figures = len({one.target for one in references if _paper(one.target) == paper})
+        lines.append(f"| {_citation(paper)} | {figures} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def every_verdict(references: Iterable[Reference]) -> str:
-    """Every verdict with its number, as Markdown: a section for each paper, and a row for each claim."""
+def every_verdict(references: Iterable[Reference], preregistrations: Preregistrations = NONE_REGISTERED) -> str:
+    """Every statement with its numbers, as Markdown: a section for each paper, and a row for each statement.
+
+    Args:
+        preregistrations: they tell which seeds of a figure were read before.
+    """
+    references = list(references)
+    several = len({reference.scale for reference in references}) > 1
     lines: list[str] = []
-    for paper, figures in _by_paper(references).items():
+    for paper, sized in _by_paper(references).items():
+        rows = counted_rows(sized)
+        weak = weak_verdicts(rows)
+        own = [one for one in references if _paper(one.target) == paper]
         lines += [
             *([""] if lines else []),
             f"## {_citation(paper)}",
             "",
+            *_notes(rows, weak, _seeds_read_before(own, preregistrations)),
             "| figure | statement | here (95% interval) | expected | verdict |",
             "|---|---|---|---|---|",
+            *(_statement(one, weak, several) for one in sized),
         ]
-        for reference in figures:
-            for claim in reference.claims:
-                note = "" if claim.registered else ", not registered"
-                figure = f"`{reference.target}` {spoken(reference.target)}"
-                says = _in_a_cell(claim.says)
-                value = measured(claim.content()) + (f": {_in_a_cell(claim.reason)}" if claim.reason else "")
-                shown = f"{value} | {claim.expected} | {claim.verdict}{note}"
-                model = f"{_in_a_cell(claim.model)}, " if claim.model else ""
-                lines.append(f"| {figure} | {says} ({model}`{claim.claim}`) | {shown} |")
     return "\n".join(lines)
 
 
-def _by_paper(references: Iterable[Reference]) -> dict[str, list[Reference]]:
-    found: dict[str, list[Reference]] = {}
+def _seeds_read_before(references: Iterable[Reference], preregistrations: Preregistrations) -> list[str]:
+    """A line for each set of seeds that counts as read before, with the figures that had it."""
+    found: dict[str, list[str]] = {}
     for reference in references:
-        found.setdefault(reference.target.partition("_")[0], []).append(reference)
+        at = (reference.target, reference.scale)
+        current = preregistrations.at(*at, {claim.number for claim in reference.claims})
+        for one in earlier_seeds(preregistrations.of(*at), current) if current is not None else ():
+            found.setdefault(one.words, []).append(f"`{reference.target}`")
+    return [f"{', '.join(targets)}: {seeds}" for seeds, targets in found.items()]
+
+
+def _notes(rows: list[dict[str, Any]], weak: Collection[tuple[str, str]], read_before: list[str]) -> list[str]:
+    """What a reader has to know about the verdicts of a paper, as Markdown."""
+    found = tally(rows)
+    registered = found.claims - found.unregistered - found.elsewhere
+    lines = [
+        f"- {registered} of {found.claims - found.elsewhere} verdicts were registered before they were measured.",
+        f"- {expected_misses(found)}.",
+    ]
+    if weak:
+        lines.append(f"- {_mark(WEAK)} marks {len(weak)} verdicts: {WEAK_MEANS}.")
+    groups = shared_models(rows)
+    if groups:
+        large = [group.words for group in groups if group.statements >= LARGE]
+        smaller = f", and {len(groups) - len(large)} groups of fewer than {LARGE}" if len(large) < len(groups) else ""
+        listed = [f"  - {words}" for words in large]
+        lines += [f"- Statements that are not independent: {len(large)} groups{smaller}.", *listed]
+    if read_before:
+        lines.append("- Seeds that a figure had before. They count as read, and no verdict of the figure reads them.")
+        lines += [f"  - {seeds}" for seeds in read_before]
+    return [*lines, ""]
+
+
+def _statement(sized: SizedStatement, weak: Collection[tuple[str, str]], several: bool) -> str:
+    """A row of the table: a statement, with a line for each scale and each model."""
+    rows = [(scale, statement, row) for scale, statement in sized.by_scale.items() for row in statement.rows]
+    numbers = []
+    if rows[-1][2]["paper_number"] is not None:
+        numbers.append(f"paper: {number(rows[-1][2]['paper_number'])}")
+    for scale, statement, row in rows:
+        counts = scale == sized.scale
+        where = statement.where(row)
+        model = [f"{_in_a_cell(row.get('model') or f'`{where}`')}:"] if where else []
+        before = [*([f"{scale}:"] if several else []), *model]
+        value = measured(row) + (f": {_in_a_cell(row['reason'])}" if row["reason"] else "")
+        after = f", {_verdict(row, weak if counts else ())}" if len(rows) > 1 else ""
+        numbers.append(" ".join([*before, value]) + after)
+    counted = sized.counted
+    first = counted.rows[0]
+    if len(counted.rows) == 1:
+        verdict = _verdict(first, weak)
+    else:
+        marked = any((row["target"], row["claim"]) in weak for row in counted.rows)
+        verdict = f"{counted.outcome or 'not registered'}{_mark(WEAK) if marked else ''}"
+    figure = f"`{sized.target}` {spoken(sized.target)}"
+    says = f"{_in_a_cell(first['says'])} (`{sized.id}`)"
+    return f"| {figure} | {says} | {'<br>'.join(numbers)} | {first['expected']} | {verdict} |"
+
+
+def _verdict(row: Mapping[str, Any], weak: Collection[tuple[str, str]]) -> str:
+    mark = _mark(WEAK) if (row["target"], row["claim"]) in weak else ""
+    return f"{row['verdict']}{mark}{'' if row['registered'] else ', not registered'}"
+
+
+def _mark(mark: str) -> str:
+    return f"\\{mark}"  # Markdown would take a star for emphasis
+
+
+def _paper(target: str) -> str:
+    return target.partition("_")[0]
+
+
+def _by_paper(references: Iterable[Reference]) -> dict[str, list[SizedStatement]]:
+    found: dict[str, list[SizedStatement]] = {}
+    for one in sized_statements(references):
+        found.setdefault(_paper(one.target), []).append(one)
     return found
 
 
@@ -64,7 +148,7 @@ def _citation(paper: str) -> str:
 
 
 def _counts(verdicts: Counter[str] | None) -> str:
-    return "" if verdicts is None else " / ".join(str(verdicts[name]) for name in VERDICT_NAMES)
+    return "" if verdicts is None else " / ".join(str(verdicts[name]) for name in OUTCOMES)
 
 
 def _in_a_cell(text: str) -> str:
@@ -72,20 +156,26 @@ def _in_a_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def readmes(folder: Path, readme: Path) -> dict[Path, tuple[str, str]]:
+def readmes(
+    folder: Path, readme: Path, preregistrations: Preregistrations = NONE_REGISTERED
+) -> dict[Path, tuple[str, str]]:
     """README -> its present text, and its text with the table of the present references.
 
     The two files are `readme`, and the file of the same name next to the folder of references.
 
     Args:
-        folder: of the references, such as reports/smoke.
+        folder: of the references, such as reports/smoke. References of other scales beside it are read, too.
+        preregistrations: they tell which seeds of a figure were read before.
 
     Raises:
         ConfigError: a reference or a README cannot be read.
         TableError: a README has no place for its table.
     """
-    references = list(read_references(folder).values())
-    tables = {readme: verdict_summary(references), folder.parent / readme.name: every_verdict(references)}
+    references = all_scales(folder)
+    tables = {
+        readme: verdict_summary(references),
+        folder.parent / readme.name: every_verdict(references, preregistrations),
+    }
     texts = {path: _read(path) for path in tables}
     return {path: (text, with_table(text, tables[path], START, END, str(path))) for path, text in texts.items()}
 

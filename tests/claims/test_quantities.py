@@ -52,7 +52,8 @@ def test_ratios_are_averaged_in_log_space_over_seeds(tmp_path: Path, quantity: A
     readings = {("base", seed): {key: float(of(shift))} for seed, shift in enumerate(SHIFTS, 1)}
     found = measure(tmp_path, quantity, readings)
     same(found, np.exp(student(SHIFTS)))
-    assert found.interval == "95% Student t over 3 seeds"
+    assert found.interval == "95% Student t over 3 seeds, of logarithms"
+    assert found.by_seed == pytest.approx(dict(enumerate(np.exp(SHIFTS), 1)))
 
 
 @pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio"])

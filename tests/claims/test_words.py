@@ -8,19 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.claims import words
-from ssm.claims.words import (
-    ADDED,
-    CONFIRMED,
-    DEFINITION,
-    ELSEWHERE,
-    OPEN,
-    PAPER,
-    REFUTED,
-    measured,
-    number,
-    tally,
-    verdict_lines,
-)
+from ssm.claims.statements import CONFIRMED, ELSEWHERE, MIXED, OPEN, REFUTED
+from ssm.claims.words import ADDED, DEFINITION, PAPER, WEAK_MEANS, measured, number, seed_words, tally, verdict_lines
 
 
 def row(**changes: object) -> dict[str, object]:
@@ -47,7 +36,7 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
         [
             row(),
             row(target="lg_fig11", claim="longer", verdict="refuted", number="b"),
-            row(verdict="not decided", number="c"),
+            row(claim="a", verdict="not decided", number="c"),
         ]
     )
     heads = "figure    claim   the paper  here (95% interval)  method of the interval  expected  verdict      why"
@@ -56,36 +45,53 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
     assert len({line.index("about 3") for line in lines[1:4]}) == 1
     assert lines[3].endswith("not decided  because")
     assert lines[4:] == [
-        "3 claims",
-        "  statements of the papers: 1 confirmed, 1 refuted, 1 not decided",
+        "3 verdicts on 3 statements, each counted once",
+        "  statements of the papers: 1 confirmed, 1 refuted, 0 mixed, 1 not decided",
         "  3 intervals of 95%: about 0.15 will miss the true value by chance; expect up to as many wrong verdicts",
     ]
     for width in (None, 80):
-        assert verdict_lines([], width)[1:] == ["0 claims"]
+        assert verdict_lines([], width)[1:] == ["0 verdicts on 0 statements, each counted once"]
 
 
 def test_unregistered_verdicts_are_marked_and_not_counted() -> None:
     lines = verdict_lines([row(registered=False), row(registered=False, verdict="refuted"), row(number="b")])
+    assert lines[4] == "3 verdicts on 1 statement, each counted once"
     assert [line.endswith("confirmed, not registered") for line in lines[1:4]] == [True, False, False]
-    assert "  statements of the papers: 1 confirmed, 0 refuted, 0 not decided" in lines
+    assert "  statements of the papers: 1 confirmed, 0 refuted, 0 mixed, 0 not decided" in lines
     assert "  not counted, because registered too late or not at all: 2" in lines
 
 
-def test_a_repeated_number_counts_once() -> None:
-    found = tally([row(), row(target="lg_fig1"), row(number="b")])
-    assert (found.claims, found.counts, found.repeated, found.intervals) == (3, {PAPER: {CONFIRMED: 2}}, 1, 2)
-    lines = verdict_lines([row(), row(target="lg_fig1"), row(number="b")])
-    assert lines[4] == "3 claims on 2 numbers, each counted once"
-
-
-def test_the_worst_verdict_on_a_number_counts() -> None:
+def test_a_statement_counts_once_whatever_the_number_of_models() -> None:
     for verdicts, counted in (
-        ((CONFIRMED, OPEN), OPEN),
-        ((CONFIRMED, REFUTED), REFUTED),
-        ((OPEN, REFUTED, CONFIRMED), REFUTED),
         ((CONFIRMED, CONFIRMED), CONFIRMED),
+        ((REFUTED, REFUTED), REFUTED),
+        ((OPEN, OPEN, OPEN), OPEN),
+        ((CONFIRMED, OPEN), MIXED),
+        ((OPEN, REFUTED, CONFIRMED), MIXED),
     ):
-        assert tally(row(verdict=verdict) for verdict in verdicts).counts == {PAPER: {counted: 1}}
+        rows = [row(claim=f"it[size={i}]/m{i}", number=str(i), verdict=one) for i, one in enumerate(verdicts)]
+        found = tally(rows)
+        assert (found.counts, found.statements, found.intervals) == ({PAPER: {counted: 1}}, 1, len(verdicts))
+        assert tally([*rows, row(target="lg_fig1", number="x")]).statements == 2, "another figure, another statement"
+
+
+def test_statements_on_the_same_numbers_count_once() -> None:
+    found = tally([row(), row(target="lg_fig1"), row(claim="other", number="b")])
+    assert (found.claims, found.counts, found.repeated, found.intervals) == (3, {PAPER: {CONFIRMED: 2}}, 1, 2)
+    assert tally([row(), row(target="lg_fig1", verdict=REFUTED)]).counts == {PAPER: {MIXED: 1}}
+
+
+def test_weak_verdicts_are_marked_and_the_mark_is_explained() -> None:
+    lines = verdict_lines([row(), row(claim="other", number="b")], weak={("lg_fig5", "other")})
+    assert [line.endswith("confirmed*") for line in lines[1:3]] == [False, True]
+    assert lines[-1] == f"  * {WEAK_MEANS}"
+    assert not any(WEAK_MEANS in line for line in verdict_lines([row()]))
+
+
+def test_numbers_of_seeds_as_text() -> None:
+    assert seed_words(row(by_seed='{"31": 2.125, "32": null}')) == "31: 2.12, 32: none"
+    assert seed_words(row(by_seed='{"31": [1, 2.5]}')) == "31: 1 2.5"
+    assert seed_words(row(by_seed=None)) == seed_words(row()) == "no numbers of seeds"
 
 
 def test_definitions_and_added_checks_are_counted_separately() -> None:
@@ -93,8 +99,8 @@ def test_definitions_and_added_checks_are_counted_separately() -> None:
     found = tally(rows)
     assert found.counts == {PAPER: {CONFIRMED: 1}, DEFINITION: {CONFIRMED: 1}, ADDED: {OPEN: 1}}
     assert found.intervals == 1  # exact numbers have no interval; a number that is judged twice has one
-    assert "  definitions: 1 confirmed, 0 refuted, 0 not decided" in verdict_lines(rows)
-    assert "  added checks: 0 confirmed, 0 refuted, 1 not decided" in verdict_lines(rows)
+    assert "  definitions: 1 confirmed, 0 refuted, 0 mixed, 0 not decided" in verdict_lines(rows)
+    assert "  added checks: 0 confirmed, 0 refuted, 0 mixed, 1 not decided" in verdict_lines(rows)
 
 
 def test_statements_on_models_of_other_scales_are_not_counted() -> None:

@@ -13,8 +13,8 @@ from small import make_task
 
 from ssm.base.seeds import derived_seed
 from ssm.base.tables import read_provenance, read_table
+from ssm.claims.statements import CONFIRMED, REFUTED
 from ssm.claims.verdict import judge
-from ssm.claims.words import CONFIRMED, REFUTED
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator, passkey

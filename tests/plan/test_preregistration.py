@@ -29,6 +29,10 @@ def content(folder: Path, target: str = "lg_fig5", claim: str = "repaired", scal
     return contents(plan.figures[target], plan.runs, plan.measurements)[claim]
 
 
+def content_names(folder: Path) -> list[str]:
+    return [name for name, _, _ in task(folder).verdicts]
+
+
 def task(folder: Path, target: str = "lg_fig5") -> FigureTask:
     return make_plan(load_config(folder)).figures[target]
 
@@ -228,6 +232,19 @@ def test_desk_never_has_seeds_of_smoke(folder: Path, capsys: pytest.CaptureFixtu
         assert (line == "") == (refused_at is None)
         assert refused_at is None or (f"lg_fig5 ({refused_at}): " in line and f"seeds {twice} were used before" in line)
     assert register(f"{{smoke: [5, 6], {rest}") == ""  # not a figure of desk any more
+
+
+def test_a_planned_figure_knows_the_seeds_that_it_had_before(folder: Path) -> None:
+    used = {"date": TIME, "seeds": [8, 9], "used": "read too early"}
+    (folder / PREREGISTERED).write_text(json.dumps({"figures": {"lg_fig5": {"smoke": [used]}}}))
+    assert preregistrations(folder) == 0
+    edit(folder, FIGURE, "seeds: [1]", "seeds: [2]")
+    assert preregistrations(folder) == 0
+    first, second = task(folder).earlier
+    assert (first.seeds, first.why) == ((8, 9), "read too early")
+    count = len(content_names(folder))
+    assert (second.seeds, second.why) == ((1,), f"registered with {count} claims, of which {count} are unchanged")
+    assert FigureTask.parse(task(folder).content(), "test") == task(folder)
 
 
 def test_seeds_that_were_read_before_registration_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,7 +87,15 @@ def _make(
     if registered is not None:
         dates = {name: date for name, date in task.registered.items() if name in registered}
         task = task.model_copy(update={"registered": dates})
-    series = [s.model_copy(update={"run": run_spec(s.panel, s.arm, s.seed).id}) for s in task.series]
+    series = [
+        s.model_copy(
+            update={
+                "run": run_spec(s.panel, s.arm, s.seed).id,
+                "origin": run_spec(s.panel, "base", s.seed).id if s.origin else None,
+            }
+        )
+        for s in task.series
+    ]
     task = task.model_copy(update={"series": tuple(series)})
     write_json(folder / "specs" / "figures" / f"{target}.json", task.content())
     write_tables(folder / "tables", task, READINGS if readings is None else readings)

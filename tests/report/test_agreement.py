@@ -112,10 +112,8 @@ def test_references_are_counted_separately() -> None:
     assert "confirmed (2) refuted (2) not decided (2)" in front
     for page, of_reference in ((front, 2), (paper, 1)):
         for head, count in (("made here", 1), ("reference results", of_reference)):
-            table = page.split(f"Verdicts, each number once, {head}", 1)[1].removeprefix(
-                " confirmed refuted not decided "
-            )
-            assert table.startswith(f"Statements of the papers {count} {count} 0 Added checks 0 0 {count}")
+            table = page.split(f"Statements, {head}", 1)[1].removeprefix(" confirmed refuted mixed not decided ")
+            assert table.startswith(f"Statements of the papers {count} {count} 0 0 Added checks 0 0 0 {count}")
 
 
 def test_pages_with_references_are_self_contained_and_have_no_broken_links() -> None:
@@ -205,3 +203,31 @@ def test_a_named_folder_without_references_is_one_line(capsys: pytest.CaptureFix
     assert main(["report", str(RESULTS), "--out", "pages", "--reference", "nowhere"]) == 2
     assert capsys.readouterr().err == "ssm report: nowhere: no reference results\n"
     assert not Path("pages").exists()
+
+
+def test_all_scales_and_the_papers_number_are_on_one_axis() -> None:
+    content = json.loads((REFERENCE / "lg_fig1.json").read_text())
+    assert "By scale:" not in pages()["lg"]
+    content["claims"][0]["paper_number"] = 4.0
+    larger = content | {
+        "scale": "gpu",
+        "claims": [one | {"estimate": 5.0, "low": 4.5, "high": 5.5} for one in content["claims"][:1]],
+    }
+    Path("reports/gpu").mkdir()
+    Path("reports/gpu/lg_fig1.json").write_text(json.dumps(larger))
+    (REFERENCE / "lg_fig1.json").write_text(json.dumps(content))
+    html = pages()["lg"]
+    (drawn,) = re.findall(r"By scale:</span><svg.*?</svg>", html)
+    assert re.findall(r"<text[^>]*>(\w+)</text>", drawn) == ["smoke", "gpu", "paper"]
+    places = [float(place) for place in re.findall(r'<circle cx="([\d.]+)"', drawn)]
+    (paper,) = re.findall(r'class="paper" d="M([\d.]+)', drawn)
+    assert places[0] < float(paper) < places[1], "3, 4 and 5 on one axis"
+    assert drawn.count('class="seed"') == 6
+
+
+def test_a_page_says_where_numbers_of_seeds_are_missing() -> None:
+    assert "were not recorded" not in pages()["lg"]
+    content = json.loads((REFERENCE / "lg_fig1.json").read_text())
+    del content["claims"][0]["by_seed"]
+    (REFERENCE / "lg_fig1.json").write_text(json.dumps(content))
+    assert "The numbers of single seeds were not recorded for 1 of these 3 verdicts." in pages()["lg"]

@@ -107,7 +107,7 @@ def test_every_claim_has_its_verdict_number_and_reason(tmp_path: Path) -> None:
     results_folder(tmp_path)
     _, page = built(tmp_path)
     text = squeezed(page.text)
-    assert "Statements of the papers 1 1 0 Added checks 0 0 1" in text  # confirmed, refuted, not decided
+    assert "Statements of the papers 1 1 0 0 Added checks 0 0 0 1" in text  # confirmed, refuted, mixed, not decided
     assert "2 intervals of 95%: about 0.1 will miss the true value by chance" in text
     assert len(re.findall("added check(?!s)", text)) == 2  # in the overview and in the figure
     assert text.count("registered 2024-12-31 00:00 UTC, before it was measured") == 3
@@ -125,12 +125,18 @@ def test_every_claim_has_its_verdict_number_and_reason(tmp_path: Path) -> None:
 COUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "other readings": (
         {"readings": {(arm, seed): {"late": 4.0 + seed / 10} for arm in ("base", "passed") for seed in (1, 2, 3)}},
-        ["Statements of the papers 2 0 0"],
+        ["Statements of the papers 2 0 0 0"],
     ),
-    "two panels": ({"panels": ("tiny", "small")}, ["Statements of the papers 2 2 0"]),
+    "two panels": (
+        {"panels": ("tiny", "small")},
+        ["Statements of the papers 1 1 0 0", "So 5 verdicts are 3 statements."],
+    ),
     "a definition": (
         {"claims": [*CLAIMS, claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)]},
-        ["Statements of the papers 1 1 0 Definitions 1 0 0 Added checks 0 0 1", "the claim size holds definition"],
+        [
+            "Statements of the papers 1 1 0 0 Definitions 1 0 0 0 Added checks 0 0 0 1",
+            "the claim size holds definition",
+        ],
     ),
 }
 
@@ -147,19 +153,33 @@ def test_the_counts_follow_the_verdicts(tmp_path: Path, case: str) -> None:
 
 def test_a_number_counts_once_for_two_figures(results: Path) -> None:
     text = squeezed(built(results)[1].text)
-    assert "Statements of the papers 1 1 0 Added checks 0 0 1" in text
-    assert "For this reason 3 of 6 verdicts are not counted again." in text
+    assert "Statements of the papers 1 1 0 0 Added checks 0 0 0 1" in text
+    assert "3 statements judge the very numbers of another one, and are not counted again." in text
 
 
 def test_an_unregistered_verdict_is_marked_and_not_counted(tmp_path: Path) -> None:
     results_folder(tmp_path, registered=("base_fails",))
     text = squeezed(built(tmp_path)[1].text)
     assert "2 of 3 verdicts are not counted, because they were not registered before their seeds were read." in text
-    assert "Statements of the papers 1 0 0" in text
+    assert "Statements of the papers 1 0 0 0" in text
     assert "Added checks" not in text
     assert text.count("✗ refuted not registered") == 2  # in the overview and in the figure
     assert "✓ confirmed not registered" not in text
     assert text.count("not registered: no registration has this claim with these seeds") == 2
+
+
+def test_seeds_and_shared_base_models_are_shown(tmp_path: Path) -> None:
+    results_folder(tmp_path)
+    spec = tmp_path / "specs/figures/lg_fig5.json"
+    earlier = [{"date": "2024-01-01T00:00:00+00:00", "seeds": [7, 8], "why": "tried"}]
+    edit_json(spec, earlier=earlier)
+    html, page = built(tmp_path)
+    text = squeezed(page.text)
+    assert html.count('<circle class="seed"') == 6, "two verdicts on three seeds"
+    assert "Seeds1: 2.72, 2: 3, 3: 3.32" in text
+    assert "Seeds that this figure had before: 1 set They count as read." in text
+    assert "seeds 7 to 8 (2024-01-01: tried)" in text
+    assert "2 statements (lg_fig5) rest on the same 3 base models." in text
 
 
 def marks(html: str) -> list[str]:

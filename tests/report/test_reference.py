@@ -7,24 +7,29 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
-from claims.synthetic import claim
+from claims.synthetic import claim, student
 from PIL import Image
 from plan import own
 from plan.mini import edit, write_config
 from report.folder import CLAIMS, results_folder
+from scipy import stats
 
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
 from ssm.claims.claim import ClaimSpec
+from ssm.claims.preregistration import Content, Preregistrations
 from ssm.claims.quantities.cost_exponent import CostExponent
 from ssm.claims.quantity import ROUNDING
 from ssm.cli.main import main
 from ssm.plan import load_config, make_plan
+from ssm.plan.library import read_preregistrations
 from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references, save_reference
-from ssm.report.verdict_tables import END, START, readmes, verdict_summary
+from ssm.report.shared_models import shared_models
+from ssm.report.verdict_tables import END, START, every_verdict, readmes, verdict_summary
 
 ROOT = Path(__file__).parents[2]
 TABLE = f"# Title\n\n{START}\n\nold\n\n{END}\n\nMore.\n"
@@ -73,6 +78,10 @@ def test_results_become_the_reference_and_agree_bitwise(place: Path, capsys: pyt
     assert len([line for line in text.splitlines() if line.startswith('    {"claim": ')]) == 4
     rows = read_table("results/smoke/verdicts/lg_fig5.parquet").to_dicts()
     for row, written in zip(rows, json.loads(text)["claims"], strict=True):
+        seeds = row.pop("by_seed")
+        assert written.pop("by_seed", {}) == (json.loads(seeds) if seeds else {})
+        assert (written.pop("base_models", 0), "base_group" in written) == ((3, True) if seeds else (0, False))
+        written.pop("base_group", None)
         assert written.items() <= row.items()
     (reference,) = read_references(Path("reports/smoke")).values()
     assert reference.made == {"written": "2025-01-01T00:00:00+00:00"}
@@ -89,9 +98,11 @@ def test_the_tables_show_the_reference(place: Path, capsys: pytest.CaptureFixtur
     text = Path("README.md").read_text()
     assert text.startswith("# Title\n")
     assert text.endswith("\n\nMore.\n")
-    assert text.split("\n\n")[2].splitlines()[2:] == [f"| `lg` {PAPERS['lg'].citation} | 1 | 1 / 1 / 0 | 0 / 0 / 1 |"]
+    assert text.split("\n\n")[2].splitlines()[2:] == [
+        f"| `lg` {PAPERS['lg'].citation} | 1 | 1 / 1 / 0 / 0 | 0 / 0 / 0 / 1 |"
+    ]
     every = Path("reports/README.md").read_text()
-    assert f"## `lg` {PAPERS['lg'].citation}\n\n| figure |" in every, "a section for each paper"
+    assert f"## `lg` {PAPERS['lg'].citation}\n\n- 4 of 4 verdicts were registered" in every, "a section for each paper"
     assert (
         "| `lg_fig5` Figure 5 | the claim base_fails holds (`base_fails`) | 3 (2.34 to 3.85) | > 1.5 | confirmed |"
         in every
@@ -99,7 +110,7 @@ def test_the_tables_show_the_reference(place: Path, capsys: pytest.CaptureFixtur
     missing = "| no number: the arm 'control' does not exist at the scale smoke | > 1 | not decided |"
     assert missing in every, "a missing number has its reason"
     assert lines(capsys, "reference", "--check", code=0) == ["the tables agree with the reference results"]
-    Path("README.md").write_text(text.replace("1 / 1 / 0", "2 / 0 / 0"))
+    Path("README.md").write_text(text.replace("1 / 1 / 0 / 0", "2 / 0 / 0 / 0"))
     assert lines(capsys, "reference", "--check", code=2) == [
         "ssm reference: README.md: its table does not agree with reports/smoke; `ssm reference` writes it"
     ]
@@ -108,18 +119,104 @@ def test_the_tables_show_the_reference(place: Path, capsys: pytest.CaptureFixtur
 def test_an_unregistered_verdict_is_not_counted(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results(Path("results/smoke"), registered=("base_fails",))
     lines(capsys, "reference", "results/smoke", code=0)
-    assert f"| `lg` {PAPERS['lg'].citation} | 1 | 1 / 0 / 0 |  |" in Path("README.md").read_text()
+    assert f"| `lg` {PAPERS['lg'].citation} | 1 | 1 / 0 / 0 / 0 |  |" in Path("README.md").read_text()
     assert Path("reports/README.md").read_text().count(", not registered |") == 2
 
 
-def test_a_number_counts_once_if_several_panels_judge_it() -> None:
+def test_an_interval_can_be_computed_again_from_the_reference(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    found = [claim for claim in json.loads(Path("reports/smoke/lg_fig5.json").read_text())["claims"] if claim["low"]]
+    of_seeds = [claim for claim in found if " seeds" in claim["interval"]]
+    assert len(of_seeds) == 2
+    for one in of_seeds:
+        assert list(one["by_seed"]) == ["1", "2", "3"]
+        assert one["interval"] == "95% Student t over 3 seeds, of logarithms"
+        _, low, high = student(np.log(list(one["by_seed"].values())))
+        assert (one["low"], one["high"]) == pytest.approx((np.exp(low), np.exp(high)), rel=1e-8)
+        assert one["p"] == pytest.approx(
+            stats.ttest_1samp(np.log(list(one["by_seed"].values())), np.log(1.5)).pvalue, rel=1e-6
+        )
+    printed = lines(capsys, "verdicts", "results/smoke", "--seeds", code=0)
+    assert "lg_fig5  base_fails: 1: 2.72, 2: 3, 3: 3.32" in printed
+
+
+OLDER = ("by_seed", "p", "base_models", "base_group", "paper_number")
+
+
+def test_an_older_reference_without_numbers_of_seeds_is_read(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    every = Path("reports/README.md").read_text()
+    path = Path("reports/smoke/lg_fig5.json")
+    content = json.loads(path.read_text())
+    for one in content["claims"]:
+        for name in OLDER:
+            one.pop(name, None)
+    path.write_text(json.dumps(content))
+    assert lines(capsys, "compare", "results/smoke", code=0)[-1].startswith("4 of 4 claims agree")
+    lines(capsys, "reference", code=0)
+    table = [line for line in every.splitlines() if line.startswith("| `lg_fig5`")]
+    assert [line for line in Path("reports/README.md").read_text().splitlines() if line in table] == table
+
+
+def test_a_table_of_verdicts_without_numbers_of_seeds_is_read(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("results/smoke/verdicts/lg_fig5.parquet")
+    write_table(read_table(path).drop("by_seed", "p"), VERDICTS, path, read_provenance(path))
+    lines(capsys, "reference", "results/smoke", code=0)
+    assert '"by_seed"' not in Path("reports/smoke/lg_fig5.json").read_text()
+    assert "lg_fig5  base_fails: no numbers of seeds" in lines(capsys, "verdicts", "results/smoke", "--seeds", code=0)
+
+
+def made(verdict: str, claim: str = "it", number: str = "a", scale: str = "smoke", **changes: Any) -> Reference:
     one = Judged(
-        claim="", says="", estimate=None, low=None, high=None, interval="", expected="", verdict="confirmed",
-        sort="paper", number="", registered=True,
+        claim=claim, says="it holds", estimate=2.0, low=1.5, high=2.5, interval="95% Student t over 5 seeds",
+        expected="> 1", verdict=verdict, sort="paper", number=number, registered=True,
     )  # fmt: skip
-    claims = tuple(one.model_copy(update={"claim": name}) for name in ("decays/a", "decays/b", "whole"))
-    table = verdict_summary([Reference(target="own", scale="smoke", made={}, claims=claims)]).splitlines()
-    assert table[2:] == ["| `own` | 1 | 1 / 0 / 0 |  |"], "all three judge one number"
+    return Reference(target="own_fig1", scale=scale, made={}, claims=(one.model_copy(update=changes),))
+
+
+def test_a_statement_counts_once_if_several_panels_judge_it() -> None:
+    claims = [made(verdict, name, name).claims[0] for name, verdict in (("it/a", "confirmed"), ("it/b", "not decided"))]
+    reference = Reference(target="own_fig1", scale="smoke", made={}, claims=tuple(claims))
+    assert verdict_summary([reference]).splitlines()[2:] == ["| `own` | 1 | 0 / 0 / 1 / 0 |  |"]
+    row = every_verdict([reference]).splitlines()[-1]
+    assert "it holds (`it`) | `a`: 2 (1.5 to 2.5), confirmed<br>`b`: 2 (1.5 to 2.5), not decided | > 1 | mixed |" in row
+
+
+def test_the_largest_scale_counts_and_all_are_listed(place: Path) -> None:
+    small, large = made("refuted"), made("confirmed", number="b", scale="gpu", paper_number=3.0)
+    for reference in (small, large):
+        save_reference(reference, Path("reports") / reference.scale)
+    (_, readme), (_, every) = readmes(Path("reports/smoke"), Path("README.md")).values()
+    assert "| `own` | 1 | 1 / 0 / 0 / 0 |  |" in readme
+    cell = "paper: 3<br>smoke: 2 (1.5 to 2.5), refuted<br>gpu: 2 (1.5 to 2.5), confirmed"
+    assert f"| {cell} | > 1 | confirmed |" in every
+    save_reference(made("not decided", number="b", scale="gpu", sort="elsewhere"), Path("reports/gpu"))
+    (_, readme), _ = readmes(Path("reports/smoke"), Path("README.md")).values()
+    assert "| `own` | 1 | 0 / 1 / 0 / 0 |  |" in readme, "the larger scale does not judge it"
+
+
+def test_seeds_that_were_read_before_are_listed() -> None:
+    content = {"expected": "> 1", "quantity": "q", "arms": "a", "measurements": "m"}
+    number = Content.parse(content, "test").number((4, 5, 6))
+    past = [
+        {"date": "2026-01-01T00:00:00+00:00", "seeds": [1], "used": "read while it was tried"},
+        {"date": "2026-01-02T00:00:00+00:00", "seeds": [2, 3], "claims": {"it": content | {"arms": "other"}}},
+        {"date": "2026-01-03T00:00:00+00:00", "seeds": [4, 5, 6], "claims": {"it": content}},
+    ]
+    registered = Preregistrations.parse({"figures": {"own_fig1": {"smoke": past}}}, "test")
+    listed = every_verdict([made("confirmed", number=number)], registered)
+    assert "  - `own_fig1`: seeds 1 (2026-01-01: read while it was tried)" in listed
+    assert "  - `own_fig1`: seeds 2 to 3 (2026-01-02: registered with 1 claims, of which 0 are unchanged)" in listed
+    assert "seeds 4" not in listed
+    assert "had before" not in every_verdict([made("confirmed", number="unknown")], registered)
+
+
+def test_statements_on_the_same_base_models_are_one_group() -> None:
+    claims = [made("confirmed", f"it{i}", str(i), base_group="x", base_models=3).claims[0] for i in range(5)]
+    apart = made("confirmed", "apart", "z", base_group="y", base_models=3).claims[0]
+    reference = Reference(target="own_fig1", scale="smoke", made={}, claims=(*claims, apart))
+    assert "  - 5 statements (own_fig1) rest on the same 3 base models" in every_verdict([reference])
+    assert len(shared_models(reference.rows())) == 1
 
 
 @pytest.mark.parametrize(
@@ -377,7 +474,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_new_wording_changes_the_statements_only(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines(capsys, "reference", code=0)
+    lines(capsys, "reference", "--wording", code=0)  # an older reference gets its base models
     files = (planned, Path("README.md"), Path("reports/README.md"))
     before = [file.read_text() for file in files]
     assert lines(capsys, "reference", "--wording", code=0) == ["reports/smoke: new wording in no file"]
@@ -429,5 +526,7 @@ def test_the_statements_of_the_references_are_those_of_the_figure_files() -> Non
 
 
 def test_the_projects_own_tables_are_up_to_date() -> None:
-    for path, (text, wanted) in readmes(ROOT / "reports" / "smoke", ROOT / "README.md").items():
+    for path, (text, wanted) in readmes(
+        ROOT / "reports" / "smoke", ROOT / "README.md", read_preregistrations(ROOT / "config")
+    ).items():
         assert text == wanted, path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 import numpy as np
@@ -56,7 +57,12 @@ class Order(CurveQuantity):
         numbers = np.array([value, low, high])
         value, low, high = (np.exp(numbers) if self.ratio else numbers).tolist()
         steps = f"smallest of {len(first.x) - 1} steps"
-        return Estimate(value, low, high, f"{method}; {steps}", self.words(panel))
+        return Estimate(value, low, high, f"{method}; {steps}", self.words(panel), self._by_seed(curves))
+
+    def _by_seed(self, curves: Mapping[int, Points]) -> dict[int, tuple[float, ...]]:
+        """Seed -> all its steps."""
+        steps = {seed: self.steps(one.y[None])[0] for seed, one in curves.items()}
+        return {seed: tuple((np.exp(one) if self.ratio else one).tolist()) for seed, one in steps.items()}
 
     def _over_seeds(self, curves: list[Points]) -> tuple[float, float, float, str]:
         steps = self.steps(np.stack([one.y for one in curves]))  # (seeds, K - 1)
@@ -64,7 +70,8 @@ class Order(CurveQuantity):
             raise UndecidableError(f"all {len(steps)} seeds gave exactly the same step: no spread, no interval")
         low = min(seed_interval(step, LEVEL)[1] for step in steps.T)
         high = min(seed_interval(step, 1 - (1 - LEVEL) / steps.shape[1])[2] for step in steps.T)
-        return float(steps.mean(axis=0).min()), low, high, f"95% Student t over {len(steps)} seeds"
+        logarithms = ", of logarithms" if self.ratio else ""
+        return float(steps.mean(axis=0).min()), low, high, f"95% Student t over {len(steps)} seeds{logarithms}"
 
     def _one_seed(self, points: Points) -> tuple[float, float, float, str]:
         if not len(points.draws):

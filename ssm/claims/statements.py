@@ -1,0 +1,64 @@
+"""Statements: the verdicts on one claim of one figure, on all its models and all members of its families."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
+VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
+MIXED = "mixed"  # the verdicts of a statement differ between models
+OUTCOMES = (CONFIRMED, REFUTED, MIXED, OPEN)
+ELSEWHERE = "elsewhere"  # a statement on models that this scale does not have
+
+
+def statement_id(claim: str) -> str:
+    """The id of the claim of a verdict.
+
+    >>> statement_id("previous_extends[context=16]/mamba1-slow")
+    'previous_extends'
+    """
+    return re.split(r"[\[/]", claim, maxsplit=1)[0]
+
+
+def outcome(verdicts: Iterable[str]) -> str:
+    """One of OUTCOMES: the verdict if all agree, otherwise "mixed".
+
+    >>> outcome(["confirmed", "confirmed"]), outcome(["confirmed", "not decided"])
+    ('confirmed', 'mixed')
+    """
+    found = set(verdicts)
+    return found.pop() if len(found) == 1 else MIXED
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The verdicts on one claim of one figure."""
+
+    target: str
+    id: str
+    rows: tuple[Mapping[str, Any], ...]  # verdicts, as in the verdicts table
+
+    @property
+    def counted(self) -> tuple[Mapping[str, Any], ...]:
+        """The verdicts that count: registered before they were measured, and on models that the scale has."""
+        return tuple(row for row in self.rows if row["sort"] != ELSEWHERE and row["registered"] is not False)
+
+    @property
+    def outcome(self) -> str | None:
+        """One of OUTCOMES; None: no verdict counts."""
+        return outcome(row["verdict"] for row in self.counted) if self.counted else None
+
+    def where(self, row: Mapping[str, Any]) -> str:
+        """The model and the member of a family that a verdict is about; empty if there is only one."""
+        return str(row["claim"]).removeprefix(self.id).replace("]/", "], ").lstrip("/")
+
+
+def statements(rows: Iterable[Mapping[str, Any]]) -> list[Statement]:
+    """The statements of verdicts, in their order. Each row has `target` and `claim`."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["target"], statement_id(row["claim"])), []).append(row)
+    return [Statement(target, id, tuple(own)) for (target, id), own in found.items()]

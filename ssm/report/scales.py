@@ -1,0 +1,64 @@
+"""The statements of reference results, at every scale at which they were judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ssm.claims.statements import Statement, statements
+from ssm.report.papers import in_order
+from ssm.report.reference import Reference, read_references
+from ssm.specs.base import SCALES
+
+
+@dataclass(frozen=True)
+class SizedStatement:
+    """A statement at every scale at which it was judged, the smallest first. Only the largest scale counts."""
+
+    target: str
+    id: str
+    by_scale: dict[str, Statement]
+
+    @property
+    def scale(self) -> str:
+        """The largest scale."""
+        return list(self.by_scale)[-1]
+
+    @property
+    def counted(self) -> Statement:
+        """The statement at the largest scale."""
+        return self.by_scale[self.scale]
+
+
+def all_scales(folder: Path) -> list[Reference]:
+    """The references in `folder`, such as reports/smoke, and those of other scales beside it, such as reports/gpu.
+
+    Raises:
+        ConfigError: a file is not a reference.
+    """
+    beside = [folder.with_name(scale) for scale in SCALES if folder.with_name(scale) != folder]
+    return [reference for one in (folder, *beside) for reference in read_references(one).values()]
+
+
+def sized_statements(references: Iterable[Reference]) -> list[SizedStatement]:
+    """The statements of all references, in the order of the papers."""
+    found: dict[tuple[str, str], dict[str, Statement]] = {}
+    by_scale = sorted(references, key=lambda one: SCALES.index(one.scale))
+    order = in_order({reference.target for reference in by_scale})
+    for reference in sorted(by_scale, key=lambda one: order.index(one.target)):
+        for statement in statements(reference.rows()):
+            found.setdefault((statement.target, statement.id), {})[reference.scale] = statement
+    return [SizedStatement(*name, _judged_scales(at)) for name, at in found.items()]
+
+
+def counted_rows(sized: Iterable[SizedStatement]) -> list[dict[str, Any]]:
+    """The verdicts of all statements at their largest scale."""
+    return [dict(row) for one in sized for row in one.counted.rows]
+
+
+def _judged_scales(by_scale: dict[str, Statement]) -> dict[str, Statement]:
+    """Only the scales with a verdict that counts; if there are none, the largest scale."""
+    judged = {scale: one for scale, one in by_scale.items() if one.outcome is not None}
+    return judged or dict([list(by_scale.items())[-1]])
