@@ -20,8 +20,8 @@ from ssm.base.tables import write_table
 from ssm.claims.bounded_mean import bounded_interval, share_below
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.estimate import LEVEL, Estimate, UndecidableError
+from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.verdict import judge
-from ssm.claims.words import CONFIRMED, OPEN, REFUTED
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements.learning_curve import LearningCurve
 
