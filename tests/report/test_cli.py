@@ -32,7 +32,7 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "base_fails",
         "about 2 < 3",
         "3 (2.34 to 3.85)",
-        "Student t over 3 seeds",
+        "Student t over 3 seeds, of logarithms",
         "> 1.5",
         "confirmed",
     ]
