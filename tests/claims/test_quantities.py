@@ -99,18 +99,19 @@ def test_norm_growth_of_one_seed_is_a_ratio_of_means(tmp_path: Path) -> None:
     same(found, np.exp([np.log(3.0), np.log(3.0) - half, np.log(3.0) + half]))
 
 
-def test_drifting_heads_is_a_fraction_and_a_difference_against(tmp_path: Path) -> None:
-    fractions = (0.25, 0.5, 0.75)
-    readings: Readings = {("base", seed): {"drifting": x} for seed, x in enumerate(fractions, 1)}
-    readings |= {("passed", seed): {"drifting": 0.25} for seed in (1, 2, 3)}
-    alone = {"kind": "drifting_heads", "arm": "base", "times_context": 4.0}
-    mean, low, high = student(fractions)
-    same(measure(tmp_path, alone, readings), (mean, max(low, 0.0), min(high, 1.0)))
-    found = measure(tmp_path, alone | {"against": "passed"}, readings)
-    same(found, student(np.array(fractions) - 0.25))
-    assert "minus the same for" in found.words
-    with pytest.raises(UndecidableError, match="all 3 seeds gave exactly 0"):
-        measure(tmp_path, alone | {"factor": 5.5}, readings)
+def test_head_drift_counts_growth_and_shrinking(tmp_path: Path) -> None:
+    seeds: Readings = {("base", seed): {"heads": [1.0, 2.0, 0.25, 8.0 * seed]} for seed in (1, 2, 3)}
+    seeds |= {("passed", seed): {"heads": 0.5} for seed in (1, 2, 3)}
+    drift = {"kind": "head_drift", "arm": "base", "times_context": 4.0}
+    largest = student(np.log([8.0, 16.0, 24.0]))
+    same(measure(tmp_path, drift | {"heads": "largest"}, seeds), np.exp(largest))
+    means = np.log([64.0, 128.0, 192.0]) / 4  # 1 * 2 * 4 * 8
+    same(measure(tmp_path, drift, seeds), np.exp(student(means)))
+    found = measure(tmp_path, drift | {"against": "passed"}, seeds)
+    same(found, np.exp(student(means - np.log(2.0))))
+    assert "divided by the same for" in found.words
+    with pytest.raises(UndecidableError, match="all 3 seeds gave exactly 2.82843"):  # between 2 and 4
+        measure(tmp_path, drift | {"heads": "median"}, seeds)
 
 
 def test_seeds_that_differ_by_rounding_are_equal(tmp_path: Path) -> None:
@@ -150,13 +151,11 @@ def test_only_the_last_quarter_is_read(tmp_path: Path, kind: str) -> None:
     assert found.value == pytest.approx(np.exp(3.15 - (0.0 if kind == "perplexity_at" else 2.0)))
 
 
-def test_drifting_heads_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
-    quantity = {"kind": "drifting_heads", "arm": "base", "times_context": 4.0}
-    found = measure(tmp_path, quantity, {("base", 1): {"drifting": 0.5}}, (1,))
-    same(found, (0.5, 0.5, 0.5))  # all sequences agree
+def test_head_drift_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
+    quantity = {"kind": "head_drift", "arm": "base", "times_context": 4.0}
+    found = measure(tmp_path, quantity, {("base", 1): {"heads": 0.25}}, (1,))
+    same(found, (4.0, 4.0, 4.0))  # all sequences agree
     assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
-    found = measure(tmp_path, quantity | {"factor": 5.5}, {("base", 1): {"drifting": 0.5}}, (1,))
-    same(found, (0.0, 0.0, 0.0))  # they grow 5-fold
 
 
 def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:
