@@ -110,7 +110,7 @@ def test_head_drift_counts_growth_and_shrinking(tmp_path: Path) -> None:
     found = measure(tmp_path, drift | {"against": "passed"}, seeds)
     same(found, np.exp(student(means - np.log(2.0))))
     assert "divided by the same for" in found.words
-    with pytest.raises(UndecidableError, match="all 3 seeds gave exactly 2.82843"):  # between 2 and 4
+    with pytest.raises(UndecidableError, match=r"all 3 seeds gave exactly 2\.82843"):  # between 2 and 4
         measure(tmp_path, drift | {"heads": "median"}, seeds)
 
 
