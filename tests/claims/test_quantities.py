@@ -20,6 +20,8 @@ from ssm.claims.quantities.own_table import OwnTable
 from ssm.claims.quantities.restart_ratio import RestartRatio
 from ssm.claims.quantities.value_at import ValueAt
 from ssm.claims.quantity import ROUNDING
+from ssm.claims.verdict import judge
+from ssm.claims.words import CONFIRMED, OPEN, REFUTED
 from ssm.specs.measurements.position_loss import PositionLoss
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
@@ -156,6 +158,39 @@ def test_head_drift_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
     found = measure(tmp_path, quantity, {("base", 1): {"heads": 0.25}}, (1,))
     same(found, (4.0, 4.0, 4.0))  # all sequences agree
     assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
+
+
+SHARE = {"kind": "repaired_share", "arm": "passed", "before": "base", "restarted": "base", "times_context": 4.0}
+BROKEN: Readings = {("base", seed): {"late": 2.0 + seed} for seed in (1, 2, 3)}  # log ratios 1, 2 and 3
+
+
+@pytest.mark.parametrize(("left", "verdict"), [(0.3, CONFIRMED), (0.7, REFUTED), (0.5, OPEN)])
+def test_the_repaired_share_of_each_seed_is_averaged(tmp_path: Path, left: float, verdict: str) -> None:
+    """Seeds may break by different factors. What is left is a share of each."""
+    left_of = {seed: left + 0.01 * (seed - 2) for seed in (1, 2, 3)}
+    readings = BROKEN | {("passed", seed): {"late": 2.0 + seed * left_of[seed]} for seed in (1, 2, 3)}
+    same(measure(tmp_path, SHARE, readings), student([1 - share for share in left_of.values()]))
+    task = figure_task([claim(SHARE, above=0.5)])
+    assert judge(task, tmp_path)["verdict"].to_list() == [verdict]
+
+
+def test_the_repaired_share_is_relative_to_the_own_restart_without_restarted(tmp_path: Path) -> None:
+    own = {key: value for key, value in SHARE.items() if key != "restarted"}
+    readings = BROKEN | {("passed", seed): {"late": 3.0, "restart": 3.0 - seed / 4} for seed in (1, 2, 3)}
+    found = measure(tmp_path, own, readings | {("passed", 3): {"late": 3.0, "restart": 1.5}})
+    same(found, student([0.75, 0.75, 0.5]))
+
+
+def test_the_repaired_share_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
+    readings: Readings = {("base", 1): {"late": [3.0, 4.0, 3.0, 4.0]}, ("passed", 1): {"late": [2.5, 3.0, 2.5, 3.0]}}
+    found = measure(tmp_path, SHARE, readings, (1,))
+    same(found, (0.5, 0.5, 0.5))  # half is left in every sequence
+    assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
+
+
+def test_nothing_can_be_repaired_if_nothing_breaks(tmp_path: Path) -> None:
+    with pytest.raises(UndecidableError, match="seed 2: 'base' does not break, so nothing can be repaired"):
+        measure(tmp_path, SHARE, BROKEN | {("base", 2): {"late": 1.9}})
 
 
 def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:

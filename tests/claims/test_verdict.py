@@ -169,9 +169,14 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_has_a_test_that_flips_its_verdict() -> None:
-    """Other files have those of models, samples, own tables, effects and instability."""
+    """Other files have those of models, samples, own tables, effects, instability and shares."""
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
-    assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | {"effect", "instability", "own_table"}
+    assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | {
+        "effect",
+        "instability",
+        "own_table",
+        "repaired_share",
+    }
     for kinds, base in ((on_models, ModelQuantity), (on_samples, SampleQuantity)):
         assert kinds == {kind for kind, quantity in QUANTITIES.items() if issubclass(quantity, base)}
 
