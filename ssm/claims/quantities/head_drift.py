@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import PositiveFloat
@@ -14,7 +15,7 @@ from ssm.claims.panel_tables import PanelTables, by_sequence, state_statistics, 
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
 
-OVER_HEADS = {"mean": np.mean, "median": np.median, "largest": np.max}
+OVER_HEADS: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "largest": np.max}
 
 
 class HeadDrift(ArmQuantity):
