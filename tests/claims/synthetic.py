@@ -121,12 +121,12 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
     """Write all tables of the task. Keys of a reading:
 
     - early, late: loss in nats on [0, T) and after it; restart: loss after a restart, in nats
-    - norm: growth of the norm from T to 32; drifting: fraction of the 4 heads with a growing std
+    - norm: growth of the norm from T to 32; heads: the same of the std, a number or one for each of the 4 heads
     - remembrance: value at t = 24, for all distances; cosine: factor of one_minus_cosine, a number or one for each t
     - excess
     """
     for series in task.series:
-        said = {"early": 2.0, "late": 2.0, "restart": 2.0, "norm": 1.0, "drifting": 0.0, "remembrance": 0.5}
+        said = {"early": 2.0, "late": 2.0, "restart": 2.0, "norm": 1.0, "heads": 1.0, "remembrance": 0.5}
         said |= {"excess": 0.0, "cosine": 1.0} | readings.get((series.arm, series.seed), {})
         early, late, restart, norm, remembrance = (
             _each(said[key], sequences) for key in ("early", "late", "restart", "norm", "remembrance")
@@ -152,7 +152,7 @@ def write_tables(folder: Path, task: FigureTask, readings: Readings, sequences: 
                 grown = {16: norm[s] ** 0.5, 32: norm[s]}.get(position, 1.0)
                 rows["state_statistics"].append(_state(s, position, -1, -1, norm=3.0 * grown))
                 for head in range(4):
-                    std = 5.0 if position == 32 and head < 4 * said["drifting"] else 1.0
+                    std = _each(said["heads"], 4)[head] if position == 32 else 1.0
                     rows["state_statistics"].append(_state(s, position, head // 2, head % 2, std=std))
         rows["length_class"].append(
             {

@@ -20,6 +20,8 @@ from ssm.claims.quantities.own_table import OwnTable
 from ssm.claims.quantities.restart_ratio import RestartRatio
 from ssm.claims.quantities.value_at import ValueAt
 from ssm.claims.quantity import ROUNDING
+from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
+from ssm.claims.verdict import judge
 from ssm.specs.measurements.position_loss import PositionLoss
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
@@ -100,18 +102,19 @@ def test_norm_growth_of_one_seed_is_a_ratio_of_means(tmp_path: Path) -> None:
     same(found, np.exp([np.log(3.0), np.log(3.0) - half, np.log(3.0) + half]))
 
 
-def test_drifting_heads_is_a_fraction_and_a_difference_against(tmp_path: Path) -> None:
-    fractions = (0.25, 0.5, 0.75)
-    readings: Readings = {("base", seed): {"drifting": x} for seed, x in enumerate(fractions, 1)}
-    readings |= {("passed", seed): {"drifting": 0.25} for seed in (1, 2, 3)}
-    alone = {"kind": "drifting_heads", "arm": "base", "times_context": 4.0}
-    mean, low, high = student(fractions)
-    same(measure(tmp_path, alone, readings), (mean, max(low, 0.0), min(high, 1.0)))
-    found = measure(tmp_path, alone | {"against": "passed"}, readings)
-    same(found, student(np.array(fractions) - 0.25))
-    assert "minus the same for" in found.words
-    with pytest.raises(UndecidableError, match="all 3 seeds gave exactly 0"):
-        measure(tmp_path, alone | {"factor": 5.5}, readings)
+def test_head_drift_counts_growth_and_shrinking(tmp_path: Path) -> None:
+    seeds: Readings = {("base", seed): {"heads": [1.0, 2.0, 0.25, 8.0 * seed]} for seed in (1, 2, 3)}
+    seeds |= {("passed", seed): {"heads": 0.5} for seed in (1, 2, 3)}
+    drift = {"kind": "head_drift", "arm": "base", "times_context": 4.0}
+    largest = student(np.log([8.0, 16.0, 24.0]))
+    same(measure(tmp_path, drift | {"heads": "largest"}, seeds), np.exp(largest))
+    means = np.log([64.0, 128.0, 192.0]) / 4  # 1 * 2 * 4 * 8
+    same(measure(tmp_path, drift, seeds), np.exp(student(means)))
+    found = measure(tmp_path, drift | {"against": "passed"}, seeds)
+    same(found, np.exp(student(means - np.log(2.0))))
+    assert "divided by the same for" in found.words
+    with pytest.raises(UndecidableError, match=r"all 3 seeds gave exactly 2\.82843"):  # between 2 and 4
+        measure(tmp_path, drift | {"heads": "median"}, seeds)
 
 
 def test_seeds_that_differ_by_rounding_are_equal(tmp_path: Path) -> None:
@@ -151,13 +154,44 @@ def test_only_the_last_quarter_is_read(tmp_path: Path, kind: str) -> None:
     assert found.value == pytest.approx(np.exp(3.15 - (0.0 if kind == "perplexity_at" else 2.0)))
 
 
-def test_drifting_heads_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
-    quantity = {"kind": "drifting_heads", "arm": "base", "times_context": 4.0}
-    found = measure(tmp_path, quantity, {("base", 1): {"drifting": 0.5}}, (1,))
-    same(found, (0.5, 0.5, 0.5))  # all sequences agree
+def test_head_drift_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
+    quantity = {"kind": "head_drift", "arm": "base", "times_context": 4.0}
+    found = measure(tmp_path, quantity, {("base", 1): {"heads": 0.25}}, (1,))
+    same(found, (4.0, 4.0, 4.0))  # all sequences agree
     assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
-    found = measure(tmp_path, quantity | {"factor": 5.5}, {("base", 1): {"drifting": 0.5}}, (1,))
-    same(found, (0.0, 0.0, 0.0))  # they grow 5-fold
+
+
+SHARE = {"kind": "repaired_share", "arm": "passed", "before": "base", "restarted": "base", "times_context": 4.0}
+BROKEN: Readings = {("base", seed): {"late": 2.0 + seed} for seed in (1, 2, 3)}  # log ratios 1, 2 and 3
+
+
+@pytest.mark.parametrize(("left", "verdict"), [(0.3, CONFIRMED), (0.7, REFUTED), (0.5, OPEN)])
+def test_the_repaired_share_of_each_seed_is_averaged(tmp_path: Path, left: float, verdict: str) -> None:
+    """Seeds may break by different factors. What is left is a share of each."""
+    left_of = {seed: left + 0.01 * (seed - 2) for seed in (1, 2, 3)}
+    readings = BROKEN | {("passed", seed): {"late": 2.0 + seed * left_of[seed]} for seed in (1, 2, 3)}
+    same(measure(tmp_path, SHARE, readings), student([1 - share for share in left_of.values()]))
+    task = figure_task([claim(SHARE, above=0.5)])
+    assert judge(task, tmp_path)["verdict"].to_list() == [verdict]
+
+
+def test_the_repaired_share_is_relative_to_the_own_restart_without_restarted(tmp_path: Path) -> None:
+    own = {key: value for key, value in SHARE.items() if key != "restarted"}
+    readings = BROKEN | {("passed", seed): {"late": 3.0, "restart": 3.0 - seed / 4} for seed in (1, 2, 3)}
+    found = measure(tmp_path, own, readings | {("passed", 3): {"late": 3.0, "restart": 1.5}})
+    same(found, student([0.75, 0.75, 0.5]))
+
+
+def test_the_repaired_share_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
+    readings: Readings = {("base", 1): {"late": [3.0, 4.0, 3.0, 4.0]}, ("passed", 1): {"late": [2.5, 3.0, 2.5, 3.0]}}
+    found = measure(tmp_path, SHARE, readings, (1,))
+    same(found, (0.5, 0.5, 0.5))  # half is left in every sequence
+    assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
+
+
+def test_nothing_can_be_repaired_if_nothing_breaks(tmp_path: Path) -> None:
+    with pytest.raises(UndecidableError, match="seed 2: 'base' does not break, so nothing can be repaired"):
+        measure(tmp_path, SHARE, BROKEN | {("base", 2): {"late": 1.9}})
 
 
 def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:

@@ -124,12 +124,7 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
     "perplexity_growth": ({"times_context": 4.0}, 1.5, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
     "perplexity_at": ({"times_context": 4.0}, 12.0, thrice("late", 3.0, 3.1, 3.2), thrice("late", 2.0, 2.1, 2.2)),
     "state_norm_growth": ({"times_context": 4.0}, 1.5, thrice("norm", 3.0, 3.1, 3.2), thrice("norm", 1.0, 1.1, 1.2)),
-    "drifting_heads": (
-        {"times_context": 4.0},
-        0.45,
-        thrice("drifting", 0.75, 1.0, 0.75),
-        thrice("drifting", 0.0, 0.25, 0.0),
-    ),
+    "head_drift": ({"times_context": 4.0}, 1.5, thrice("heads", 3.0, 3.1, 3.2), thrice("heads", 1.0, 1.1, 1.2)),
     "remembrance": ({}, 0.4, thrice("remembrance", 0.6, 0.61, 0.62), thrice("remembrance", 0.1, 0.11, 0.12)),
     "shape_difference": (
         {"distance": "one_minus_cosine"},
@@ -175,10 +170,10 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_has_a_test_that_flips_its_verdict() -> None:
-    """Other files have those of models, samples, own tables, effects, instability and seeds of two kinds."""
+    """Other files have those of models, samples, own tables, effects, instability, shares and seeds of two kinds."""
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
-    two_kinds = {"instability", "solved_share", "steps_to_solve"}
-    assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | two_kinds | {"effect", "own_table"}
+    elsewhere = {"instability", "solved_share", "steps_to_solve", "effect", "own_table", "repaired_share"}
+    assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | elsewhere
     for kinds, base in ((on_models, ModelQuantity), (on_samples, SampleQuantity)):
         assert kinds == {kind for kind, quantity in QUANTITIES.items() if issubclass(quantity, base)}
 

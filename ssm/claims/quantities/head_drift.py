@@ -1,0 +1,51 @@
+"""The factor by which the states of heads drift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import PositiveFloat
+
+from ssm.base.curves import head_std_growth
+from ssm.base.lazy import polars as pl
+from ssm.claims.estimate import Reading, resample
+from ssm.claims.panel_tables import PanelTables, by_sequence, state_statistics, tokens
+from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.series import Series
+
+OVER_HEADS: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "largest": np.max}
+
+
+class HeadDrift(ArmQuantity):
+    """The factor by which the standard deviation of a head's state changes from T to kT, up or down. It is at least 1.
+
+    `heads` says which of all heads is read: the geometric mean, the median, or the largest factor.
+    """
+
+    kind: Literal["head_drift"] = "head_drift"
+    reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
+    times_context: PositiveFloat  # k: the later position is kT, where T is the training context
+    heads: Literal["mean", "median", "largest"] = "mean"  # the number that is read of all heads
+
+    @property
+    def read_on(self) -> Scale:
+        return "logarithm"
+
+    def read(self, panel: PanelTables, series: Series) -> Reading:
+        """With one seed, the interval is a bootstrap over sequences."""
+        start, stop, over_heads = series.context, tokens(series, self), OVER_HEADS[self.heads]
+        table = state_statistics(panel, series, self, stop)
+        heads = table.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
+        at = [heads.filter(pl.col("position") == position) for position in (start, stop)]
+        means_early, means_late = resample(*(by_sequence(rows, ["layer", "head"], "std") for rows in at))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            changes = np.abs(np.log(head_std_growth(table, start, stop)["growth"].to_numpy()))  # (heads,)
+            draws = over_heads(np.abs(np.log(means_late / means_early)), axis=1)  # of (DRAWS, heads)
+        return Reading(float(over_heads(changes)), draws=draws, sequences=at[0]["sequence"].n_unique())
+
+    def describe(self, panel: PanelTables) -> str:
+        which = {"mean": "geometric mean", "median": "median", "largest": "largest value"}[self.heads]
+        change = f"the factor by which the std of the state changes from T to {self.times_context:g}T"
+        return f"{which} over all heads of {panel.label(self.arm)} of {change}, up or down"

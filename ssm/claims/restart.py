@@ -1,0 +1,58 @@
+"""Quantities that compare a model with the full history with a restarted one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pydantic import PositiveFloat
+
+from ssm.base.curves import paired_log_ratio, ratio_positions
+from ssm.claims.estimate import Reading, UndecidableError, mean_reading
+from ssm.claims.panel_tables import PanelTables, position_loss, tokens
+from ssm.claims.quantity import ArmQuantity, PanelArm
+from ssm.claims.series import Series
+from ssm.specs.base import Name
+
+
+class RestartQuantity(ArmQuantity):
+    """A number made of the perplexity with the full history, divided by that after a restart, on the same targets.
+
+    A restart is T/2 to T tokens before a target.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("position_loss", "restart_loss")
+    times_context: PositiveFloat  # k: the targets are [3/4 kT, kT), where T is the training context of the arm
+    restarted: str | None = None  # the arm that is restarted; none: the measured arm itself
+    restart_loss: Name | None = None  # name of the measurement of the restarted loss; none: restart_loss
+
+    def arms(self) -> tuple[str, ...]:
+        return super().arms() if self.restarted is None else (*super().arms(), self.restarted)
+
+    def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
+        places = super().panel_arms(panel)
+        if self.restarted is not None:
+            places = (*places, (panel, self.restarted), (self.against_panel(panel), self.restarted))
+        return tuple(dict.fromkeys(places))
+
+    def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
+        content, itself = super().canonical(panel), self.against is None and self.restarted == self.arm
+        if itself:  # equivalent to leaving `restarted` out
+            content["restarted"] = None
+        elif self.restarted is not None:
+            content["restarted"] = self.panel_arms(panel).index((panel, self.restarted))
+        return content
+
+    def log_ratio(self, panel: PanelTables, series: Series) -> Reading:
+        """The logarithm of the ratio of one arm and seed."""
+        stop = tokens(series, self)
+        other = panel.series(self.restarted or series.arm).get(series.seed)
+        if other is None:
+            raise UndecidableError(f"the restarted arm '{self.restarted}' has no seed {series.seed}")
+        restart = panel.table(other, self.name_of("restart_loss"), "restart_loss")
+        if stop not in ratio_positions(restart):
+            raise UndecidableError(
+                f"the loss after a restart of '{other.arm}' is not measured at position {stop:,} at this scale"
+            )
+        full = position_loss(panel, series, self, stop)
+        return mean_reading(paired_log_ratio(full, restart, stop)["value"].to_numpy())
