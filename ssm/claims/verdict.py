@@ -109,7 +109,7 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
         "registered": registered,
         "registration": registration,
         "by_seed": "" if isinstance(claim.quantity, FigureQuantity) else _as_json(by_seed),
-        "p": p_value(numbers, claim.expected),
+        "p": None if reason == ONE_SEED else p_value(numbers, claim.expected),
     }
 
 

@@ -106,7 +106,7 @@ class Tally:
 
     claims: int  # verdicts
     counts: dict[str, Counter[str]]  # kind of statement -> outcome -> distinct statements
-    repeated: int  # statements on the very numbers that another statement of their kind already judges
+    repeated: int  # statements on the numbers and regions of another statement of their kind
     unregistered: int  # verdicts that were registered too late or not at all: not counted
     elsewhere: int  # verdicts on models that this scale does not have: not counted
     intervals: int  # distinct numbers with a 95% interval
@@ -126,7 +126,7 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
     """Count statements.
 
     A statement is confirmed if all its verdicts are "confirmed"; refuted and not decided are analogous. Otherwise it is
-    mixed. Several statements of one kind that judge the very same numbers count as one statement.
+    mixed. Several statements of one kind that compare the very same numbers with the same regions count as one.
     """
     rows = list(rows)
     here = [row for row in rows if row["sort"] != ELSEWHERE]
@@ -134,9 +134,9 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
     counts, repeated = {}, 0
     for sort in SORTS:
         of_kind = statements(row for row in counted if row["sort"] == sort)
-        verdicts: dict[frozenset[str], set[str]] = {}
+        verdicts: dict[frozenset[tuple[str, str]], set[str]] = {}
         for statement in of_kind:
-            judged = frozenset(row["number"] for row in statement.rows)
+            judged = frozenset((row["number"], row["expected"]) for row in statement.rows)
             verdicts.setdefault(judged, set()).update(row["verdict"] for row in statement.rows)
         if verdicts:
             counts[sort] = Counter(map(outcome, verdicts.values()))

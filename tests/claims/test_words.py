@@ -79,6 +79,8 @@ def test_statements_on_the_same_numbers_count_once() -> None:
     found = tally([row(), row(target="lg_fig1"), row(claim="other", number="b")])
     assert (found.claims, found.counts, found.repeated, found.intervals) == (3, {PAPER: {CONFIRMED: 2}}, 1, 2)
     assert tally([row(), row(target="lg_fig1", verdict=REFUTED)]).counts == {PAPER: {MIXED: 1}}
+    stricter = row(claim="nearly all", expected="> 0.9", verdict=REFUTED)
+    assert tally([row(), stricter]).counts == {PAPER: {CONFIRMED: 1, REFUTED: 1}}, "one number, two regions"
 
 
 def test_weak_verdicts_are_marked_and_the_mark_is_explained() -> None:

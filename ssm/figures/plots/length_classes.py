@@ -125,7 +125,7 @@ def _draw_curves(every: Sequence[Classed], model: str, first: bool, axes: Axes, 
     axes.xaxis.set_minor_locator(ticker.NullLocator())
     axes.set_title(model)
     axes.set_xlabel("position / T")
-    axes.set_ylabel("loss minus loss at T (nats)" if first else "")
+    axes.set_ylabel("loss minus that of T/2 to T (nats)" if first else "")
     axes.tick_params(labelleft=first)
     finite = np.concatenate([curve.rise[np.isfinite(curve.rise)] for curve in every] or [np.array([])])
     if finite.size:

@@ -127,7 +127,7 @@ def _text(cell: Numbers | None, percent: bool) -> tuple[str, ...]:
         return ("–",)
     mean, *_ = cell.summary()
     if not len(cell.seeds):
-        return ("diverged",)
+        return ("no number",)
     if len(cell.seeds) == 1:
         return (_number(mean, percent),)
     return (_number(mean, percent), f"± {_number(float(cell.seeds.std(ddof=1)), percent)}")
