@@ -1,5 +1,5 @@
 # make help        these lines
-# make environment only the environment, in .venv
+# make environment only the environment, in .venv; make environment-dev: with the tools for tests
 # make figures     the headline report; makes only what is missing, and continues after a kill
 # make verdicts    one line for each claim of finished figures
 # make compare     compares finished figures with the reference results in reports
@@ -51,13 +51,16 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help environment figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench docs check clean
+.PHONY: help environment environment-dev figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench docs check clean
 .DEFAULT_GOAL := figures
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
 
 environment: $(VENV)/.installed
+	@echo "Type: source $(VENV)/bin/activate"
+
+environment-dev: $(VENV)/.installed-dev
 	@echo "Type: source $(VENV)/bin/activate"
 
 figures: $(VENV)/.installed$(if $(filter slurm,$(PROFILE)),-slurm)
