@@ -101,6 +101,16 @@ def test_a_perplexity_is_divided_by_that_of_another_arm_seed_by_seed(tmp_path: P
     assert not any(str(each.get_label()) == "state passing" for each in axes.lines)
 
 
+def test_without_the_other_arm_only_the_paired_ratio_is_drawn(tmp_path: Path) -> None:
+    """A dry run has a part of the arms."""
+    synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0)
+    synthetic.restart_loss(tmp_path / "r.parquet", 32, 64, lambda p: 1.0)
+    series = [synthetic.series("base", 0, position_loss="p", restart_loss="r")]
+    task = synthetic.task([POSITION | {"ratio": True, "relative_to": "control"}], series)
+    (below,) = draw_figure(task, tmp_path).axes
+    assert below.get_ylabel().startswith("perplexity ratio")
+
+
 def test_all_models_in_one_panel(tmp_path: Path) -> None:
     series = []
     for i, model in enumerate(("tiny", "small")):

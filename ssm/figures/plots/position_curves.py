@@ -68,7 +68,7 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
             {model: ratio_curves(task, tables, model, self.restarted, self.names, wanted) for model in panels(task)},
         )
         label = "perplexity ratio\nfull / restarted " + (self.restarted or "").replace("_", " ")
-        lower = [_ratio_panel(own, found[title], styles, title, label) for title, own in ratios.items()]
+        lower = [_ratio_panel(own, found.get(title, own), styles, title, label) for title, own in ratios.items()]
         below = rows_of(lower, 2.7 if columns == 1 else 2.3, note)
         if len(below) != len(rows):
             return rows + below
