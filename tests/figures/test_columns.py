@@ -435,7 +435,7 @@ def test_a_table_has_a_row_for_each_arm_and_a_column_for_each_variant(tmp_path: 
     assert texts(axes)[3:] == ["tiny", "0.80", "0.10", "small", "0.80", "0.10"]
     synthetic.diverge(tmp_path / "b0.parquet", "passkey")
     (axes,) = axes_of(tmp_path, plot | {"arms": ["base"]}, both[:2])
-    assert texts(axes)[4:] == ["diverged", "diverged"]
+    assert texts(axes)[4:] == ["no number", "no number"]
 
 
 def test_the_cells_of_a_table_do_not_overlap(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ COUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "two panels": (
         {"panels": ("tiny", "small")},
-        ["Statements of the papers 1 1 0 0", "So 5 verdicts are 3 statements."],
+        ["Statements of the papers 1 1 0 0", "3 statements are counted."],
     ),
     "a definition": (
         {"claims": [*CLAIMS, claim({"kind": "parameter_ratio", "model": "tiny"}, "size", above=1.0)]},
