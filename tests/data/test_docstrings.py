@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ssm.base.errors import DataError
@@ -78,6 +78,7 @@ LINES = st.tuples(INDENTS, st.lists(WORDS, max_size=12).map(" ".join)).map("".jo
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other processes may take the cores
+@example("0) >>> A A A A A a")  # a doctest in an item
 @given(st.one_of(st.text(), st.lists(LINES, max_size=12).map("\n".join)))
 def test_paragraphs_of_any_text(text: str) -> None:
     """They are lines of some printable words, in the order of the text; and what is prose stays so."""
@@ -89,7 +90,7 @@ def test_paragraphs_of_any_text(text: str) -> None:
         assert not line.startswith(">>>")
         assert len(line.split()) >= 6
         assert all(word in rest for word in line.split())  # `in` reads on
-    if not any(re.match(r"\(?1[.)]", line) for line in found):  # an item inside an item
+    if not any(re.match(r"(?:[-*+]|\(?\d+[.)])\s", line) for line in found):  # an item inside an item
         assert paragraphs("\n\n".join(found)) == found
 
 

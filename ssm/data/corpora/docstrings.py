@@ -74,15 +74,16 @@ def _joined(text: str) -> Iterator[str]:
     lines, doctest, before = list[str](), False, 0
     for raw in [*text.splitlines(), ""]:
         line, indent = raw.strip(), len(raw) - len(raw.lstrip())
-        doctest = bool(line) and (doctest or line.startswith(">>>"))
         item = ITEM.match(line)
+        words = line[item.end() :] if item else line
+        doctest = bool(line) and (doctest or words.startswith(">>>"))
         deeper = indent > before and bool(lines) and lines[-1].endswith(":")
         underline = not any(letter.isalnum() for letter in line)  # also an empty line
         if lines and (doctest or underline or item or deeper or indent < before):
             yield " ".join(lines)
             lines = []
         if not doctest and not underline:
-            lines.append(line[item.end() :] if item else line)
+            lines.append(words)
         before = indent
 
 
