@@ -52,8 +52,7 @@ def test_equals_the_reference(operation: str, backend: str) -> None:
     @settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
     @given(cases(operation, longest))
     def check(case: Case) -> None:
-        # The gradient of a norm over one channel is a difference with cancellation.
-        assert worst(run(case, backend), exact(case)) < (1e-10 if operation == NORM else 1e-11)
+        assert worst(run(case, backend), exact(case)) < 1e-11
 
     check()
 
