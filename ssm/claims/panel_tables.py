@@ -49,6 +49,17 @@ class PanelTables:
             raise UndecidableError(f"the arm '{arm}' does not exist at the scale {self.task.scale}")
         return found
 
+    def of_seed(self, arm: str, seed: int, called: str) -> Series:
+        """The series of an arm with this seed. `called` names the arm in the error.
+
+        Raises:
+            UndecidableError: as `series`, or the arm does not have this seed.
+        """
+        series = self.series(arm).get(seed)
+        if series is None:
+            raise UndecidableError(f"{called} '{arm}' has no seed {seed}")
+        return series
+
     def of(self, name: str) -> PanelTables:
         """Another panel of the same figure."""
         return PanelTables(self.task, name, self.folder)

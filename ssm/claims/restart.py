@@ -46,9 +46,7 @@ class RestartQuantity(ArmQuantity):
     def log_ratio(self, panel: PanelTables, series: Series) -> Reading:
         """The logarithm of the ratio of one arm and seed."""
         stop = tokens(series, self)
-        other = panel.series(self.restarted or series.arm).get(series.seed)
-        if other is None:
-            raise UndecidableError(f"the restarted arm '{self.restarted}' has no seed {series.seed}")
+        other = panel.of_seed(self.restarted or series.arm, series.seed, "the restarted arm")
         restart = panel.table(other, self.name_of("restart_loss"), "restart_loss")
         if stop not in ratio_positions(restart):
             raise UndecidableError(

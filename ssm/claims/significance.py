@@ -10,7 +10,7 @@ from typing import Any
 from ssm.base.lazy import special
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import LEVEL
-from ssm.claims.statements import ELSEWHERE, OPEN
+from ssm.claims.statements import ELSEWHERE, OPEN, paper_of
 
 FALSE_DISCOVERIES = 0.05  # largest expected share of wrong verdicts among the decided ones that survive
 STUDENT = re.compile(r"Student t over (\d+) ")
@@ -78,7 +78,7 @@ def weak_verdicts(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
         p = row["p"] if row.get("p") is not None else p_value(row, Expected.of_words(row["expected"]))
         if p is None:
             continue
-        paper = row["target"].partition("_")[0]
+        paper = paper_of(row["target"])
         tests.setdefault(paper, {})[row["number"], row["expected"]] = p
         if row["verdict"] != OPEN:
             decided.append((paper, p, (row["target"], row["claim"])))

@@ -23,6 +23,15 @@ def statement_id(claim: str) -> str:
     return re.split(r"[\[/]", claim, maxsplit=1)[0]
 
 
+def paper_of(target: str) -> str:
+    """The paper of a figure, as its target names it.
+
+    >>> paper_of("lg_fig5")
+    'lg'
+    """
+    return target.partition("_")[0]
+
+
 def outcome(verdicts: Iterable[str]) -> str:
     """One of OUTCOMES: the verdict if all agree, otherwise "mixed".
 

@@ -126,13 +126,11 @@ def perplexity_curves(
     panel: str,
     name: str = "position_loss",
     relative_to: str | None = None,
-    wanted: Sequence[str] | None = None,
 ) -> list[Curve]:
     """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin.
 
     Args:
         relative_to: the arm whose perplexity divides that of each arm, seed by seed.
-        wanted: arms; None: all.
     """
     middle = (pl.col("position_from") + pl.col("position_to")) / 2
     lines = [
@@ -141,7 +139,7 @@ def perplexity_curves(
     ]
     if relative_to is not None:
         lines = differences(lines, [one for one in lines if one[0].arm == relative_to], same_arm=False)
-    return over_seeds([one for one in lines if wanted is None or one[0].arm in wanted], finish=np.exp)
+    return over_seeds(lines, finish=np.exp)
 
 
 def ratio_curves(
@@ -150,14 +148,12 @@ def ratio_curves(
     panel: str,
     restarted: str | None = None,
     names: tuple[str, ...] = ("position_loss", "restart_loss"),
-    wanted: Sequence[str] | None = None,
 ) -> list[Curve]:
     """Paired ratio at kT: perplexity with the full history / after a restart, on the targets [3/4 kT, kT).
 
     Args:
         restarted: the arm that is restarted (Rbase if it is the base); None: each arm itself (Rown).
         names: names of the measurements of the loss with full history and after a restart.
-        wanted: arms; None: all.
     """
     losses, restart_losses = names
     restarts = {
@@ -168,7 +164,7 @@ def ratio_curves(
     lines = []
     for series, full in loaded(task, tables, panel, losses, "position_loss"):
         other = restarts.get((restarted or series.arm, series.seed))
-        if other is None or (wanted is not None and series.arm not in wanted):
+        if other is None:
             continue
         longest = maximum(full["position_to"])
         ends = [end for end in ratio_positions(other[1]) if end <= longest]

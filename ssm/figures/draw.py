@@ -101,9 +101,8 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
 
         fit(0.0)
         axes = list(itertools.chain.from_iterable(drawn))
-        direct = all(row.columns == 1 for row in rows) and all(
-            one.axison for one in axes
-        )  # no table, which needs width
+        table = not all(one.axison for one in axes)  # it needs the width
+        direct = all(row.columns == 1 for row in rows) and not table
         if not (direct and _label_ends(figure, axes)):
             fit(_add_legend(figure, axes))
     return figure

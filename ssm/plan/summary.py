@@ -81,13 +81,8 @@ def summary(
     elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
     if left_out:
         elsewhere += [f"Without seeds for the scale '{plan.scale}', and so not planned: {', '.join(left_out)}.", ""]
-    unregistered = {target: task for target, task in plan.figures.items() if len(task.registered) < len(task.verdicts)}
-    if unregistered and workflow.dry_run is None:
-        missing = (
-            f"{target} ({len(t.verdicts) - len(t.registered)} of {len(t.verdicts)})"
-            for target, t in unregistered.items()
-        )
-        elsewhere += [f"Claims that are not registered: {', '.join(missing)}. `ssm register --check` says why.", ""]
+    if workflow.dry_run is None:
+        elsewhere += _unregistered_lines(plan)
     notes = _notes(plan, workflow, needed, gpu, slots)
     return "\n".join([title, "", *_aligned(rows), "", *elsewhere, *large, *notes])
 
@@ -102,6 +97,17 @@ def _published_lines(plan: Plan) -> list[str]:
     """A line about imported weights."""
     names = dict.fromkeys(run.checkpoint.name for run in plan.runs.values() if run.checkpoint is not None)
     return [f"Imported weights, not trained here: {', '.join(names)}.", ""] if names else []
+
+
+def _unregistered_lines(plan: Plan) -> list[str]:
+    """A line about figures with claims that are not registered."""
+    missing = {target: len(task.verdicts) - len(task.registered) for target, task in plan.figures.items()}
+    counts = [
+        f"{target} ({count} of {len(plan.figures[target].verdicts)})" for target, count in missing.items() if count
+    ]
+    if not counts:
+        return []
+    return [f"Claims that are not registered: {', '.join(counts)}. `ssm register --check` says why.", ""]
 
 
 def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:

@@ -11,13 +11,14 @@ from markupsafe import Markup
 
 from ssm.base.errors import TableError, UserError
 from ssm.base.prose import plain
+from ssm.claims.statements import paper_of
 from ssm.figures.figure import FigureTask
 from ssm.report.compare import Comparison, compare, unlike
 from ssm.report.gather import Results, Verdict
 from ssm.report.image import Image, png_image
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference, open_png, read_references
-from ssm.report.scales import all_scales
+from ssm.report.scales import other_scales
 from ssm.report.strip import strip_of_scales
 from ssm.specs.base import SCALES
 
@@ -147,7 +148,7 @@ def reference_results(results: Results, folder: Path, reference: Path | None) ->
     return ReferenceResults(
         {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in finished},
         {name: _agreement(folder, {name: references[name]}) for name in finished if name in references},
-        _by_scale(all_scales(reference)),
+        _by_scale([*all_references.values(), *other_scales(reference)]),
     )
 
 
@@ -169,7 +170,7 @@ def _figure(reference: Reference, source: Path, results: Results, folder: Path) 
     path = source / f"{target}.png"
     with open_png(path) as image:
         size = image.size
-    group = GROUPS.get(target.partition("_")[0])
+    group = GROUPS.get(paper_of(target))
     return ReferenceFigure(
         target=target,
         scale=reference.scale,

@@ -17,6 +17,7 @@ from ssm.base.files import whole_file, write_text
 from ssm.base.tables import read_provenance
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import ROUNDING
+from ssm.claims.words import by_seed
 from ssm.figures.figure import FigureTask
 from ssm.report.gather import Gatherer
 from ssm.report.papers import in_order
@@ -168,7 +169,7 @@ def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None, model: str = 
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
     content["registered"] = content["registered"] is not False
-    content["by_seed"] = json.loads(row.get("by_seed") or "{}")
+    content["by_seed"] = by_seed(row)
     content |= {name: row[name] for name in ("p", "base_models", "base_group") if name in row}
     if claim is not None:
         content["timed"] = claim.quantity.timed

@@ -38,8 +38,13 @@ def all_scales(folder: Path) -> list[Reference]:
     Raises:
         ConfigError: a file is not a reference.
     """
+    return [*read_references(folder).values(), *other_scales(folder)]
+
+
+def other_scales(folder: Path) -> list[Reference]:
+    """The references beside `folder`, in the folders of other scales. Raises as `all_scales`."""
     beside = [folder.with_name(scale) for scale in SCALES if folder.with_name(scale) != folder]
-    return [reference for one in (folder, *beside) for reference in read_references(one).values()]
+    return [reference for one in beside for reference in read_references(one).values()]
 
 
 def sized_statements(references: Iterable[Reference]) -> list[SizedStatement]:

@@ -11,7 +11,7 @@ from ssm.base.errors import TableError
 from ssm.base.marked_table import with_table
 from ssm.claims.preregistration import Preregistrations, earlier_seeds
 from ssm.claims.significance import weak_verdicts
-from ssm.claims.statements import OUTCOMES
+from ssm.claims.statements import OUTCOMES, paper_of
 from ssm.claims.words import ADDED, PAPER, WEAK, WEAK_MEANS, expected_misses, measured, number, tally
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference
@@ -34,7 +34,7 @@ def verdict_summary(references: Iterable[Reference]) -> str:
     for paper, sized in _by_paper(references).items():
         found = tally(counted_rows(sized))
         cells = [_counts(found.counts.get(sort)) for sort in (PAPER, ADDED)]
-        figures = len({one.target for one in references if _paper(one.target) == paper})
+        figures = len({one.target for one in references if paper_of(one.target) == paper})
         lines.append(f"| {_citation(paper)} | {figures} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -51,7 +51,7 @@ def every_verdict(references: Iterable[Reference], preregistrations: Preregistra
     for paper, sized in _by_paper(references).items():
         rows = counted_rows(sized)
         weak = weak_verdicts(rows)
-        own = [one for one in references if _paper(one.target) == paper]
+        own = [one for one in references if paper_of(one.target) == paper]
         lines += [
             *([""] if lines else []),
             f"## {_citation(paper)}",
@@ -132,14 +132,10 @@ def _mark(mark: str) -> str:
     return f"\\{mark}"  # Markdown would take a star for emphasis
 
 
-def _paper(target: str) -> str:
-    return target.partition("_")[0]
-
-
 def _by_paper(references: Iterable[Reference]) -> dict[str, list[SizedStatement]]:
     found: dict[str, list[SizedStatement]] = {}
     for one in sized_statements(references):
-        found.setdefault(_paper(one.target), []).append(one)
+        found.setdefault(paper_of(one.target), []).append(one)
     return found
 
 

@@ -242,7 +242,7 @@ def _norm(seed: int, B: int, T: int, D: int, N: int, decay: str, variant: int) -
     x, weight, gate = normal(seed, (B, T, 2 * D), (2 * D,), (B, T, 2 * D))
     tensors = {"x": x, "weight": weight} | ({"gate": gate} if variant % 2 == 0 else {})
     groups = 1 + variant // 2 % 2
-    return tensors, {"groups": groups} | ({"eps": 0.1} if 2 * D == groups else {})
+    return tensors, {"groups": groups} | ({"eps": 0.1} if groups == 2 * D else {})
 
 
 def cases(

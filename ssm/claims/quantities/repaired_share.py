@@ -43,10 +43,8 @@ class RepairedShare(RestartQuantity):
         Raises:
             UndecidableError: the arm `before` does not break, or has no such seed.
         """
-        other = panel.series(self.before).get(series.seed)
-        if other is None:
-            raise UndecidableError(f"the arm '{self.before}' has no seed {series.seed}")
-        before, after = self.log_ratio(panel, other), self.log_ratio(panel, series)
+        broken = panel.of_seed(self.before, series.seed, "the arm")
+        before, after = self.log_ratio(panel, broken), self.log_ratio(panel, series)
         if before.value <= 0:
             raise UndecidableError(f"seed {series.seed}: '{self.before}' does not break, so nothing can be repaired")
         pairs = np.stack([before.by_sequence, after.by_sequence], axis=1)  # (S, 2)

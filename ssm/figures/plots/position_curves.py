@@ -42,11 +42,8 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
         that of a model restarted T/2 to T tokens before each target. Above 1, the history hurts. Both losses are at the
         same positions.
         """
-        wanted = chosen_arms(task, self.arms)
         losses, relative_to = self.name_of("position_loss"), self.relative_to
-        perplexity = {
-            model: perplexity_curves(task, tables, model, losses, relative_to, wanted) for model in panels(task)
-        }
+        perplexity = {model: perplexity_curves(task, tables, model, losses, relative_to) for model in panels(task)}
         found = _by_title(self, task, perplexity)
         label = "perplexity per token"
         if relative_to is not None:
@@ -65,7 +62,7 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
         ratios = _by_title(
             self,
             task,
-            {model: ratio_curves(task, tables, model, self.restarted, self.names, wanted) for model in panels(task)},
+            {model: ratio_curves(task, tables, model, self.restarted, self.names) for model in panels(task)},
         )
         label = "perplexity ratio\nfull / restarted " + (self.restarted or "").replace("_", " ")
         lower = [_ratio_panel(own, found.get(title, own), styles, title, label) for title, own in ratios.items()]
@@ -76,8 +73,10 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
 
 
 def _by_title(plot: PositionCurves, task: PlannedFigure, found: dict[str, list[Curve]]) -> dict[str, list[Curve]]:
-    """Title -> curves of each panel that has curves. With `together`, there is one panel."""
-    there = {model: curves for model, curves in found.items() if curves}
+    """Title -> curves of the chosen arms, for each panel that has some. With `together`, there is one panel."""
+    wanted = chosen_arms(task, plot.arms)
+    chosen = {model: [curve for curve in curves if curve.arm in wanted] for model, curves in found.items()}
+    there = {model: curves for model, curves in chosen.items() if curves}
     if not plot.together or len(there) < 2:
         return {plot.title_of(task, model): curves for model, curves in there.items()}
     joined = []
