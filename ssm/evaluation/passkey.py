@@ -35,7 +35,7 @@ def passkey_pieces(spec: Passkey, tokenizer: Tokenizer, seed: int) -> PasskeyPie
             generators, (10 ** (spec.digits - 1), 0), (10**spec.digits, len(TEXT)), strict=True
         )
     )
-    wording = Wording(tokenizer)
+    wording = Wording(tokenizer, spec.instruction)
     keys = [wording.key(number) for number in numbers.tolist()]
     return PasskeyPieces(
         wording=wording,

@@ -39,6 +39,15 @@ def test_a_model_that_copies_finds_the_key(ctx: EvaluationContext) -> None:
     assert table.select("length", "depth", "trial").rows() == rows
 
 
+def test_a_prompt_without_the_instruction_can_be_short(ctx: EvaluationContext) -> None:
+    """The instruction takes 148 bytes."""
+    spec = SPEC.model_copy(update={"lengths": (170,), "instruction": False})
+    table = passkey(spec, replace(ctx, model=Rigged(copying(SUFFIX))))
+    assert table["correct"].all()
+    with pytest.raises(DataError, match="length 170: too short for a passkey"):
+        passkey(spec.model_copy(update={"instruction": True}), ctx)
+
+
 @pytest.mark.parametrize("token", b" 1x")
 def test_a_constant_prediction_finds_no_key(token: int, ctx: EvaluationContext) -> None:
     table = rigged(ctx, Rigged(lambda read: torch.full_like(read, token)))

@@ -91,6 +91,24 @@ def test_fine_tuning_on_a_task_from_text(folder: Path) -> None:
     needs(plan, load_config(folder).workflow, gpu=True)
 
 
+def test_the_text_of_a_measurement_has_a_name(folder: Path) -> None:
+    """A model that was fine-tuned on a task is measured on the text of its parent, in its own contexts."""
+    fine = {"label": "Fine-tuned", "from": "base", "training": "posttrain", "data": "passkey"}
+    fine["override"] = {"context": 256, "batch_tokens": 512}
+    entries = [{"kind": kind, "times_context": 4, "text": "text"} for kind in ("position_loss", "restart_loss")]
+    plan = planned(folder, data="text", arms={"base": ARMS["base"], "fine": fine}, measurements=entries)
+    base, tuned = plan.runs.values()
+    series = {one.arm: one.tables for one in plan.figures["lg_tab1"].series}
+    for kind in ("position_loss", "restart_loss"):
+        table = series["fine"][kind]
+        assert plan.inputs_of(table) == Inputs(data=base.data.id, run=tuned.id)
+        assert plan.measurements[table].measurement.length == 1024  # type: ignore[union-attr]
+    for entry in entries:
+        del entry["text"]
+    same = planned(folder, data="text", arms={"base": ARMS["base"]}, measurements=entries)
+    assert set(same.measurements) == set(series["base"].values()), "the same table as without the name"
+
+
 def test_a_dry_run_is_short(folder: Path) -> None:
     figure(
         folder,
@@ -142,6 +160,14 @@ def test_an_example_needs_no_run(folder: Path) -> None:
     [
         ({"data": "cop"}, "unknown data set 'cop'; did you mean 'copy'"),
         ({"measurements": [{"kind": "position_loss", "length": 64}]}, "reads held-out text, and 'copy' is a task"),
+        (
+            {"measurements": [{"kind": "position_loss", "length": 64, "text": "facts"}]},
+            "reads held-out text, and 'facts' is a task",
+        ),
+        (
+            {"measurements": [{"kind": "position_loss", "length": 64, "text": "text"}]},
+            "text: 'text' has other tokens than 'copy', which the run reads",
+        ),
         ({"measurements": [{"kind": "accuracy", "task": "text"}]}, "task: 'text' is a text; name a task"),
         ({"measurements": [{"kind": "accuracy", "task": "pass"}]}, "unknown data set 'pass'; did you mean 'passkey'"),
         (

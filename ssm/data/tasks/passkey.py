@@ -34,12 +34,13 @@ DIGITS = "0123456789"
 
 
 class Wording:
-    """The parts that all prompts of one tokenizer share."""
+    """The parts that all prompts of one tokenizer share. Without `instruction`, a prompt begins with repeated text."""
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, instruction: bool = True):
         self.tokenizer = tokenizer
         sentences = [following(tokenizer, sentence) for sentence in TEXT]
-        self.instruction = tokenizer.encode([INSTRUCTION.encode()])[0].astype(np.int64)  # (I,) tokens
+        told = tokenizer.encode([INSTRUCTION.encode()])[0].astype(np.int64)
+        self.instruction = told if instruction else told[:0]  # (I,) tokens
         self.sentences = np.concatenate(sentences)  # (U,) tokens of the repeated text
         self.ends = np.cumsum([len(sentence) for sentence in sentences])  # (sentences,): position after each sentence
         self.question = following(tokenizer, QUESTION)  # (Q,)
@@ -161,7 +162,7 @@ class Passkey(Generator, kind="passkey"):
 
     def __init__(self, spec: Any, split: Split, seed: int, store: TokenStore):
         super().__init__(spec, split, seed, store)
-        self.wording = Wording(store.tokenizer())
+        self.wording = Wording(store.tokenizer(), spec.instruction)
         self.room = spec.digits + 2  # a space, the digits and a full stop: at most one token per character
 
     def make(self, indices: np.ndarray) -> Examples:

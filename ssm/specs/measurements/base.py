@@ -29,7 +29,7 @@ from ssm.base.errors import ConfigError, nearest
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct, Name, PluginSpec, ReadCount, Spec
 from ssm.specs.config import DryRun
-from ssm.specs.data import Data
+from ssm.specs.data import Data, DataSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.tasks import TaskSpec
 from ssm.specs.tasks.base import Task
@@ -148,6 +148,15 @@ class OfRun(OfArm):
     from_outside: ClassVar[bool] = False  # whether it needs only predictions, so that any way of reading has it
 
     @classmethod
+    def named(cls, entry: ArmsEntry, arm: Arm, where: str) -> dict[str, Any]:
+        """The fields for which a figure file gives the name of a text or task.
+
+        Raises:
+            ConfigError: the name is unknown, or its text or task does not suit this arm.
+        """
+        return {}
+
+    @classmethod
     def entry_fields(cls) -> dict[str, Any]:
         fields = super().entry_fields()
         if cls.in_contexts is not None:
@@ -159,7 +168,8 @@ class OfRun(OfArm):
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        given, context, repair = entry.given(), arm.run.training.context, arm.run.repair
+        given = entry.given() | cls.named(entry, arm, where)
+        context, repair = arm.run.training.context, arm.run.repair
         if repair is not None and repair.in_reading and not cls.from_outside:
             raise ConfigError(
                 f"{where}: reads inside the model, which is not possible with the repair '{repair.kind}'; choose "
@@ -206,15 +216,29 @@ class OfWindows(OfRun):
     at_once: ClassVar[Mapping[str, int]] = {"cpu": 2048, "cuda": 4096}
     backward: ClassVar[bool] = False  # whether a backward pass needs these signals
     in_contexts: ClassVar[str | None] = "length"
+    later: ClassVar[frozenset[str]] = frozenset({"text"})
     length: PositiveInt  # tokens of a window
     sequences: ReadCount  # number of windows
     seed: int  # chooses the windows, together with the seed of the run; arms of one seed read the same windows
 
+    text: DataSpec | None = None  # name of the text in data.yaml; default: the text of the arm's training
+
     @classmethod
-    def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        if arm.run.data.answers:
-            raise ConfigError(f"{where}: reads held-out text, and '{arm.run.data.name}' is a task")
-        return super().planned(entry, arm, where)
+    def entry_fields(cls) -> dict[str, Any]:
+        return super().entry_fields() | {"text": (Name | None, None)}
+
+    @classmethod
+    def named(cls, entry: ArmsEntry, arm: Arm, where: str) -> dict[str, Any]:
+        own, name = arm.run.data, entry.given().get("text")
+        text = own if name is None else arm.data(name)
+        if not isinstance(text, DataSpec):
+            raise ConfigError(f"{where}: reads held-out text, and '{text.name}' is a task")
+        if text.spelled_by != own.spelled_by:
+            raise ConfigError(f"{where}: text: '{text.name}' has other tokens than '{own.name}', which the run reads")
+        return {"text": None if text == own else text}
+
+    def data(self, run: RunSpec) -> Data:
+        return self.text or run.data
 
     def read(self, run: RunSpec) -> tuple[float, int]:
         return self.sequences * self.length, self.length

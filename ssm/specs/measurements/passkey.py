@@ -30,6 +30,7 @@ class Passkey(OfRun):
         sample="trial",
     )
     in_contexts: ClassVar[str | None] = "lengths"
+    later: ClassVar[frozenset[str]] = frozenset({"instruction"})
     kind: Literal["passkey"] = "passkey"
     # tokens of prompt and key, in ascending order
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]
@@ -37,6 +38,7 @@ class Passkey(OfRun):
     depths: Annotated[tuple[Depth, ...], Field(strict=False, min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)
     trials: PositiveInt = 8  # number of keys for each length and depth
     digits: Annotated[int, Field(ge=1, le=18)] = 5  # digits of a key
+    instruction: bool = True  # begin with the instruction to find the key
     seed: int = 10  # chooses the keys, together with the seed of the run
 
     @model_validator(mode="after")

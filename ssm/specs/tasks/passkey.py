@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,9 +32,11 @@ class PasskeyTask(SpelledTask):
     in tokens of the prompt and the key. The difficulty is the depth of the key in the text.
     """
 
+    later: ClassVar[frozenset[str]] = frozenset({"instruction"})
     task: Literal["passkey"] = "passkey"
     mix: Mix[PasskeyPart]
     digits: Annotated[int, Field(ge=1, le=18)] = 5  # digits of a key
+    instruction: bool = True  # begin with the instruction to find the key; a short prompt has little room for it
 
     @property
     def longest_answer(self) -> int:

@@ -71,6 +71,19 @@ def replace_depths(generator: Passkey, depth: float) -> object:
     return generator.spec.mix[0].model_copy(update={"depths": (depth, depth)})
 
 
+def test_without_the_instruction_a_short_prompt_has_more_text(generator: Passkey) -> None:
+    spec = generator.spec.model_copy(update={"instruction": False})
+    short, decode = Passkey(spec, "train", 3, generator.store), generator.wording.tokenizer.decode
+    for row in range(5):
+        with_it, without = (dict(one.pieces(row)) for one in (generator, short))
+        assert "instruction" not in without
+        text, more = (
+            sum(len(one.get(f"text {side}", ())) for side in ("before", "behind")) for one in (with_it, without)
+        )
+        assert more - text == len(with_it["instruction"])
+        assert decode(without["needle"]) == decode(with_it["needle"])
+
+
 def test_a_prompt_without_room_and_a_key_of_too_many_tokens_are_refused(generator: Passkey) -> None:
     short = parse_data({"name": "x", "task": "passkey", "mix": [{"length": 20}]}, "test")
     with pytest.raises(DataError, match=r"^length 20: too short for a passkey"):
