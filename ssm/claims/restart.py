@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import PositiveFloat
+from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.base.curves import paired_log_ratio, ratio_positions
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
-from ssm.claims.panel_tables import PanelTables, position_loss, tokens
+from ssm.claims.panel_tables import PanelTables, at_end, position_loss, tokens
 from ssm.claims.quantity import ArmQuantity, PanelArm
 from ssm.claims.series import Series
 from ssm.specs.base import Name
@@ -22,9 +22,19 @@ class RestartQuantity(ArmQuantity):
     """
 
     reads: ClassVar[tuple[str, ...]] = ("position_loss", "restart_loss")
-    times_context: PositiveFloat  # k: the targets are [3/4 kT, kT), where T is the training context of the arm
+    later: ClassVar[frozenset[str]] = frozenset({"position"})
+    # k: the targets are [3/4 kT, kT), where T is the training context of the arm
+    times_context: PositiveFloat | None = None
+    # instead of k: the targets are the last quarter of this many tokens, the same for every training context
+    position: PositiveInt | None = None
     restarted: str | None = None  # the arm that is restarted; none: the measured arm itself
     restart_loss: Name | None = None  # name of the measurement of the restarted loss; none: restart_loss
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.times_context is None) == (self.position is None):
+            raise ValueError("give either 'times_context' or 'position' (tokens)")
+        return self
 
     def arms(self) -> tuple[str, ...]:
         return super().arms() if self.restarted is None else (*super().arms(), self.restarted)
@@ -45,7 +55,7 @@ class RestartQuantity(ArmQuantity):
 
     def log_ratio(self, panel: PanelTables, series: Series) -> Reading:
         """The logarithm of the ratio of one arm and seed."""
-        stop = tokens(series, self)
+        stop = tokens(series, self) if self.position is None else self.position
         other = panel.of_seed(self.restarted or series.arm, series.seed, "the restarted arm")
         restart = panel.table(other, self.name_of("restart_loss"), "restart_loss")
         if stop not in ratio_positions(restart):
@@ -54,3 +64,9 @@ class RestartQuantity(ArmQuantity):
             )
         full = position_loss(panel, series, self, stop)
         return mean_reading(paired_log_ratio(full, restart, stop)["value"].to_numpy())
+
+    def where(self) -> str:
+        """The targets as text."""
+        if self.times_context is not None:
+            return at_end(self.times_context)
+        return f"the last quarter of {self.position:,} tokens"

@@ -81,6 +81,30 @@ def test_restarted_names_the_arm_that_is_restarted(tmp_path: Path) -> None:
     assert measure(tmp_path, quantity, readings).value == pytest.approx(np.exp(mean - 6.0))
 
 
+def test_a_position_is_the_same_for_every_training_context(tmp_path: Path) -> None:
+    """T = 8 and T = 16: 4 T are different positions."""
+    readings: Readings = {("passed", seed): {"late": 2.0 + shift} for seed, shift in enumerate(SHIFTS, 1)}
+    at = {"kind": "restart_ratio", "arm": "passed", "against": "base"}
+    task = figure_task([claim(at | {"position": 32}, above=0.0), claim(at | {"times_context": 4.0}, "own", above=0.0)])
+    write_tables(tmp_path, task, readings)
+    longer = [one.model_copy(update={"context": 16}) if one.arm == "passed" else one for one in task.series]
+    task = task.model_copy(update={"series": tuple(longer)})
+    position, own = (one.quantity for one in task.figure.claims)
+    found = estimate(task, "tiny", position, tmp_path)
+    same(found, np.exp(student(SHIFTS)))
+    assert "before, at the last quarter of 32 tokens; divided" in found.words
+    with pytest.raises(UndecidableError, match="position 64"):
+        estimate(task, "tiny", own, tmp_path)
+
+
+def test_a_restart_is_read_at_one_place() -> None:
+    at = {"kind": "restart_ratio", "arm": "base"}
+    for places in ({}, {"times_context": 4.0, "position": 32}):
+        with pytest.raises(ConfigError, match=r"give either 'times_context' or 'position' \(tokens\)"):
+            RestartRatio.parse(at | places, "tests")
+    assert "position" not in RestartRatio.parse(at | {"times_context": 4.0}, "tests").content(), "ids stay the same"
+
+
 def test_one_seed_has_an_interval_over_paired_sequences(tmp_path: Path) -> None:
     shifts = [0.1, 0.3, 0.2, 0.6, 0.4]
     common = [0.0, 9.0, 3.0, 5.0, 7.0]

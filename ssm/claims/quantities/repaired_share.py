@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ssm.claims.estimate import Reading, UndecidableError, resample
-from ssm.claims.panel_tables import PanelTables, at_end
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import PanelArm, Scale
 from ssm.claims.restart import RestartQuantity
 from ssm.claims.series import Series
@@ -55,6 +55,6 @@ class RepairedShare(RestartQuantity):
 
     def describe(self, panel: PanelTables) -> str:
         other = panel.label(self.restarted) if self.restarted else "the same model"
-        ratio = f"perplexity / that of {other} after a restart T/2 to T tokens before, {at_end(self.times_context)}"
+        ratio = f"perplexity / that of {other} after a restart T/2 to T tokens before, {self.where()}"
         names = f"{panel.label(self.arm)}) / (log ratio of {panel.label(self.before)}"
         return f"share of the break that is repaired, 1 - (log ratio of {names}); ratio: {ratio}"

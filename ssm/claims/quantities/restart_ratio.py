@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ssm.claims.estimate import Reading
-from ssm.claims.panel_tables import PanelTables, at_end
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import Scale
 from ssm.claims.restart import RestartQuantity
 from ssm.claims.series import Series
@@ -28,5 +28,5 @@ class RestartRatio(RestartQuantity):
 
     def describe(self, panel: PanelTables) -> str:
         other = panel.label(self.restarted) if self.restarted else "the same model"
-        end = at_end(self.times_context)
-        return f"perplexity of {panel.label(self.arm)} / of {other} after a restart T/2 to T tokens before, at {end}"
+        ratio = f"perplexity of {panel.label(self.arm)} / of {other} after a restart T/2 to T tokens before"
+        return f"{ratio}, at {self.where()}"
