@@ -512,8 +512,8 @@ def test_a_run_that_is_always_stable_counts_as_the_number_after_the_largest(tmp_
 
 
 def test_critical_rate_needs_a_sweep() -> None:
+    column = {"arm": "d16", "measurement": "length_class", "x": "length", "column": "loss"}
     with pytest.raises(ValueError, match="give 'sweep', the instability"):
-        column = {"arm": "d16", "measurement": "length_class", "x": "length", "column": "loss"}
         quantity({"kind": "critical_rate"} | column)
 
 

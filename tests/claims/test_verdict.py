@@ -170,7 +170,7 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_has_a_test_that_flips_its_verdict() -> None:
-    """Other files have those of models, samples, own tables, effects, instability, shares, sweeps and seeds of two kinds."""
+    """Other files have those of models, samples, own tables, effects, instability, critical rates and two kinds."""
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
     elsewhere = {
         "instability",
