@@ -147,10 +147,11 @@ def summarize(
     if two_kinds or (agreeing and equal and np.isfinite(limits).all()):
         samples = np.full_like(samples, samples[0]) if equal else samples
         ends = (math.log(limits[0]), math.log(limits[1])) if logarithmic else limits
-        found = np.array([samples.mean(), *bounded_interval(samples, ends, LEVEL)])
+        numbers = np.array([samples.mean(), *bounded_interval(samples, ends, LEVEL)])
+        value, low, high = _to_scale(numbers, logarithmic).tolist()
         over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
         method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
-        return Estimate(*_to_scale(found, logarithmic).tolist(), method, words, by_seed)
+        return Estimate(value, low, high, method, words, by_seed)
     if len(readings) > 1 and np.ptp(values) <= rounding:
         exactly = _to_scale(values, logarithmic)[0]
         raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval", by_seed)
