@@ -125,7 +125,8 @@ def summarize(
         readings: seed -> reading, at least one.
         logarithmic: the readings are logarithms. The estimate is a geometric mean over seeds.
         limits: smallest and largest possible value of the quantity. The interval is clipped to them.
-        agreeing: if all numbers are equal and the limits are finite, use the interval of `bounded_mean`.
+        agreeing: if all numbers are equal and the limits are finite, use the interval of `bounded_mean`. The limits of
+            a logarithmic quantity are above 0.
         rounding: numbers that differ by at most this much are equal.
         two_kinds: seeds may be of two kinds, so use the interval of `bounded_mean` in any case. The limits are finite.
 
@@ -145,10 +146,12 @@ def summarize(
     equal = len(samples) > 1 and float(np.ptp(samples)) <= rounding
     if two_kinds or (agreeing and equal and np.isfinite(limits).all()):
         samples = np.full_like(samples, samples[0]) if equal else samples
-        low, high = bounded_interval(samples, limits, LEVEL)
+        ends = (math.log(limits[0]), math.log(limits[1])) if logarithmic else limits
+        numbers = np.array([samples.mean(), *bounded_interval(samples, ends, LEVEL)])
+        value, low, high = _to_scale(numbers, logarithmic).tolist()
         over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
         method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
-        return Estimate(float(samples.mean()), low, high, method, words, by_seed)
+        return Estimate(value, low, high, method, words, by_seed)
     if len(readings) > 1 and np.ptp(values) <= rounding:
         exactly = _to_scale(values, logarithmic)[0]
         raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval", by_seed)

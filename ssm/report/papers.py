@@ -102,7 +102,12 @@ PAPERS = {
         ),
     )
 }
-ADDED = Paper("x", "Added comparisons", {"x_repairs": "repairs with and without training"}, added=True)
+ADDED = Paper(
+    "x",
+    "Added comparisons",
+    {"x_repairs": "repairs with and without training", "x_prose": "headline findings on English prose"},
+    added=True,
+)
 GROUPS = PAPERS | {ADDED.short: ADDED}  # one page for each
 NAMES = {"fig": "Figure", "tab": "Table", "def": "Definition", "eq": "Equation", "app": "Appendix"}
 NUMBERS = {"ls_def21": "2.1"}  # a target has no dots

@@ -19,6 +19,8 @@ from ssm.claims.curve import Points
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.quantities import QuantitySpec
 from ssm.claims.quantities.order import Order
+from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
+from ssm.claims.verdict import judge
 from ssm.figures.figure import FigureTask
 
 X = (16.0, 32.0, 64.0, 128.0)
@@ -467,3 +469,61 @@ def test_an_extreme_compared_with_other_rows_of_another_arm(tmp_path: Path) -> N
         assert "against_where" not in quantity(kind | older).content(), "registrations are older than this key"
         with pytest.raises(ValueError, match="'against_where' needs 'against'"):
             quantity(kind | curve | {"against": None})
+
+
+def unstable(*rates: float | None) -> Height:
+    """Runs that are unstable from a rate on, one rate for each seed; None: stable at all rates."""
+    return lambda seed, x: float(rates[seed] is not None and x >= (rates[seed] or 0))
+
+
+def critical(folder: Path, own: Height, other: Height | None = None) -> Estimate:
+    """The critical rate of a family; with `other`, compared with that of another family."""
+    series = family(folder, own)
+    sweep = ARMS | ({"against": [f"e{x:g}" for x in X]} if other else {})
+    series += family(folder, other, "e") if other else []
+    return read(folder, {"kind": "critical_rate", "sweep": sweep}, series)
+
+
+def test_critical_rate_is_the_smallest_number_with_an_unstable_run(tmp_path: Path) -> None:
+    found = critical(tmp_path, unstable(64, 64, 128))
+    same(found, np.exp(student(np.log([64, 64, 128]))))
+    assert found.by_seed == pytest.approx({0: 64, 1: 64, 2: 128})
+    assert found.words.startswith("smallest number with an unstable run")
+    again_stable = critical(tmp_path, lambda seed, x: float(x == 32 or (seed and x == 128)))  # the first one counts
+    assert again_stable.by_seed == pytest.approx(dict.fromkeys(range(3), 32))
+
+
+def test_a_run_that_is_always_stable_counts_as_the_number_after_the_largest(tmp_path: Path) -> None:
+    found = critical(tmp_path, unstable(None, 64, 128))
+    assert found.by_seed == pytest.approx({0: 256, 1: 64, 2: 128})
+    none = critical(tmp_path, unstable(None, None, None))
+    assert (none.value, none.high) == pytest.approx((256, 256))
+    low = 16 * 16 ** (0.025 ** (1 / 3))  # Gaffke of three equal values between log 16 and log 256
+    assert none.low == pytest.approx(low)
+    assert "possible values 16 to 256" in none.interval
+    ratio = critical(tmp_path, unstable(64, 64, 128), unstable(64, 128, None))
+    same(ratio, np.exp(student(np.log([1, 1 / 2, 1 / 2]))))
+    assert critical(tmp_path, unstable(16, 64, 128)).low == pytest.approx(16)  # Student t gives less, and 16 is least
+    assert "; divided by the same for e16 (16)" in ratio.words
+    agreeing = critical(tmp_path, unstable(16, 16, 16), unstable(64, 64, 64))
+    assert agreeing.value == pytest.approx(1 / 4)
+    assert agreeing.low < 1 / 4 < agreeing.high
+    assert "possible values 0.0625 to 16" in agreeing.interval
+
+
+def test_critical_rate_needs_a_sweep() -> None:
+    column = {"arm": "d16", "measurement": "length_class", "x": "length", "column": "loss"}
+    with pytest.raises(ValueError, match="give 'sweep', the instability"):
+        quantity({"kind": "critical_rate"} | column)
+
+
+def test_verdict_on_a_critical_rate_flips_with_the_runs(tmp_path: Path) -> None:
+    sweep = ARMS | {"against": [f"e{x:g}" for x in X]}
+    content = {"id": "it", "says": "s", "paper": "p", "expected": {"below": 1.0}}
+    content["quantity"] = {"kind": "critical_rate", "sweep": sweep}
+    early, late, either = unstable(16, 16, 32), unstable(128, None, 128), unstable(16, 64, None)
+    for own, other, verdict in ((early, late, CONFIRMED), (late, early, REFUTED), (either, unstable(64, 64, 64), OPEN)):
+        task = figure(family(tmp_path, own) + family(tmp_path, other, "e")).content()
+        task["figure"]["claims"] = [content]
+        row = judge(FigureTask.parse(task, "test"), tmp_path).row(0, named=True)
+        assert row["verdict"] == verdict, row

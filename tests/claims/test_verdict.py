@@ -170,9 +170,17 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_has_a_test_that_flips_its_verdict() -> None:
-    """Other files have those of models, samples, own tables, effects, instability, shares and seeds of two kinds."""
+    """Other files have those of models, samples, own tables, effects, instability, critical rates and two kinds."""
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
-    elsewhere = {"instability", "solved_share", "steps_to_solve", "effect", "own_table", "repaired_share"}
+    elsewhere = {
+        "instability",
+        "critical_rate",
+        "solved_share",
+        "steps_to_solve",
+        "effect",
+        "own_table",
+        "repaired_share",
+    }
     assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | elsewhere
     for kinds, base in ((on_models, ModelQuantity), (on_samples, SampleQuantity)):
         assert kinds == {kind for kind, quantity in QUANTITIES.items() if issubclass(quantity, base)}
