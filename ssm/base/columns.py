@@ -68,9 +68,9 @@ def matrices(table: pl.DataFrame, schema: Schema, along: str, column: str) -> tu
     """A curve per sample: the values of `along` (K,), and the samples' values at each of them.
 
     If every sample is at every value, the result is one matrix (S, K). Otherwise samples at different values are
-    independent, and the result is K arrays (S_k, 1).
+    independent, and the result is K arrays (S_k, 1). Rows without a value of `along` belong to no place of the curve.
     """
-    wide = _sampled(table, schema, [along], column).pivot(along, index=SAMPLE, values=column)
+    wide = _sampled(table, schema, [along], column).drop_nulls(along).pivot(along, index=SAMPLE, values=column)
     values = wide.sort(SAMPLE).drop(SAMPLE)
     x = np.array([float(name) for name in values.columns])
     order = np.argsort(x)

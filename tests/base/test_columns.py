@@ -65,6 +65,13 @@ def test_curves_of_the_same_samples_are_one_matrix_and_of_others_one_each() -> N
     assert [one.tolist() for one in found] == [[[0.5]], [[0.0], [0.0]]]
 
 
+def test_rows_without_a_place_are_on_no_curve() -> None:
+    nowhere = TABLE.with_columns(pl.when(pl.col("group") == "a").then("length").alias("length"))
+    x, (values,) = matrices(nowhere.head(3), SCHEMA, "length", "share")
+    assert x.tolist() == [8.0]
+    assert values.tolist() == [[1.0], [0.25]]
+
+
 def test_a_setting_is_a_value_that_the_column_can_have() -> None:
     assert chosen(TABLE, SCHEMA, {"group": "b", "right": False}).height == 1
     assert chosen(TABLE, SCHEMA, {"length": 8.0}).height == 3
