@@ -74,11 +74,12 @@ def _label(text: str, middle: float) -> str:
 
 
 def _seed_numbers(row: Mapping[str, Any]) -> list[float]:
-    """A finite number for each seed that has one: of several numbers, the smallest."""
-    found = []
+    """A finite number for each seed that has one. Of several, the smallest, if the estimate is the smallest of them."""
+    found, smallest = [], "smallest of" in row["interval"]
     for values in by_seed(row).values():
-        known = [value for value in (values if isinstance(values, list | tuple) else [values]) if value is not None]
-        found += [min(known)] if known else []
+        several = isinstance(values, list | tuple)
+        known = [value for value in (values if several else [values]) if value is not None]
+        found += [min(known)] if known and (smallest or not several) else []
     return found
 
 
