@@ -11,6 +11,7 @@ import numpy as np
 from ssm.base.curves import seed_interval
 from ssm.base.seeds import numpy_generator
 from ssm.claims.bounded_mean import bounded_interval
+from ssm.claims.tails import Tails, bootstrap_tails, bounded_tails, exponential_tails, student_tails
 
 LEVEL = 0.95
 DRAWS = 2000  # bootstrap resamples
@@ -42,6 +43,7 @@ class Estimate:
     interval: str  # method of the interval, as text
     words: str  # what was computed, as text
     by_seed: BySeed = field(default_factory=dict)  # what the interval is computed from; empty: not from seeds
+    tails: Tails | None = None  # p-values by the method of the interval; None: exact
 
 
 @dataclass(frozen=True)
@@ -151,20 +153,22 @@ def summarize(
         value, low, high = _to_scale(numbers, logarithmic).tolist()
         over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
         method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
-        return Estimate(value, low, high, method, words, by_seed)
+        tails = bounded_tails(samples, ends)
+        return Estimate(value, low, high, method, words, by_seed, exponential_tails(tails) if logarithmic else tails)
     if len(readings) > 1 and np.ptp(values) <= rounding:
         exactly = _to_scale(values, logarithmic)[0]
         raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval", by_seed)
     if len(readings) > 1:
         value, low, high = seed_interval(values, LEVEL)
         interval = f"95% Student t over {len(readings)} seeds{', of logarithms' if logarithmic else ''}"
+        tails = student_tails(lambda bound: values - bound)
     else:
-        value, low, high, interval = _one_seed(next(iter(readings.values())))
+        value, low, high, interval, tails = _one_seed(next(iter(readings.values())))
     numbers = _to_scale(np.array([value, low, high]), logarithmic)
     if not np.isfinite(numbers).all():
         raise UndecidableError("the estimate or its interval overflows a 64-bit number", by_seed)
     value, low, high = np.clip(numbers, *limits).tolist()
-    return Estimate(value, low, high, interval, words, by_seed)
+    return Estimate(value, low, high, interval, words, by_seed, exponential_tails(tails) if logarithmic else tails)
 
 
 def numbers_of(readings: Mapping[int, Reading], logarithmic: bool) -> dict[int, float]:
@@ -179,12 +183,13 @@ def _to_scale(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
         return np.exp(numbers) if logarithmic else numbers
 
 
-def _one_seed(reading: Reading) -> tuple[float, float, float, str]:
-    """Value, low, high and method, from the spread over the sequences of one seed."""
+def _one_seed(reading: Reading) -> tuple[float, float, float, str, Tails]:
+    """Value, low, high, method and tails, from the spread over the sequences of one seed."""
     if reading.sequences < 2:
         raise UndecidableError("one sequence of one seed gives no interval")
     over = f"over {reading.sequences} sequences of one seed (other seeds may differ more)"
     if len(reading.draws):
         low, high = np.quantile(reading.draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        return reading.value, float(low), float(high), f"95% bootstrap {over}"
-    return *seed_interval(reading.by_sequence, LEVEL), f"95% Student t {over}"
+        return reading.value, float(low), float(high), f"95% bootstrap {over}", bootstrap_tails(reading.draws)
+    tails = student_tails(lambda bound: reading.by_sequence - bound)
+    return *seed_interval(reading.by_sequence, LEVEL), f"95% Student t {over}", tails

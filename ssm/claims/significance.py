@@ -9,7 +9,7 @@ from typing import Any
 
 from ssm.base.lazy import special
 from ssm.claims.claim import Expected
-from ssm.claims.estimate import LEVEL
+from ssm.claims.estimate import LEVEL, Estimate
 from ssm.claims.statements import ELSEWHERE, OPEN, paper_of
 
 FALSE_DISCOVERIES = 0.05  # largest expected share of wrong verdicts among the decided ones that survive
@@ -17,13 +17,25 @@ STUDENT = re.compile(r"Student t over (\d+) ")
 STEPS = re.compile(r"smallest of (\d+) steps")
 
 
-def p_value(row: Mapping[str, Any], expected: Expected) -> float | None:
+def p_value(found: Estimate, expected: Expected, verdict: str) -> float | None:
     """The two-sided p-value of a verdict: the smallest level at which the interval contains no bound of the region.
 
-    It is below 0.05 if and only if the 95% interval decides the claim. It is computed from the estimate, the ends of
-    the interval and its method alone: so verdicts without numbers of seeds have a p-value, too. Student t intervals
-    give the exact p-value (approximate if the interval is the smallest of several steps). For other methods, the
-    distribution between the estimate and the bound is taken as normal.
+    It has the method of the interval. It is below 0.05 if and only if the 95% interval decides the claim.
+
+    Returns:
+        None if the number is exact.
+    """
+    if found.tails is None or not found.low < found.high:
+        return None
+    p = max(found.tails.two_sided(bound) for bound in (expected.above, expected.below) if bound is not None)
+    return max(p, 1 - LEVEL) if verdict == OPEN else p  # a limit of the number, or rounding, may leave it open
+
+
+def p_of_interval(row: Mapping[str, Any], expected: Expected) -> float | None:
+    """The p-value of an older verdict, which has none: from its estimate, the ends of its interval and its method.
+
+    Student t intervals give the exact p-value (approximate if the interval is the smallest of several steps). For other
+    methods, the distribution between the estimate and the bound is taken as normal.
 
     Args:
         row: `estimate`, `low`, `high` and `interval` of a verdict.
@@ -75,7 +87,9 @@ def weak_verdicts(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
     for row in rows:
         if row["sort"] == ELSEWHERE or row["registered"] is False:
             continue
-        p = row["p"] if row.get("p") is not None else p_value(row, Expected.of_words(row["expected"]))
+        p = row.get("p")
+        if p is None and not row.get("by_seed"):  # recorded together
+            p = p_of_interval(row, Expected.of_words(row["expected"]))
         if p is None:
             continue
         paper = paper_of(row["target"])

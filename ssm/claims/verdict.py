@@ -70,7 +70,7 @@ def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
 
 
 def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
-    numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none"}
+    numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none", "p": None}
     verdict, reason = OPEN, DRY_RUN
     by_seed: BySeed = {}
     elsewhere = claim.models is not None and panel not in claim.models
@@ -89,7 +89,8 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
                 if unrounded != verdict:
                     reason += f"; only rounding would make it {unrounded}"
             by_seed = found.by_seed
-            numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval}
+            p = None if reason == ONE_SEED else p_value(found, claim.expected, verdict)
+            numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval, "p": p}
     except UndecidableError as problem:
         if not task.dry_run:
             reason, by_seed = str(problem), problem.by_seed
@@ -109,7 +110,6 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
         "registered": registered,
         "registration": registration,
         "by_seed": "" if isinstance(claim.quantity, FigureQuantity) else _as_json(by_seed),
-        "p": None if reason == ONE_SEED else p_value(numbers, claim.expected),
     }
 
 

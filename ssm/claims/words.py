@@ -20,6 +20,7 @@ WEAK_MEANS = (
     "decided by the interval, but not after the correction for the number of tests of the paper "
     "(Benjamini and Hochberg, 5%)"
 )
+WEAK_AMONG = "(tests: those of the finished figures in this folder; the report also counts the reference results)"
 MISSES = 0.05  # share of 95% intervals that do not contain the true value
 GAP = "  "
 # Columns of printed verdicts. On a narrow terminal they are cut in the order of SHRINK, each down to the given number
@@ -197,7 +198,7 @@ def verdict_lines(
             widths[column] -= cut
             excess -= cut + (len(GAP) if cut and not widths[column] else 0)
     lines = [GAP.join(_fit(*cell) for cell in zip(line, widths, strict=True) if cell[1]).rstrip() for line in table]
-    return [*lines, *tally_lines(tally(rows)), *([f"  {WEAK} {WEAK_MEANS}"] if weak else [])]
+    return [*lines, *tally_lines(tally(rows)), *([f"  {WEAK} {WEAK_MEANS}", f"    {WEAK_AMONG}"] if weak else [])]
 
 
 def _cells(row: Mapping[str, Any], weak: Collection[tuple[str, str]]) -> tuple[str, ...]:

@@ -110,6 +110,9 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.files import replacing
+    from ssm.base.names import require_model
+
+    require_model(args.model)  # before the slow imports
     from ssm.diagnosis import PAGE, RECORD, diagnose, load_diagnosis
     from ssm.diagnosis.terminal import diagnosis_lines
 

@@ -17,7 +17,8 @@ why. In a terminal, lines are cut to its width, and the method may be left out.
 In a pipe or a file, they are complete.
 
 A star marks a verdict that does not survive the correction for the number of
-tests of its paper.
+tests of its paper. Only tests of the finished figures in RESULTS count here.
+With more figures, other verdicts may get a star.
 
 examples:
   ssm verdicts results/smoke

@@ -12,16 +12,17 @@ from ssm.cli import add_results, positive
 HELP = "show the progress of the runs of a results folder"
 EPILOG = """\
 The command shows the state, progress, speed, remaining time and loss of every
-run. It only reads the files that training writes into RESULTS/runs. So it also
-works for jobs on other machines that share the disk. In a terminal, it repeats
-until you press Ctrl-C. In a pipe or a file, it prints once.
+started run. It only reads the files that training writes into RESULTS/runs. So
+it also works for jobs on other machines that share the disk. In a terminal, it
+repeats until you press Ctrl-C. In a pipe or a file, it prints once.
 
 running     training writes its progress, every ten seconds
 stale       not finished, and no file changed for --stale seconds: it was
             killed, or its machine is gone
 stopped     told to stop, or failed; the same command continues from the last
             checkpoint
-waiting     planned, and not started
+waiting     planned, and not started: counted, and not listed, because the
+            plan has figures that nobody asked for
 unreadable  one of its files is damaged
 
 examples:

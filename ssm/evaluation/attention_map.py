@@ -30,9 +30,11 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
     """
     model, task = own_layers(ctx), spec.test
     blocks = [layer for layer in model.layers if isinstance(layer, Block)]
-    mapped = {number for number, block in enumerate(blocks, 1) if block.mixer.has_map}
+    has = [block.mixer.has_mask if spec.mask else block.mixer.has_map for block in blocks]
+    mapped = {number for number, one in enumerate(has, 1) if one}
     if not mapped or not mapped.issuperset(spec.layers or ()):
-        raise CheckpointError("one of the requested layers has no attention map: its outputs are not sums over tokens")
+        why = "it has no linear recurrence with a decay" if spec.mask else "its outputs are not sums over tokens"
+        raise CheckpointError(f"one of the requested layers has no attention {'mask' if spec.mask else 'map'}: {why}")
     seed = derived_seed(spec.seed, "attention map", ctx.seed)
     generator = build_generator(task, "test", seed, ctx.store)
     frames = [pl.DataFrame(schema=AttentionMap.table.columns)]
@@ -41,7 +43,7 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
             made = generator.make(rows.numpy())
             size = int(made.answers.stop.max())  # inputs up to the last scored target
             tokens = torch.from_numpy(made.inputs[:, :size]).to(ctx.device)
-            for layer, weights in layer_maps(model, tokens):
+            for layer, weights in layer_maps(model, tokens, spec.mask):
                 if spec.layers is None or layer + 1 in spec.layers:
                     receptive_field = model.spec.mixers()[layer].receptive_field
                     matrix, places = weights[0].double().cpu(), answer_places(made)

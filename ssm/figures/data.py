@@ -130,16 +130,23 @@ def perplexity_curves(
     """Position-wise perplexity (lg Definition 3.1) of every arm at the middle of every bin.
 
     Args:
-        relative_to: the arm whose perplexity divides that of each arm, seed by seed.
+        relative_to: the arm whose perplexity divides that of each arm, seed by seed and sequence by sequence.
     """
     middle = (pl.col("position_from") + pl.col("position_to")) / 2
-    lines = [
-        (series, _line(position_curve(table).with_columns(middle=middle), "middle", "loss"))
-        for series, table in loaded(task, tables, panel, name, "position_loss")
-    ]
+    found = loaded(task, tables, panel, name, "position_loss")
     if relative_to is not None:
-        lines = differences(lines, [one for one in lines if one[0].arm == relative_to], same_arm=False)
+        others = {series.seed: table for series, table in found if series.arm == relative_to}
+        found = [(series, _less(table, others[series.seed])) for series, table in found if series.seed in others]
+    lines = [
+        (series, _line(position_curve(table).with_columns(middle=middle), "middle", "loss")) for series, table in found
+    ]
     return over_seeds(lines, finish=np.exp)
+
+
+def _less(table: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    """A `position_loss` table with the difference to the loss of another one, on the same text."""
+    both = table.join(other, on=["sequence", "position_from", "position_to"], suffix="_there")
+    return both.with_columns(loss=pl.col("loss") - pl.col("loss_there"))
 
 
 def ratio_curves(
@@ -224,22 +231,12 @@ def column_lines(
     return lines
 
 
-def differences(
-    lines: list[tuple[Series, Line]], others: list[tuple[Series, Line]], same_arm: bool = True
-) -> list[tuple[Series, Line]]:
-    """Lines minus the other lines of the same seed, at their shared points. Errors add in quadrature.
-
-    Args:
-        same_arm: the other line must also have the same arm; otherwise `others` has one arm.
-    """
-
-    def key(series: Series) -> tuple[str, int]:
-        return (series.arm if same_arm else "", series.seed)
-
-    there = {key(series): line for series, line in others}
+def differences(lines: list[tuple[Series, Line]], others: list[tuple[Series, Line]]) -> list[tuple[Series, Line]]:
+    """Lines minus the other lines of the same arm and seed, at their shared points. Errors add in quadrature."""
+    there = {(series.arm, series.seed): line for series, line in others}
     found = []
     for series, line in lines:
-        other = there.get(key(series))
+        other = there.get((series.arm, series.seed))
         if other is not None:
             x, own, its = np.intersect1d(line.x, other.x, return_indices=True)
             error = np.hypot(line.error[own], other.error[its])

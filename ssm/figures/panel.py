@@ -286,8 +286,8 @@ def end_of_bin(middle: float) -> float:
     return quarter * math.ceil(middle / quarter)
 
 
-def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "band") -> str:
-    """A note that explains lines, bands, dots and vertical lines without labels."""
+def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "band", marked: bool = True) -> str:
+    """A note that explains lines, bands, dots and, if contexts are `marked`, vertical lines without labels."""
     counts = sorted({curve.seeds for curve in curves})
     if not counts:
         return ""
@@ -303,7 +303,7 @@ def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "
         note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Dot: a seed"
     else:
         note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Band: range over seeds (one seed: standard error)"
-    if len({curve.context for curve in curves}) > 1:
+    if marked and len({curve.context for curve in curves}) > 1:
         note += ". Dotted: training context T of each arm"
     return note + (". Cross: not finite beyond this point" if any(curve.breaks_off() for curve in curves) else "")
 

@@ -16,7 +16,7 @@ from ssm.base.strict_parsing import pointless_numbers
 from ssm.claims.preregistration import Preregistrations
 from ssm.figures.figure import FigureSpec
 from ssm.plan.read import choose_scale, read_yaml
-from ssm.specs.base import INHERITED, Prose, Spec
+from ssm.specs.base import INHERITED, SCALES, Prose, Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.data import Data
@@ -97,6 +97,16 @@ class Library:
     def figure_file(self, target: str) -> Path:
         """The file of a figure. An error about the figure starts with it."""
         return _figure_file(self.folder, target)
+
+    def why_left_out(self, target: str) -> str:
+        """Why this scale does not have a figure, and what to type instead: one line."""
+        content = read_yaml(self.figure_file(target))
+        having = ", ".join(scale for scale in SCALES if _takes_part(content, scale))
+        near = nearest(target, self.wanted, f"`ssm plan --scale {self.scale}` lists its figures")
+        return (
+            f"'{target}' is no figure of the scale '{self.scale}': its file has no seeds for it. Scales with this "
+            f"figure: {having}. Figures of this scale: {near}"
+        )
 
 
 def load_config(

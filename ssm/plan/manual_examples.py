@@ -50,7 +50,10 @@ def all_examples(config: Path) -> list[Example]:
 
 
 def shortest_example(wanted: Wanted, examples: list[Example]) -> list[str]:
-    """The lines of the shortest example, as YAML with its file; none if there is no example."""
+    """The lines of the shortest example, as YAML with its file; none if there is no example.
+
+    Figures of the papers come before added ones, which a user may have made or left out.
+    """
     found = [
         example
         for example in examples
@@ -58,7 +61,7 @@ def shortest_example(wanted: Wanted, examples: list[Example]) -> list[str]:
     ]
     if not found:
         return []
-    shortest = min(found, key=lambda example: (len(json.dumps(example.mapping)), example.file))
+    shortest = min(found, key=lambda example: ("/x_" in example.file, len(json.dumps(example.mapping)), example.file))
     text = yaml.dump(shortest.mapping, Dumper=_NoAnchors, sort_keys=False, default_flow_style=True, width=110)
     return [f"Example, from `{shortest.file}`:", "", "```yaml", *text.strip().splitlines(), "```", ""]
 

@@ -30,7 +30,7 @@ def preregister_figures(
     Raises:
         ConfigError: the config folder does not make a plan, or the only scale lacks a figure.
     """
-    preregistrations = read_preregistrations(Path(folder))
+    before = preregistrations = read_preregistrations(Path(folder))
     findings, added = Findings(), []
     for scale in scales:
         wanted: str | list[str] = "all" if targets is None else list(targets)
@@ -42,7 +42,7 @@ def preregister_figures(
         plan = make_plan(load_config(folder, scale, overrides={"dry_run": None, "figures": wanted}))
         for target, task in plan.figures.items():
             found = contents(task, plan.runs, plan.measurements)
-            of_figure = review(task, found, preregistrations)
+            of_figure = review(task, found, preregistrations, before)
             if of_figure.missing and not of_figure.refused:
                 entry = Preregistration(date=date, seeds=seeds_of(task), claims=found)
                 scales_of_figure = preregistrations.figures.get(target, {})

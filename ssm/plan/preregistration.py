@@ -74,8 +74,18 @@ def seeds_of(task: FigureTask) -> tuple[int, ...]:
     return tuple(sorted({series.seed for series in task.series}))
 
 
-def review(task: FigureTask, found: Mapping[str, Content], preregistrations: Preregistrations) -> Findings:
-    """Compare a planned figure, with its `contents`, with its preregistrations."""
+def review(
+    task: FigureTask,
+    found: Mapping[str, Content],
+    preregistrations: Preregistrations,
+    of_others: Preregistrations | None = None,
+) -> Findings:
+    """Compare a planned figure, with its `contents`, with its preregistrations.
+
+    Args:
+        of_others: those of other figures, if they differ. Figures that are registered together may expect different
+            regions of one number, as one figure may: nobody has read its seeds.
+    """
     target, scale, seeds = task.figure.target, task.scale, seeds_of(task)
     past = preregistrations.of(target, scale)
     current = _current(past, seeds)
@@ -93,7 +103,7 @@ def review(task: FigureTask, found: Mapping[str, Content], preregistrations: Pre
             replace = f"replace the seeds {_list(seeds)} by unused ones, or undo the change ({_used(past)})"
             refused.append(f"{'; '.join(changes)}, since the registration of {current.date[:10]}; {replace}")
     date = current.date if current is not None else None
-    refused += _registered_elsewhere(task, date, found, preregistrations).values()
+    refused += _registered_elsewhere(task, date, found, of_others or preregistrations).values()
     return Findings([f"{where}: {'; '.join(refused)}"], []) if refused else Findings([], missing)
 
 

@@ -39,7 +39,7 @@ def summary(
         gpus: the number of GPUs, or of parallel jobs if no job uses a GPU. None: GPUS, or as many as the cores allow.
         here: whether this machine has a GPU. It decides if the configuration does not.
         results: a scale's folder. A last column shows the wall time of finished figures, from the recorded seconds of
-            their jobs.
+            their jobs, and a line counts the jobs that are finished.
         left_out: the figures that the scale does not have.
     """
     gpu = takes_gpus(workflow, here=here)
@@ -81,6 +81,10 @@ def summary(
     elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
     if left_out:
         elsewhere += [f"Without seeds for the scale '{plan.scale}', and so not planned: {', '.join(left_out)}.", ""]
+    if results is not None:
+        made = [sum(job in past for job in jobs) for jobs in (plan.runs, plan.measurements)]
+        words = f"{made[0]} of {len(plan.runs)} runs and {made[1]} of {len(plan.measurements)} tables"
+        elsewhere += [f"Made already in {results}: {words}. The table counts them, too.", ""]
     if workflow.dry_run is None:
         elsewhere += _unregistered_lines(plan)
     notes = _notes(plan, workflow, needed, gpu, slots)

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from ssm.base.errors import TableError, UserError
 from ssm.base.prose import plain
 from ssm.claims.statements import paper_of
+from ssm.claims.words import measured, number
 from ssm.figures.figure import FigureTask
 from ssm.report.compare import Comparison, compare, unlike
 from ssm.report.gather import Results, Verdict
@@ -19,7 +20,7 @@ from ssm.report.image import Image, png_image
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference, open_png, read_references
 from ssm.report.scales import other_scales
-from ssm.report.strip import strip_of_scales
+from ssm.report.strip import REPORTED, strip_of_scales
 from ssm.specs.base import SCALES
 
 MADE = {"processor": "on {}", "python": "Python {}", "torch": "torch {}", "commit": "commit {}"}
@@ -108,8 +109,18 @@ class ReferenceResults:
             scale: that of the verdict.
             paper: the paper's number.
         """
+        return strip_of_scales(self._scales(claim, scale), claim.expected, paper)
+
+    def words_of_scales(self, claim: Verdict, scale: str, paper: float | None) -> str:
+        """The numbers of the strip as text: "smoke 1.2 (1.1 to 1.3); desk 1.25 (1.2 to 1.3); reported 1.3"."""
+        rows = self._scales(claim, scale).items()
+        words = [f"{one} {measured(row)}" for one, row in rows if row["estimate"] is not None]
+        return "; ".join(words + ([] if paper is None else [f"{REPORTED} {number(paper)}"]))
+
+    def _scales(self, claim: Verdict, scale: str) -> dict[str, dict[str, Any]]:
+        """Scale -> the verdict there, in the order of the scales."""
         rows = self.by_scale.get((claim.row["target"], claim.row["claim"]), {}) | {scale: claim.row}
-        return strip_of_scales({one: rows[one] for one in SCALES if one in rows}, claim.expected, paper)
+        return {one: rows[one] for one in SCALES if one in rows}
 
     @property
     def claims(self) -> tuple[ReferenceClaim, ...]:

@@ -12,7 +12,8 @@ from ssm.claims.claim import Expected
 from ssm.claims.words import by_seed
 
 WIDTH, HEIGHT, MARGIN = 150, 16, 8  # CSS pixels
-LABELS = 40  # CSS pixels for the names of scales
+LABELS = 56  # CSS pixels for the names of scales
+REPORTED = "reported"  # label of the paper's number; "paper" is a scale
 LOGARITHMIC_FROM = 3.0  # the scale is logarithmic if all values are positive and differ by more than this factor
 
 
@@ -54,7 +55,7 @@ def _drawn(rows: Mapping[str, Mapping[str, Any]], expected: Expected, paper: flo
     for number, (scale, row) in enumerate(rows.items()):
         middle = HEIGHT * (number + 0.5)
         low, high, value = (place(row[name]) for name in ("low", "high", "estimate"))
-        dots = "".join(f'<circle class="seed" cx="{place(one):.1f}" cy="{middle}" r="1.5"/>' for one in seeds[scale])
+        dots = "".join(f'<circle class="seed" cx="{place(one):.1f}" cy="{middle}" r="2"/>' for one in seeds[scale])
         lanes.append(
             f'<path class="bar" d="M{low:.1f} {middle}H{high:.1f}"/><circle cx="{value:.1f}" cy="{middle}" r="3.5"/>'
             f"{dots}{_label(scale, middle)}"
@@ -62,7 +63,7 @@ def _drawn(rows: Mapping[str, Mapping[str, Any]], expected: Expected, paper: flo
     for value in theirs:
         middle = height - HEIGHT / 2
         line = f'<path class="paper" d="M{place(value):.1f} {middle - 5}V{middle + 5}"/>'
-        lanes.append(line + _label("paper", middle))
+        lanes.append(line + _label(REPORTED, middle))
     return Markup(
         f'<svg class="strip" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-hidden="true">'
         f"{''.join(lanes)}</svg>"
@@ -74,11 +75,12 @@ def _label(text: str, middle: float) -> str:
 
 
 def _seed_numbers(row: Mapping[str, Any]) -> list[float]:
-    """A finite number for each seed that has one: of several numbers, the smallest."""
-    found = []
+    """A finite number for each seed that has one. Of several, the smallest, if the estimate is the smallest of them."""
+    found, smallest = [], "smallest of" in row["interval"]
     for values in by_seed(row).values():
-        known = [value for value in (values if isinstance(values, list | tuple) else [values]) if value is not None]
-        found += [min(known)] if known else []
+        several = isinstance(values, list | tuple)
+        known = [value for value in (values if several else [values]) if value is not None]
+        found += [min(known)] if known and (smallest or not several) else []
     return found
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -18,6 +16,9 @@ Layer = Annotated[int, Field(strict=False)]  # number of a layer, from 0
 
 class ModelSpec(Spec):
     """A language model: embedding, `n_layers` pre-norm residual blocks, final norm, linear head without bias."""
+
+    __slots__ = ("_placed",)  # what `mixers` returns: not in __dict__, where a serializer takes it for a field
+    _placed: tuple[MixerSpec, ...]
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"name", "published_parameters"})
     later: ClassVar[frozenset[str]] = frozenset({"ffn_at"})
@@ -74,16 +75,12 @@ class ModelSpec(Spec):
 
     def mixers(self) -> tuple[MixerSpec, ...]:
         """The mixer of every layer, in order."""
-        return self._placed
-
-    @cached_property  # a plan reads it tens of thousands of times
-    def _placed(self) -> tuple[MixerSpec, ...]:
-        return tuple(mixer.at(layer) for layer, mixer in enumerate(self._given()))
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("_placed", None)  # the cache is from before the update
-        return copied
+        try:
+            return self._placed
+        except AttributeError:  # a plan reads it tens of thousands of times
+            placed = tuple(mixer.at(layer) for layer, mixer in enumerate(self._given()))
+            object.__setattr__(self, "_placed", placed)
+            return placed
 
     def _given(self) -> list[MixerSpec]:
         """The mixer of every layer as the file has it, before `MixerSpecBase.at`."""

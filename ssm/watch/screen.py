@@ -17,7 +17,9 @@ NARROWEST = 12  # characters of a name
 
 
 def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]:
-    """What to print: a summary, a header, and a line for each run.
+    """What to print: a summary, a header, and a line for each run that was started.
+
+    Waiting runs are only counted: the plan has all figures, whether or not somebody asked for them.
 
     Args:
         width: columns. Names that are too long are cut in the middle.
@@ -29,11 +31,12 @@ def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]
     if view.planned_tables:
         summary.append(f"{view.tables} of {view.planned_tables} tables")
     room = width - sum(COLUMNS) - len(COLUMNS)
-    name = max(NARROWEST, min(room, max((len(run.id) for run in view.runs), default=0)))
-    shown = view.runs if height is None else view.runs[: max(1, height - len(summary) - 2)]
+    started = [run for run in view.runs if run.state != "waiting"]
+    name = max(NARROWEST, min(room, max((len(run.id) for run in started), default=0)))
+    shown = started if height is None else started[: max(1, height - len(summary) - 2)]
     summary += [_row("RUN", HEADER, name), *(_row(printable(run.id), _cells(run), name) for run in shown)]
-    if len(shown) < len(view.runs):
-        summary.append(f"and {len(view.runs) - len(shown)} more: use a taller window or --once")
+    if len(shown) < len(started):
+        summary.append(f"and {len(started) - len(shown)} more: use a taller window or --once")
     return summary
 
 

@@ -218,6 +218,38 @@ def test_nothing_can_be_repaired_if_nothing_breaks(tmp_path: Path) -> None:
         measure(tmp_path, SHARE, BROKEN | {("base", 2): {"late": 1.9}})
 
 
+def test_a_pooled_share_needs_no_break_on_every_seed(tmp_path: Path) -> None:
+    """Its interval is that of Fieller: the shares that a t test of the paired logarithms keeps."""
+    before, after = np.array([1.0, -0.1, 1.2, 0.9, 1.1]), np.array([0.3, 0.1, 0.4, 0.2, 0.3])
+    readings = {("base", seed): {"late": 2.0 + one} for seed, one in enumerate(before)}
+    readings |= {("passed", seed): {"late": 2.0 + one} for seed, one in enumerate(after)}
+    pooled = SHARE | {"pooled": True}
+    found = measure(tmp_path, pooled, readings, tuple(range(5)))
+    assert found.value == pytest.approx(1 - after.sum() / before.sum())
+    for end in (found.low, found.high):
+        assert stats.ttest_1samp((1 - end) * before - after, 0.0).pvalue == pytest.approx(0.05)
+    assert found.low < found.value < found.high
+    assert found.tails is not None
+    expected = stats.ttest_1samp((1 - 0.5) * before - after, 0.0).pvalue
+    assert found.tails.two_sided(0.5) == pytest.approx(expected)
+    assert found.by_seed[1] == pytest.approx((-0.1, 0.1))
+    assert found.interval == "95% Fieller over 5 seeds"
+    few = {("base", seed): {"late": 2.0 + one} for seed, one in enumerate([1.0, -1.0, 3.0])}
+    with pytest.raises(UndecidableError, match="the seeds do not show that 'base' breaks"):
+        measure(tmp_path, pooled, few, tuple(range(3)))
+    with pytest.raises(ConfigError, match="'pooled' shares cannot be compared"):
+        figure_task([claim(pooled | {"against": "base"}, above=0.5)])
+
+
+def test_a_share_of_a_break_needs_one_context(tmp_path: Path) -> None:
+    task = figure_task([claim(SHARE, above=0.5)])
+    series = [one.model_copy(update={"context": 2 * one.context}) if one.arm == "base" else one for one in task.series]
+    mixed = task.model_copy(update={"series": tuple(series)})
+    write_tables(tmp_path, task, BROKEN)
+    with pytest.raises(UndecidableError, match="'base' has a training context of 16 and 'passed' of 8; a share"):
+        estimate(mixed, "tiny", mixed.figure.claims[0].quantity, tmp_path)
+
+
 def test_remembrance_reads_t_one_context_before_the_end(tmp_path: Path) -> None:
     values = (0.4, 0.6, 0.5)
     readings: Readings = {("base", seed): {"remembrance": x} for seed, x in enumerate(values, 1)}

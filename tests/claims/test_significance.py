@@ -11,18 +11,23 @@ from scipy import stats
 
 from ssm.claims import claim, statements
 from ssm.claims.claim import Expected
-from ssm.claims.estimate import Reading, summarize
-from ssm.claims.significance import p_value, surviving, weak_verdicts
-from ssm.claims.statements import OPEN
+from ssm.claims.estimate import Estimate, Reading, summarize
+from ssm.claims.significance import p_of_interval, p_value, surviving, weak_verdicts
+from ssm.claims.statements import CONFIRMED, OPEN
+from ssm.claims.tails import smallest_tails, student_tails
 from ssm.claims.verdict import decide
 
 SAMPLES = np.random.default_rng(5).normal(0.4, 0.3, (40, 5))
 
 
-def row(values: np.ndarray, logarithmic: bool = False) -> dict[str, Any]:
+def found(values: np.ndarray, logarithmic: bool = False, **more: Any) -> Estimate:
     readings = {seed: Reading(float(value)) for seed, value in enumerate(values)}
-    found = summarize(readings, "", logarithmic, (-np.inf, np.inf))
-    return {"estimate": found.value, "low": found.low, "high": found.high, "interval": found.interval}
+    return summarize(readings, "", logarithmic, more.pop("limits", (-np.inf, np.inf)), **more)
+
+
+def row(estimate: Estimate) -> dict[str, Any]:
+    """A verdict from before p-values were recorded."""
+    return {"estimate": estimate.value, "low": estimate.low, "high": estimate.high, "interval": estimate.interval}
 
 
 def test_examples() -> None:
@@ -36,37 +41,82 @@ def test_the_p_value_is_that_of_the_t_test(logarithmic: bool) -> None:
         bound = 0.1
         region = Expected(above=float(np.exp(bound)) if logarithmic else bound)
         expected = stats.ttest_1samp(values, bound).pvalue
-        assert p_value(row(values, logarithmic), region) == pytest.approx(expected, rel=1e-6)
+        one = found(values, logarithmic)
+        assert p_value(one, region, CONFIRMED) == pytest.approx(expected, rel=1e-9)
+        assert p_of_interval(row(one), region) == pytest.approx(expected, rel=1e-6), "of an older verdict"
+    assert p_value(found(SAMPLES[0], logarithmic=True), Expected(above=0.0), CONFIRMED) == 0, "no ratio is negative"
+
+
+def test_the_p_value_of_a_share_is_that_of_the_binomial_test() -> None:
+    """Gaffke's tail is exact, where a normal approximation differs by far."""
+    for solved in (6, 8, 10):
+        values = np.repeat([1.0, 0.0], [solved, 10 - solved])
+        one = found(values, limits=(0.0, 1.0), two_kinds=True)
+        sides = [stats.binomtest(solved, 10, 0.4, alternative=side).pvalue for side in ("greater", "less")]
+        got = p_value(one, Expected(above=0.4), CONFIRMED)
+        assert got == pytest.approx(min(1.0, 2 * min(sides)), rel=1e-6)
+    assert got is not None
+    assert got > 1.4 * (p_of_interval(row(one), Expected(above=0.4)) or 1.0)
+    alike = found(np.ones(4), limits=(0.0, 1.0), two_kinds=True)
+    assert p_value(alike, Expected(below=1.0), CONFIRMED) == 1.0, "the limit itself is never excluded"
+
+
+def test_the_p_value_of_a_bootstrap_is_a_share_of_its_draws() -> None:
+    draws = np.random.default_rng(3).exponential(size=2000)
+    one = summarize({1: Reading(1.0, draws=draws, sequences=9)}, "", logarithmic=False, limits=(-np.inf, np.inf))
+    bound = float(np.quantile(draws, 0.01))
+    assert p_value(one, Expected(above=bound), CONFIRMED) == pytest.approx(0.02)
+    assert p_value(one, Expected(above=-1.0), CONFIRMED) == pytest.approx(2 / 2000), "not less than one draw"
+    for bound in np.quantile(draws, [0.02, 0.0249, 0.0251, 0.5, 0.9749, 0.9751]).tolist():
+        decided = decide(one.low, one.high, Expected(above=bound))[0] != OPEN
+        assert ((p_value(one, Expected(above=bound), CONFIRMED) or 0.0) < 0.05) == decided
 
 
 @pytest.mark.parametrize("region", [Expected(above=0.2), Expected(below=0.3), Expected(above=0.1, below=0.8)])
-def test_a_claim_is_decided_if_and_only_if_its_p_value_is_small(region: Expected) -> None:
+@pytest.mark.parametrize("more", [{}, {"two_kinds": True, "limits": (-1.0, 2.0)}])
+def test_a_claim_is_decided_if_and_only_if_its_p_value_is_small(region: Expected, more: dict[str, Any]) -> None:
     verdicts = []
     for values in SAMPLES:
-        found = row(values)
-        verdicts.append(decide(found["low"], found["high"], region)[0])
-        assert (p_value(found, region) < 0.05) == (verdicts[-1] != OPEN)
-    assert len(set(verdicts)) > 1, "both cases occur"
+        one = found(values, **more)
+        verdicts.append(decide(one.low, one.high, region)[0])
+        assert ((p_value(one, region, CONFIRMED) or 0.0) < 0.05) == (verdicts[-1] != OPEN)
+    assert len(set(verdicts)) > 1 or more, "both cases occur"
+
+
+def test_the_p_value_of_the_smallest_step_agrees_with_its_interval() -> None:
+    """All steps must be above the bound; or one is below it, among three."""
+    steps = np.random.default_rng(2).normal([0.1, 0.4, 0.8], 0.3, (6, 3))
+    each = [student_tails(lambda bound, step=step: step - bound) for step in steps.T]
+    tails = smallest_tails(each)
+    assert tails.at_most(-0.5) == max(one.at_most(-0.5) for one in each)
+    assert tails.at_least(0.5) == pytest.approx(3 * stats.ttest_1samp(steps[:, 0], 0.5, alternative="less").pvalue)
+
+
+def test_a_claim_that_a_limit_leaves_open_has_no_small_p_value() -> None:
+    """The interval of a number that cannot be below 0 ends at 0."""
+    one = found(np.array([0.01, 0.02, 0.03]), limits=(0.0, 1.0))
+    assert p_value(one, Expected(above=-0.1), OPEN) == pytest.approx(0.05)
 
 
 def test_a_clipped_end_does_not_matter_on_the_other_side() -> None:
     whole = {"estimate": 0.9, "low": 0.7, "high": 1.1, "interval": "95% Student t over 5 seeds"}
     clipped = whole | {"high": 1.0}
-    assert p_value(clipped, Expected(above=0.8)) == p_value(whole, Expected(above=0.8))
+    assert p_of_interval(clipped, Expected(above=0.8)) == p_of_interval(whole, Expected(above=0.8))
 
 
 def test_exact_and_missing_numbers_have_none() -> None:
-    exact = {"estimate": 1.0, "low": 1.0, "high": 1.0, "interval": "exact"}
+    exact = Estimate(1.0, 1.0, 1.0, "exact", "")
     missing = {"estimate": None, "low": None, "high": None, "interval": "none"}
-    assert p_value(exact, Expected(above=0.5)) is p_value(missing, Expected(above=0.5)) is None
+    assert p_value(exact, Expected(above=0.5), CONFIRMED) is None
+    assert p_of_interval(row(exact), Expected(above=0.5)) is p_of_interval(missing, Expected(above=0.5)) is None
 
 
 def test_the_correction_is_that_of_benjamini_and_hochberg() -> None:
     generator = np.random.default_rng(1)
     for count in (1, 3, 30, 200):
-        found = generator.uniform(size=count) ** 3
-        adjusted = stats.false_discovery_control(found) <= 0.05
-        assert (found <= surviving(found)).tolist() == adjusted.tolist()
+        values = generator.uniform(size=count) ** 3
+        adjusted = stats.false_discovery_control(values) <= 0.05
+        assert (values <= surviving(values)).tolist() == adjusted.tolist()
     assert surviving([]) == surviving([0.5]) == 0
 
 

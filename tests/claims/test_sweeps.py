@@ -21,6 +21,7 @@ from ssm.claims.quantities import QuantitySpec
 from ssm.claims.quantities.order import Order
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.verdict import judge
+from ssm.claims.tails import smallest_tails
 from ssm.figures.figure import FigureTask
 
 X = (16.0, 32.0, 64.0, 128.0)
@@ -168,7 +169,9 @@ def test_coverage_of_the_interval_of_an_order(steps: tuple[float, ...]) -> None:
     x, true, covered = np.arange(4.0), np.cumsum([0, *steps]), 0
     for _ in range(400):
         curves = [Points(x, true + generator.normal(0, 0.3, 4)) for _ in range(5)]
-        _, low, high, _ = order._over_seeds(curves)
+        _, low, high, _, each = order._over_seeds(curves)
+        decided = smallest_tails(each).two_sided(0.4) < 0.05
+        assert decided == (not low <= 0.4 <= high), "the p-value agrees with the interval"
         covered += low <= min(steps) <= high
     assert covered / 400 > 0.94  # 0.95 minus the noise of 400 trials
 

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from ssm.claims import words
 from ssm.claims.statements import CONFIRMED, ELSEWHERE, MIXED, OPEN, REFUTED
-from ssm.claims.words import ADDED, DEFINITION, PAPER, WEAK_MEANS, measured, number, seed_words, tally, verdict_lines
+from ssm.claims.words import (
+    ADDED,
+    DEFINITION,
+    PAPER,
+    WEAK_AMONG,
+    WEAK_MEANS,
+    measured,
+    number,
+    seed_words,
+    tally,
+    verdict_lines,
+)
 
 
 def row(**changes: object) -> dict[str, object]:
@@ -86,7 +97,7 @@ def test_statements_on_the_same_numbers_count_once() -> None:
 def test_weak_verdicts_are_marked_and_the_mark_is_explained() -> None:
     lines = verdict_lines([row(), row(claim="other", number="b")], weak={("lg_fig5", "other")})
     assert [line.endswith("confirmed*") for line in lines[1:3]] == [False, True]
-    assert lines[-1] == f"  * {WEAK_MEANS}"
+    assert lines[-2:] == [f"  * {WEAK_MEANS}", f"    {WEAK_AMONG}"], "other figures may have tests, too"
     assert not any(WEAK_MEANS in line for line in verdict_lines([row()]))
 
 

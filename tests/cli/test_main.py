@@ -130,6 +130,7 @@ def test_help_and_plan_import_no_heavy_package_and_no_other_command(tmp_path: Pa
         "loaded = {name for name in sys.modules if name.startswith('ssm.cli.')}\n"
         "assert loaded == {'ssm.cli.main', 'ssm.cli.plan'}, loaded\n"
         "assert main(['--help']) == 0\n"
+        "assert main(['diagnose', 'nowhere', '--text', 'x', '-o', 'x']) == 2\n"
         "heavy = {'torch', 'polars', 'pyarrow', 'scipy', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

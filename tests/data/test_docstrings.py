@@ -125,6 +125,15 @@ def test_modules_and_topics_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert sum(one.stored for one in found) == stored_bytes(spec) == sum(len(sources[name]) for name in read)
 
 
+def test_a_short_paragraph_may_be_part_of_a_longer_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The description of the corpus says so. With ten words it is left out."""
+    nine, ten = "This is the sum of all that it has.", "This is the sum of all that it now has."
+    longer = [f"{start}: {text[:-1]}, and it is so." for start, text in (("It says", nine), ("So", ten))]
+    sources = {"a.py": f'"""{longer[0]}"""', "b.py": f'"""{longer[1]}"""', "c.py": f'"""{nine}\n\n{ten}"""'}
+    found = [one.text.decode() for one in documents(library(tmp_path, sources, monkeypatch))]
+    assert found == [*(f"{one}\n" for one in longer), f"{nine}\n"]
+
+
 def repeated(found: list[Document]) -> list[str]:
     """Paragraphs and runs of REPEATED words that more than one document has, in lower case."""
     owner, twice = dict[str, str](), []

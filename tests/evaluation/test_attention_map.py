@@ -21,10 +21,12 @@ from ssm.base.seeds import derived_seed
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Examples
 from ssm.evaluation.attention_map import attention_map
+from ssm.evaluation.bc_correlation import bc_correlation
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.backbone import build_model
 from ssm.plan import load_config, make_plan
 from ssm.specs.measurements.attention_map import AttentionMap
+from ssm.specs.measurements.bc_correlation import BcCorrelation
 
 COPY = {"task": "copy", "alphabet": 3, "mix": [{"shortest": 4, "longest": 7}]}
 ATTENTION = {"kind": "attention", "n_heads": 2, "rotary_pct": 0.0}
@@ -101,6 +103,44 @@ def test_a_map_times_values_is_the_output_of_the_layer(tmp_path: Path) -> None:
             np.testing.assert_allclose(got, torch.stack(outputs).numpy(), rtol=1e-9, atol=1e-12)
             sizes = np.abs(matrix(rows, "weight"))
             np.testing.assert_allclose(matrix(rows, "share"), sizes / sizes.sum(1, keepdims=True), rtol=1e-9)
+
+
+def test_a_mask_has_the_decays_alone(tmp_path: Path) -> None:
+    """In Mamba-2: the product of exp(dt A) between both tokens, as a mean over heads. The delta rule has none."""
+    mixers = {"mixer": {"kind": "mamba2", "d_state": 4, "head_dim": 8}, "mixer_at": {1: ATTENTION}, "n_layers": 2}
+    ctx = subject_of(tmp_path, COPY, **mixers)
+    spec = AttentionMap(task=ctx.store.spec, length=5, examples=1, mask=True)
+    table = attention_map(spec, ctx)
+    model: Any = ctx.model
+    tokens = torch.from_numpy(examples(ctx, spec).inputs[:, :11])
+    layer = model.layers[0]
+    with torch.no_grad():
+        dt = layer.mixer.project(layer.norm(model.embedded(tokens)), None, None)[4][0]  # (T, H)
+    logs = (dt * layer.mixer.continuous_decay()).cumsum(0)
+    expected = (logs[:, None] - logs[None]).exp().mean(-1).tril()
+    np.testing.assert_allclose(matrix(table.filter(layer=1), "weight"), expected.detach(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(matrix(table.filter(layer=2), "weight"), np.tri(11), atol=1e-12)
+    delta = subject_of(tmp_path / "delta", COPY, mixer={"kind": "deltanet", "n_heads": 2})
+    with pytest.raises(CheckpointError, match="no attention mask: it has no linear recurrence with a decay"):
+        attention_map(spec, delta)
+    assert "mask" not in AttentionMap(task=ctx.store.spec, length=5).content(), "ids of maps stay what they were"
+
+
+def test_the_correlation_of_b_and_c_is_that_of_their_weights(tmp_path: Path) -> None:
+    """Mimetic initialization makes W_C the mean of W_B and independent weights."""
+    mimetic = {"kind": "mamba2", "d_state": 4, "head_dim": 8, "mimetic": {"bc": True}}
+    mixers = {"mixer": {"kind": "mamba1", "d_state": 4}, "mixer_at": {1: mimetic, 2: ATTENTION}, "n_layers": 3}
+    ctx = subject_of(tmp_path, COPY, **mixers)
+    table = bc_correlation(BcCorrelation(), ctx)
+    assert table["layer"].to_list() == [1, 2], "attention has no B and C"
+    model: Any = ctx.model
+    B, C = model.layers[0].mixer.x_proj.weight.detach()[1:].split(4)
+    plain, alike = table["correlation"]
+    assert plain == pytest.approx(np.corrcoef(B.flatten(), C.flatten())[0, 1])
+    assert abs(plain) < 0.3
+    assert 0.5 < alike < 0.9
+    with pytest.raises(CheckpointError, match="no layer of the model has weights of B and C"):
+        bc_correlation(BcCorrelation(), subject_of(tmp_path / "no", COPY, mixer=ATTENTION))
 
 
 STRINGS = {"mix": [{"shortest": 4, "longest": 7}]}

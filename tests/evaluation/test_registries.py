@@ -50,6 +50,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # entries of a figure file
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "attention_map": {"task": "keys", "length": 260, "examples": 5},
+    "bc_correlation": {},
     "learning_curve": {"every": 2},
     "compute": {},
     "length_class": {"of": "beside"},

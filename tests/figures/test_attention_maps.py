@@ -65,6 +65,15 @@ def test_a_panel_is_the_map_of_a_layer_of_the_first_seed(tmp_path: Path) -> None
     assert found[0].images[0].origin == "upper", "the first query is the top row"
 
 
+def test_masks_are_drawn_as_they_are(tmp_path: Path) -> None:
+    """The weights of these tables are all -1."""
+    figure = draw_figure(synthetic.task([MAPS | {"mask": True}], series(tmp_path, "base")), tmp_path)
+    assert figure.get_supxlabel().startswith("Masks: seed 4")
+    assert figure.axes[0].get_ylabel() == "base, masks"
+    shown = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)
+    np.testing.assert_allclose(shown, np.where(np.tri(T, dtype=bool), -1.0, np.nan))
+
+
 def test_arms_and_layers_can_be_selected(tmp_path: Path) -> None:
     found = series(tmp_path, "base", "passed")
     (axes,) = axes_of(tmp_path, {"arms": ["passed"], "layers": [2]}, found)

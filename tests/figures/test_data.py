@@ -55,6 +55,19 @@ def test_the_band_of_one_seed_is_the_standard_error_over_sequences(tmp_path: Pat
     np.testing.assert_allclose(curve.high, math.exp(1.3 + error))
 
 
+def test_the_band_relative_to_another_arm_is_paired_by_sequence(tmp_path: Path) -> None:
+    """What all arms find hard in a sequence cancels."""
+    for arm, offsets in (("base", (0.0, 0.3, 0.6)), ("tbtt", (0.5, 0.8, 1.4))):
+        synthetic.position_loss(tmp_path / f"{arm}.parquet", 64, lambda p: 1.0, offsets=offsets)
+    series = [synthetic.series(arm, 0, position_loss=arm) for arm in ("base", "tbtt")]
+    task = synthetic.task([{"kind": "position_curves"}], series)
+    base, tbtt = perplexity_curves(task, tmp_path, "tiny", relative_to="base")
+    np.testing.assert_allclose([base.low, base.y, base.high], 1.0)
+    error = np.std([0.5, 0.5, 0.8], ddof=1) / math.sqrt(3)
+    np.testing.assert_allclose(tbtt.y, math.exp(0.6))
+    np.testing.assert_allclose(tbtt.high, math.exp(0.6 + error))
+
+
 def test_the_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Path) -> None:
     """The full loss is log2(position) at the ends of bins. At kT = 32, [24, 28) and [28, 32) have equal weights."""
     for arm, rise, restarted in (("base", 1.0, 3.0), ("tbtt", 0.5, 2.0)):

@@ -49,6 +49,9 @@ def test_finished_figures_show_their_time(tmp_path: Path, planned: tuple[Plan, W
     assert row[-2:] == [str(round(minutes)), "min"]
     (other,) = (row for row in rows if row[:1] == ["lg_fig4"])
     assert len(other) == len(row) - 2, "it is not finished"
+    made = [f"{len(plan.runs_of('lg_fig5'))} of {len(plan.runs)} runs"]
+    made += [f"{len(plan.tables_of('lg_fig5'))} of {len(plan.measurements)} tables"]
+    assert f"Made already in {tmp_path}: {' and '.join(made)}. The table counts them, too.".split() in rows
     (without,) = (line.split() for line in summary(plan, workflow, 1, here=False).splitlines() if "lg_fig4" in line)
     assert other == without
 

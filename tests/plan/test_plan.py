@@ -261,6 +261,9 @@ def test_a_figure_takes_part_in_desk_only_with_seeds_for_it(folder: Path) -> Non
     (task,) = make_plan(library).figures.values()
     assert task.figure.seeds == (2, 3)
     assert library.left_out == ("lg_fig4",)
+    why = "'lg_fig4' is no figure of the scale 'desk': its file has no seeds for it. Scales with this figure: smoke"
+    assert library.why_left_out("lg_fig4").startswith(why)
+    assert library.why_left_out("lg_fig4").endswith("Figures of this scale: did you mean 'lg_fig5'?")
     line = "Without seeds for the scale 'desk', and so not planned: lg_fig4."
     assert line in summary(make_plan(library), library.workflow, left_out=library.left_out).splitlines()
     with pytest.raises(

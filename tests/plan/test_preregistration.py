@@ -271,6 +271,17 @@ def test_a_number_has_one_region_in_all_figures(folder: Path, capsys: pytest.Cap
     assert numbers[0]["repaired"] == numbers[1]["mended"]  # the same number of two figures
 
 
+def test_figures_that_are_registered_together_may_expect_two_regions(folder: Path) -> None:
+    """As one figure may, with two claims. Nobody has read the seeds of the number."""
+    claim = FILES[FIGURE][FILES[FIGURE].index("  - id: repaired") :]
+    other = FILES[FIGURE].replace(claim, claim.replace("repaired", "mended").replace("1.1", "1.3"))
+    (folder / "figures/lg_fig6.yaml").write_text(other.lstrip())
+    assert preregistrations(folder) == 0
+    assert preregistrations(folder, "--check") == 0
+    assert task(folder, "lg_fig5").registered.keys() == {"repaired"}
+    assert task(folder, "lg_fig6").registered.keys() == {"mended"}
+
+
 def test_figures_without_seeds_are_registered_by_content(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     size = {"id": "size", "says": "s", "paper": "p", "expected": {"above": 0.9}}
     size["quantity"] = {"kind": "parameter_ratio", "model": "tiny"}

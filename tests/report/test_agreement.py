@@ -14,9 +14,11 @@ from PIL import Image
 from report.folder import results_folder
 
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
+from ssm.claims.claim import Expected
 from ssm.cli.main import main
 from ssm.report.papers import PAGES
 from ssm.report.reference import write_reference
+from ssm.report.strip import strip
 
 RESULTS, REFERENCE = Path("results/smoke"), Path("reports/smoke")
 LABEL = "Reference result, not made on this machine"
@@ -218,11 +220,20 @@ def test_all_scales_and_the_papers_number_are_on_one_axis() -> None:
     (REFERENCE / "lg_fig1.json").write_text(json.dumps(content))
     html = pages()["lg"]
     (drawn,) = re.findall(r"By scale:</span><svg.*?</svg>", html)
-    assert re.findall(r"<text[^>]*>(\w+)</text>", drawn) == ["smoke", "gpu", "paper"]
+    assert re.findall(r"<text[^>]*>(\w+)</text>", drawn) == ["smoke", "gpu", "reported"]
     places = [float(place) for place in re.findall(r'<circle cx="([\d.]+)"', drawn)]
     (paper,) = re.findall(r'class="paper" d="M([\d.]+)', drawn)
     assert places[0] < float(paper) < places[1], "3, 4 and 5 on one axis"
     assert drawn.count('class="seed"') == 6
+    (words,) = re.findall(re.escape(drawn) + r'<span class="small">(.*?)</span>', html)
+    assert re.fullmatch(r"smoke 3 \(.* to .*\); gpu 5 \(4.5 to 5.5\); reported 4", words)
+
+
+def test_several_numbers_of_a_seed_are_a_dot_only_if_the_smallest_counts() -> None:
+    """The pooled repaired share has two logarithms for each seed, on another axis."""
+    row = {"estimate": 0.8, "low": 0.7, "high": 0.9, "by_seed": json.dumps({1: [1.0, 0.2], 2: [2.0, 0.4]})}
+    for interval, dots in (("95% Fieller over 2 seeds", 0), ("95% Student t over 2 seeds; smallest of 2 steps", 2)):
+        assert strip(row | {"interval": interval}, Expected(above=0.5)).count('class="seed"') == dots
 
 
 def test_a_page_says_where_numbers_of_seeds_are_missing() -> None:

@@ -103,6 +103,7 @@ def test_a_running_run_shows_progress_rate_time_left_and_loss_in_80_columns(
     assert text[0] == "7 runs: 2 running, 1 stale, 1 stopped, 1 diverged, 1 waiting, 1 finished"
     assert text[1] == "1 of 3 tables"
     assert all(len(line) <= 80 for line in text)
+    assert not any(line.startswith("late") for line in text), "nobody may have asked for a waiting run"
     (live,) = (line for line in text if line.startswith("mamba2-slow-T"))
     assert live.split() == [live.split()[0], "running", "30%", "38.2k", "5:50", "█▅▁", "2.718"]
     assert live.split()[0].endswith("0123456789ab")
@@ -113,7 +114,7 @@ def test_a_running_run_shows_progress_rate_time_left_and_loss_in_80_columns(
 
 
 def test_a_wide_terminal_shows_whole_names_and_a_low_one_the_first_rows() -> None:
-    view = ResultsView(tuple(RunView(f"{LONG}-{i}", "waiting") for i in range(30)), 0, 0)
+    view = ResultsView(tuple(RunView(f"{LONG}-{i}", "stopped") for i in range(30)), 0, 0)
     assert any(f"{LONG}-29 " in line for line in lines(view, 130))
     assert len(lines(view, 130)) == 32
     low = lines(view, 80, 10)

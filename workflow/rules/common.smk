@@ -145,10 +145,7 @@ def explain_unknown_targets():
     for target in workflow.dag_settings.targets if workflow.dag_settings else ():
         known = workflow.is_rule(target) or Path(target).exists()
         if target in LIBRARY.left_out:
-            print(
-                f"'{target}' is no figure of the scale '{LIBRARY.scale}': its file has no seeds for it",
-                file=sys.stderr,
-            )
+            print(LIBRARY.why_left_out(target), file=sys.stderr)
         elif re.fullmatch(r"[\w.-]+", target) and not known:
             checkpoints = [job.target for job in CHECKPOINTS.values()]
             names = ["headline", "all", *PAPERS, *PLAN.targets(), *checkpoints]

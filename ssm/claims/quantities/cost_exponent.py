@@ -11,6 +11,7 @@ from ssm.base.seeds import numpy_generator
 from ssm.claims.estimate import DRAWS, LEVEL, Estimate
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ModelQuantity
+from ssm.claims.tails import bootstrap_tails
 
 COSTS = {
     "training_step": "time of a training step",
@@ -44,7 +45,7 @@ class CostExponent(ModelQuantity):
         draws = np.median(generator.choice(exponents, (DRAWS, len(exponents))), axis=1)
         low, high = (float(np.quantile(draws, tail)) for tail in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
         method = f"bootstrap of the median over {len(exponents)} rounds"
-        return Estimate(value, low, high, method, self.words(panel))
+        return Estimate(value, low, high, method, self.words(panel), tails=bootstrap_tails(draws))
 
     def words(self, panel: PanelTables) -> str:
         model = panel.task.title_of(self.model)

@@ -1,7 +1,8 @@
 """English prose of the running Python's standard library: docstrings of its modules, and the topics of `help()`.
 
 Files are parsed and never imported. A module is a document, and so is a topic. A line is a paragraph. Code examples,
-tables, licenses and what is not English are left out.
+tables, licenses and what is not English are left out. No two paragraphs have ten consecutive words in common. But a
+paragraph of six to nine words can be part of a longer paragraph of another document, and so of another split.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -24,34 +25,40 @@ from ssm.specs.base import Distinct
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST = 4  # maps side by side
+MOST = 6  # maps side by side
 HIGHEST = 2.4  # inches: height of a row
 LEAST = 1.1  # inches: height of the smallest legible map
 
 
 @dataclass(frozen=True)
 class AttentionMapImage:
-    """The map of one layer."""
+    """The map or mask of one layer."""
 
     arm: str
     layer: int
-    shares: np.ndarray  # (T, T) query, key: mean over examples; NaN above the diagonal, and if the run diverged
+    # (T, T) query, key: shares of a map or weights of a mask, means over examples. NaN above the diagonal, and if the
+    # run diverged
+    shares: np.ndarray
     behind: np.ndarray  # (K, 2) query and key of the token that has to be predicted
 
 
 class AttentionMaps(ChosenArms, SeriesPlot):
-    """The attention maps of one seed side by side: a panel for each arm and layer. Each row of a map sums to 1."""
+    """The attention maps of one seed side by side: a panel for each arm and layer. Each row of a map sums to 1.
+
+    With `mask`, the measurement has masks. They are drawn as they are.
+    """
 
     reads: ClassVar[tuple[str, ...]] = ("attention_map",)
     kind: Literal["attention_maps"] = "attention_maps"
     # layers to draw, counted from 1; none: all measured layers
     layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    mask: bool = False  # true: the measurement has masks (`mask`)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, arm and layer. All share one color scale: that of the rows that predict an answer."""
         several = len(panels(task)) > 1
         found: list[tuple[str, list[AttentionMapImage], int]] = []  # prefix of the titles, images, seed
-        labels = {arm: look.label for arm, look in self.looks(task, styles).items()}
+        labels = {arm: look.label + ", masks" * self.mask for arm, look in self.looks(task, styles).items()}
         for model in panels(task):
             images, seed = layer_images(self, task, tables, model, labels)
             if images:
@@ -62,13 +69,16 @@ class AttentionMaps(ChosenArms, SeriesPlot):
         answering = [one.shares[one.behind[:, 0]] if len(one.behind) else one.shares for one in every]  # (K, T) each
         finite = np.concatenate([values[np.isfinite(values)] for values in answering])
         largest = float(finite.max()) if finite.size else 1.0
-        note = f"Maps: seed {found[0][2]}, mean over examples; across: the token read, down: the token that reads"
-        note += f". White to dark: 0 to {largest:.2f} of a row's weight"
+        what, unit = ("Masks", "") if self.mask else ("Maps", " of a row's weight")
+        note = f"{what}: seed {found[0][2]}, mean over examples"
+        note += "" if self.mask else "; across: the token read, down: the token that reads"
+        note += f". White to dark: 0 to {largest:.2f}{unit}"
         note += ". Outlined: the token to be predicted next" if any(len(one.behind) for one in every) else ""
         rows = []
         for prefix, images, _ in found:
             layers = len({one.layer for one in images})
-            columns = min(MOST, layers if layers > 1 else len(images))
+            columns = layers if layers > 1 else len(images)
+            columns = ceil(columns / ceil(columns / MOST))  # no row is much shorter than the others
             for at in range(0, len(images), columns):
                 beside = images[at : at + columns]
                 side, titles = _titles(prefix, beside)
@@ -103,15 +113,16 @@ def layer_images(
         for layer in plot.layers or table["layer"].unique().sort().to_list():
             rows = table.filter(pl.col("layer") == layer)
             if rows.height:
-                images.append(_image(labels[series.arm], layer, rows))
+                images.append(_image(labels[series.arm], layer, rows, plot.mask))
     return images, first
 
 
-def _image(arm: str, layer: int, rows: pl.DataFrame) -> AttentionMapImage:
+def _image(arm: str, layer: int, rows: pl.DataFrame, mask: bool) -> AttentionMapImage:
+    column = "weight" if mask else "share"
     length = maximum(rows["query"]) + 1
     shares = np.full((length, length), np.nan)
-    means = rows.group_by("query", "key").agg(pl.col("share").mean())
-    shares[means["query"].to_numpy(), means["key"].to_numpy()] = means["share"].to_numpy()
+    means = rows.group_by("query", "key").agg(pl.col(column).mean())
+    shares[means["query"].to_numpy(), means["key"].to_numpy()] = means[column].to_numpy()
     examples = rows["example"].n_unique()
     there = rows.filter(pl.col("offset") == 0).group_by("query", "key").agg(pl.len()).sort("query")
     alike = there.filter(pl.col("len") == examples)  # at the same place in all examples

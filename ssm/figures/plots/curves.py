@@ -89,7 +89,7 @@ class Curves(ChosenArms, Titled, ColumnReader, SeriesPlot):
         looks = styles | arm_styles(list(places), places)
         plots = [_panel(self, own, looks, title) for title, own in found.items()]
         every = [curve for own in found.values() for curve in own]
-        note = note_on(every) if arms(task) != [OWN] else note_on_draws(every)
+        note = note_on(every, marked=self.tokens) if arms(task) != [OWN] else note_on_draws(every)
         return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
 
 

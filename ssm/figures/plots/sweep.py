@@ -107,7 +107,7 @@ class SweepCurves(Titled, OfArms):
             if own
         ]
         every = [curve for own in found.values() for curve in own]
-        note = note_on(every, "dots") + (
+        note = note_on(every, "dots", marked=False) + (
             "" if all(one.finite().all() for one in every) else ". Missing point: no number"
         )
         return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)

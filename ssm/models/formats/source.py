@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
-from ssm.base.names import HUB
+from ssm.base.names import require_model
 from ssm.base.safetensors_header import safetensors_header
 from ssm.base.strict_parsing import read_json
 
@@ -125,16 +124,15 @@ def find_source(name: str | Path) -> Source:
     Raises:
         CheckpointError: `name` is none of these; config.json, weights or a shard are missing or unreadable.
     """
+    require_model(name)
     path = Path(name)
     if path.is_dir():
         folder, weights = path, _weights_of(path)
     elif path.is_file():
         folder, weights = path.parent, path
-    elif re.fullmatch(HUB, str(name)):
+    else:
         folder = _downloaded(str(name))
         weights = _weights_of(folder)
-    else:
-        raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub (owner/model)")
     config = _json(folder / CONFIG, f"{folder}: has no {CONFIG}, which describes the model")
     files, listed = _files(weights)
     stored = {tensor: entry for file in files for tensor, entry in _contents(file).items()}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssm.models.backbone import Block, LanguageModel
-from ssm.models.inspect.attention_map import attention_map
+from ssm.models.inspect.attention_map import attention_map, attention_mask
 from ssm.models.inspect.coefficients import Coefficients, coefficients
 
 
@@ -49,17 +49,20 @@ def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[i
 
 
 @torch.no_grad()
-def layer_maps(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
+def layer_maps(model: LanguageModel, tokens: Tensor, mask: bool = False) -> Iterator[tuple[int, Tensor]]:
     """Index and attention map of every layer that has a map, as the mean over heads (mi Section 2).
 
     Args:
         tokens: (B, T), from the zero state.
+        mask: the masks instead, of the layers that have a map and a mask.
 
     Yields:
         The index, and the map (B, T, T).
     """
     for number, layer, u, _, _ in _layers(model, tokens):
-        if layer.mixer.has_map:
+        if mask and layer.mixer.has_mask:
+            yield number, attention_mask(layer.mixer, u).mean(1)
+        elif not mask and layer.mixer.has_map:
             yield number, attention_map(layer.mixer, u).mean(1)
 
 

@@ -19,6 +19,16 @@ class Mixer(Sublayer):
 
     has_map: ClassVar[bool] = True  # whether the outputs of each head are weighted sums of its values
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether the map is a product of queries, keys and a mask (mi eq. 8)."""
+        return self.has_map and self.spec.taxonomy.scan != "delta_scan"
+
+    @property
+    def bc_weights(self) -> tuple[Tensor, Tensor] | None:
+        """mi's W_B and W_C: weights of the linear maps to B and to C, of the same shape; None: there are none."""
+        return None
+
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if kind is not None:  # else it is a base class of several mixers

@@ -58,7 +58,7 @@ class Mamba1(Mixer, kind="mamba1"):
             self.dt_proj.bias.copy_(dt_bias)
             self.A_log.copy_(a.log())
             self.out_proj.weight.div_(math.sqrt(self.n_layers))
-        _, B, C = self.x_proj.weight.detach().split(self.widths)
+        B, C = self.bc_weights
         apply_mimetic(
             spec.mimetic,
             dt_weight=self.dt_proj.weight,
@@ -68,6 +68,12 @@ class Mamba1(Mixer, kind="mamba1"):
             conv_weight=self.conv_weight,
             conv_bias=self.conv_bias,
         )
+
+    @property
+    def bc_weights(self) -> tuple[Tensor, Tensor]:
+        """Both (N, E D)."""
+        _, B, C = self.x_proj.weight.detach().split(self.widths)
+        return B, C
 
     def continuous_decay(self) -> Tensor:
         """A (E D, N): -exp(A_log), with 0 and -inf for polarized states."""

@@ -56,18 +56,22 @@ class Mamba2(Mixer, kind="mamba2"):
             self.dt_bias.copy_(dt_bias)
             self.A_log.copy_(a.log())
             self.out_proj.weight.div_(math.sqrt(n_layers))
-        _, _, B, C, dt = self.in_proj.weight.detach().split(
-            [self.d_inner, self.d_inner, self.d_bc, self.d_bc, self.heads]
-        )  # z, x, B, C, dt
+        B, C = self.bc_weights
         apply_mimetic(
             self.spec.mimetic,
-            dt_weight=dt,
+            dt_weight=self.in_proj.weight.detach()[-self.heads :],
             dt_bias=self.dt_bias,
             B_weight=B,
             C_weight=C,
             conv_weight=self.conv_weight,
             conv_bias=self.conv_bias,
         )
+
+    @property
+    def bc_weights(self) -> tuple[Tensor, Tensor]:
+        """Both (G N, D)."""
+        B, C = self.in_proj.weight.detach()[2 * self.d_inner : -self.heads].chunk(2)
+        return B, C
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         z, x, B, C, dt, conv = self.project(u, state, resets)

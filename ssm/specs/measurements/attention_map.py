@@ -20,11 +20,15 @@ PASSES = 2  # through every layer: for its map and for its output
 
 
 class AttentionMap(OfExamples):
-    """The attention map of each layer on test examples of one length (mi eq. 8).
+    """The attention map of each layer on test examples of one length (mi eq. 8), or its mask.
 
     A map has a weight for each token and each token before it, and is the mean over heads as in mi. For softmax
-    attention these are the attention weights. For a recurrence they say how much a value counts in a later output.
+    attention these are the attention weights. For a recurrence they say how much a value counts in a later output. The
+    mask of a recurrence has only the decays between both tokens, as their mean over heads and states: 1 means that the
+    layer forgets nothing. The mask of softmax attention is 1 for every token that it sees.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset({"mask"})
 
     table: ClassVar[Schema] = Schema(
         "attention_map",
@@ -40,7 +44,7 @@ class AttentionMap(OfExamples):
             # Whether the key contains the token to copy. It does at offset 0. A convolution of width K passes tokens
             # on, so it also does up to offset K - 1 (a token shift has K = 2). Null like the offset.
             "behind": bool,
-            "weight": float,  # mean over heads; may be negative for a recurrence
+            "weight": float,  # mean over heads; may be negative for a recurrence. Of a mask: 0 to 1
             "share": float,  # absolute weight, divided by the sum over the query's row
         },
         keys=("example", "layer", "query", "key", "offset", "behind"),
@@ -52,6 +56,7 @@ class AttentionMap(OfExamples):
     layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
     examples: ReadCount = 4
     seed: int = 14
+    mask: bool = False  # true: the mask instead of the map
 
     @model_validator(mode="after")
     def _examples_exist(self) -> Self:

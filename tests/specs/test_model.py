@@ -1,0 +1,17 @@
+"""Model specs."""
+
+from __future__ import annotations
+
+import pickle
+
+from small import model_spec
+
+
+def test_the_mixers_of_a_model_are_made_once_and_are_no_field() -> None:
+    """A serializer would take what is in __dict__ for a field, and warn."""
+    model = model_spec()
+    assert model.mixers() is model.mixers()
+    assert model.__dict__.keys() == type(model).model_fields.keys()
+    assert model == model_spec(), "before it has made them"
+    assert len(model.model_copy(update={"n_layers": 5}).mixers()) == 5, "a copy makes its own"
+    assert len(pickle.loads(pickle.dumps(model)).mixers()) == model.n_layers
