@@ -20,8 +20,8 @@ from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.quantities import QuantitySpec
 from ssm.claims.quantities.order import Order
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
-from ssm.claims.verdict import judge
 from ssm.claims.tails import smallest_tails
+from ssm.claims.verdict import judge
 from ssm.figures.figure import FigureTask
 
 X = (16.0, 32.0, 64.0, 128.0)
