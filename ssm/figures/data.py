@@ -155,13 +155,16 @@ def ratio_curves(
     panel: str,
     restarted: str | None = None,
     names: tuple[str, ...] = ("position_loss", "restart_loss"),
+    arms: Sequence[str] | None = None,
 ) -> list[Curve]:
     """Paired ratio at kT: perplexity with the full history / after a restart, on the targets [3/4 kT, kT).
 
     Args:
         restarted: the arm that is restarted (Rbase if it is the base); None: each arm itself (Rown).
         names: names of the measurements of the loss with full history and after a restart.
+        arms: names of arms or families whose ratios are wanted; None: all. Other arms may be measured on other text.
     """
+    wanted = chosen_arms(task, arms)
     losses, restart_losses = names
     restarts = {
         (series.arm, series.seed): (series, table)
@@ -171,7 +174,7 @@ def ratio_curves(
     lines = []
     for series, full in loaded(task, tables, panel, losses, "position_loss"):
         other = restarts.get((restarted or series.arm, series.seed))
-        if other is None:
+        if other is None or series.arm not in wanted:
             continue
         longest = maximum(full["position_to"])
         ends = [end for end in ratio_positions(other[1]) if end <= longest]

@@ -76,7 +76,7 @@ def _label(text: str, middle: float) -> str:
 
 def _seed_numbers(row: Mapping[str, Any]) -> list[float]:
     """A finite number for each seed that has one. Of several, the smallest, if the estimate is the smallest of them."""
-    found, smallest = [], "smallest of" in row["interval"]
+    found, smallest = [], "smallest of" in (row.get("interval") or "")
     for values in by_seed(row).values():
         several = isinstance(values, list | tuple)
         known = [value for value in (values if several else [values]) if value is not None]

@@ -87,6 +87,21 @@ def test_the_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Pa
     np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 2) for loss in full])
 
 
+def test_an_arm_that_was_measured_on_other_text_is_left_out_of_the_ratio(tmp_path: Path) -> None:
+    for arm, offsets in (("base", (0.0, 0.25)), ("other", (0.5,))):
+        synthetic.position_loss(tmp_path / f"p_{arm}.parquet", 64, lambda p: 1.0, offsets=offsets)
+    synthetic.restart_loss(tmp_path / "r_base.parquet", 32, 64, lambda p: 1.0)
+    series = [
+        synthetic.series("base", 0, position_loss="p_base", restart_loss="r_base"),
+        synthetic.series("other", 0, position_loss="p_other"),
+    ]
+    task = synthetic.task([{"kind": "position_curves", "ratio": True}], series)
+    (base,) = ratio_curves(task, tmp_path, "tiny", restarted="base", arms=["base"])
+    assert base.arm == "base"
+    with pytest.raises(TableError, match="different sequences"):
+        ratio_curves(task, tmp_path, "tiny", restarted="base")
+
+
 def test_the_ratio_to_a_missing_arm_is_empty(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0)
     task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("tbtt", 0, position_loss="p")])

@@ -32,6 +32,7 @@ ONE_BOUND = {
     "ls_fig4/previous_costs_little_inside": "a gain costs nothing",
     "ls_fig5/*_is_worse": "the direction alone; *_is_slightly_worse has both bounds",
     "ls_fig8/previous_costs_little_inside": "a gain costs nothing",
+    "mi_fig5/same_dimension_writes_less": "the dimension is the same, not the result",
     "mi_fig6/mimetic_is_even": "the paper says 'no degradation'",
     "mi_fig7/default_hardly_grows": "to shrink is not to grow",
     "mi_fig8/four_layers_hardly_more": "the paper says that two layers are sufficient",
@@ -47,7 +48,9 @@ TOO_WIDE = {"mi_fig7/small_mimetic_like_large_default": "a result that is far be
 def two_sided(claim: Mapping[str, Any]) -> bool:
     """Whether the statement, a quotation of the paper, or the name has a meaning of two sides."""
     quoted = " ".join(re.findall(r'"([^"]*)"', claim["paper"]))
-    in_text = IN_TEXT.search(claim["says"]) or IN_TEXT.search(quoted)
+    says = claim["says"]
+    said = says if isinstance(says, str) else " ".join(says.values())  # one text, or one for each scale
+    in_text = IN_TEXT.search(said) or IN_TEXT.search(quoted)
     return bool(in_text or IN_ID.search(claim["id"].replace("_", " ")))
 
 

@@ -59,11 +59,8 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
         rows = rows_of(upper, 3.3 if columns == 1 else 2.6, note)
         if not self.ratio:
             return rows
-        ratios = _by_title(
-            self,
-            task,
-            {model: ratio_curves(task, tables, model, self.restarted, self.names) for model in panels(task)},
-        )
+        paired = {m: ratio_curves(task, tables, m, self.restarted, self.names, self.arms) for m in panels(task)}
+        ratios = _by_title(self, task, paired)
         label = "perplexity ratio\nfull / restarted " + (self.restarted or "").replace("_", " ")
         lower = [_ratio_panel(own, found.get(title, own), styles, title, label) for title, own in ratios.items()]
         below = rows_of(lower, 2.7 if columns == 1 else 2.3, note)
