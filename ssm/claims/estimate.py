@@ -18,7 +18,9 @@ DRAWS = 2000  # bootstrap resamples
 NOTHING = np.empty(0)
 
 
-BySeed = Mapping[int, float | tuple[float, ...]]  # seed -> its number; or several numbers, such as steps of a curve
+# Seed -> its number; or several, such as steps of a curve; or the named parts of which the number is made, on scales of
+# their own
+BySeed = Mapping[int, float | tuple[float, ...] | Mapping[str, float]]
 
 
 class UndecidableError(Exception):
