@@ -18,7 +18,9 @@ DRAWS = 2000  # bootstrap resamples
 NOTHING = np.empty(0)
 
 
-BySeed = Mapping[int, float | tuple[float, ...]]  # seed -> its number; or several numbers, such as steps of a curve
+# Seed -> its number; or several, such as steps of a curve; or the named parts of which the number is made, on scales of
+# their own
+BySeed = Mapping[int, float | tuple[float, ...] | Mapping[str, float]]
 
 
 class UndecidableError(Exception):
@@ -150,7 +152,10 @@ def summarize(
         samples = np.full_like(samples, samples[0]) if equal else samples
         ends = (math.log(limits[0]), math.log(limits[1])) if logarithmic else limits
         numbers = np.array([samples.mean(), *bounded_interval(samples, ends, LEVEL)])
-        value, low, high = _to_scale(numbers, logarithmic).tolist()
+        scaled = np.clip(_to_scale(numbers, logarithmic), *limits)
+        for end, limit in zip(ends, limits, strict=True):
+            scaled[numbers == end] = limit  # exp(log(limit)) differs from it by rounding
+        value, low, high = scaled.tolist()
         over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
         method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
         tails = bounded_tails(samples, ends)

@@ -25,7 +25,7 @@ def p_value(found: Estimate, expected: Expected, verdict: str) -> float | None:
     Returns:
         None if the number is exact.
     """
-    if found.tails is None or not found.low < found.high:
+    if found.tails is None:
         return None
     p = max(found.tails.two_sided(bound) for bound in (expected.above, expected.below) if bound is not None)
     return max(p, 1 - LEVEL) if verdict == OPEN else p  # a limit of the number, or rounding, may leave it open

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,11 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
 def _as_json(by_seed: BySeed) -> str:
     """Seed -> number as JSON, with ten digits. A number that is not finite is null. Empty without numbers."""
 
-    def plain(value: float | tuple[float, ...]) -> Any:
+    def plain(value: float | tuple[float, ...] | Mapping[str, float]) -> Any:
         if isinstance(value, tuple):
             return [plain(one) for one in value]
+        if isinstance(value, Mapping):
+            return {name: plain(one) for name, one in value.items()}
         return float(f"{value:.10g}") if math.isfinite(value) else None
 
     return json.dumps({seed: plain(value) for seed, value in by_seed.items()}) if by_seed else ""

@@ -79,15 +79,20 @@ def measured(row: Mapping[str, Any]) -> str:
 
 
 def by_seed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Seed -> number of a verdict, or a list of numbers. Empty: not from seeds, or not recorded."""
+    """Seed -> number of a verdict, a list of numbers, or its named parts. Empty: not from seeds, or not recorded."""
     found = row.get("by_seed") or {}
     return dict(json.loads(found)) if isinstance(found, str) else dict(found)
 
 
 def seed_words(row: Mapping[str, Any]) -> str:
     """The number of every seed as text: "31: 2.1, 32: 1.94"."""
-    found = {seed: value if isinstance(value, list | tuple) else [value] for seed, value in by_seed(row).items()}
-    shown = ", ".join(f"{seed}: {' '.join(map(number, values))}" for seed, values in found.items())
+
+    def words(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return " ".join(f"{name} {number(one)}" for name, one in value.items())
+        return " ".join(map(number, value if isinstance(value, list | tuple) else [value]))
+
+    shown = ", ".join(f"{seed}: {words(value)}" for seed, value in by_seed(row).items())
     return shown or "no numbers of seeds"
 
 

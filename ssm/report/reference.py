@@ -48,8 +48,11 @@ class Judged(Spec):
     rounding: float = ROUNDING  # by how much rounding can move the estimate and its interval
     reason: str = ""  # why there is no estimate
     model: str = ""  # title of the judged model; empty if the figure has only one
-    # seed -> the number that the interval is computed from, or several numbers; null: not finite; empty: not recorded
-    by_seed: dict[str, float | Annotated[tuple[float | None, ...], Field(strict=False)] | None] = {}
+    # seed -> the number that the interval is computed from, several, or its named parts; null: not finite; empty: not
+    # recorded
+    by_seed: dict[
+        str, float | Annotated[tuple[float | None, ...], Field(strict=False)] | dict[str, float | None] | None
+    ] = {}
     p: float | None = None  # p-value against the nearest bound
     base_models: int = 0  # how many models it rests on, as they were trained first
     base_group: str = ""  # equal for verdicts on the same base models

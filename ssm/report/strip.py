@@ -21,8 +21,8 @@ def strip(row: Mapping[str, Any], expected: Expected) -> Markup:
     """The strip of a verdict.
 
     The expected region is shaded, the interval is a bar, and the estimate is a large dot. Small dots are the numbers
-    of the seeds, if they are recorded; of several numbers of a seed, the smallest. The strip repeats the text next to
-    it, so it is hidden from screen readers. Without an estimate it is empty.
+    of the seeds, if they are recorded. The strip repeats the text next to it, so it is hidden from screen readers.
+    Without an estimate it is empty.
     """
     return _drawn({"": row}, expected, None) if row["estimate"] is not None else Markup("")
 
@@ -75,12 +75,11 @@ def _label(text: str, middle: float) -> str:
 
 
 def _seed_numbers(row: Mapping[str, Any]) -> list[float]:
-    """A finite number for each seed that has one. Of several, the smallest, if the estimate is the smallest of them."""
-    found, smallest = [], "smallest of" in (row.get("interval") or "")
+    """The finite numbers of all seeds. Named parts are left out: they are not on the scale of the estimate."""
+    found = []
     for values in by_seed(row).values():
-        several = isinstance(values, list | tuple)
-        known = [value for value in (values if several else [values]) if value is not None]
-        found += [min(known)] if known and (smallest or not several) else []
+        if not isinstance(values, Mapping):
+            found += [one for one in (values if isinstance(values, list | tuple) else [values]) if one is not None]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -232,8 +233,10 @@ def test_a_pooled_share_needs_no_break_on_every_seed(tmp_path: Path) -> None:
     assert found.tails is not None
     expected = stats.ttest_1samp((1 - 0.5) * before - after, 0.0).pvalue
     assert found.tails.two_sided(0.5) == pytest.approx(expected)
-    assert found.by_seed[1] == pytest.approx((-0.1, 0.1))
+    assert found.by_seed[1] == pytest.approx({"before": -0.1, "after": 0.1})
     assert found.interval == "95% Fieller over 5 seeds"
+    (verdict,) = judge(figure_task([claim(pooled, above=0.5)], tuple(range(5))), tmp_path)["by_seed"]
+    assert json.loads(verdict)["1"] == pytest.approx({"before": -0.1, "after": 0.1})
     few = {("base", seed): {"late": 2.0 + one} for seed, one in enumerate([1.0, -1.0, 3.0])}
     with pytest.raises(UndecidableError, match="the seeds do not show that 'base' breaks"):
         measure(tmp_path, pooled, few, tuple(range(3)))

@@ -18,6 +18,7 @@ from ssm.claims.tails import smallest_tails, student_tails
 from ssm.claims.verdict import decide
 
 SAMPLES = np.random.default_rng(5).normal(0.4, 0.3, (40, 5))
+TWENTY = np.random.default_rng(6).normal(0.4, 0.3, (20, 20)).clip(0, 1)
 
 
 def found(values: np.ndarray, logarithmic: bool = False, **more: Any) -> Estimate:
@@ -72,15 +73,21 @@ def test_the_p_value_of_a_bootstrap_is_a_share_of_its_draws() -> None:
         assert ((p_value(one, Expected(above=bound), CONFIRMED) or 0.0) < 0.05) == decided
 
 
-@pytest.mark.parametrize("region", [Expected(above=0.2), Expected(below=0.3), Expected(above=0.1, below=0.8)])
-@pytest.mark.parametrize("more", [{}, {"two_kinds": True, "limits": (-1.0, 2.0)}])
-def test_a_claim_is_decided_if_and_only_if_its_p_value_is_small(region: Expected, more: dict[str, Any]) -> None:
-    verdicts = []
-    for values in SAMPLES:
+@pytest.mark.parametrize("region", [Expected(above=0.25), Expected(below=0.35), Expected(above=0.15, below=0.6)])
+@pytest.mark.parametrize(
+    ("samples", "more"), [(SAMPLES, {}), (TWENTY, {"two_kinds": True, "limits": (0.0, 1.0)})], ids=["t", "Gaffke"]
+)
+def test_a_claim_is_decided_if_and_only_if_its_p_value_is_small(
+    region: Expected, samples: np.ndarray, more: dict[str, Any]
+) -> None:
+    decided = []
+    for values in samples:
         one = found(values, **more)
-        verdicts.append(decide(one.low, one.high, region)[0])
-        assert ((p_value(one, region, CONFIRMED) or 0.0) < 0.05) == (verdicts[-1] != OPEN)
-    assert len(set(verdicts)) > 1 or more, "both cases occur"
+        p = p_value(one, region, CONFIRMED)
+        assert p is not None
+        decided.append(decide(one.low, one.high, region)[0] != OPEN)
+        assert (p < 0.05) == decided[-1]
+    assert set(decided) == {True, False}, "both cases occur"
 
 
 def test_the_p_value_of_the_smallest_step_agrees_with_its_interval() -> None:
@@ -102,6 +109,16 @@ def test_a_clipped_end_does_not_matter_on_the_other_side() -> None:
     whole = {"estimate": 0.9, "low": 0.7, "high": 1.1, "interval": "95% Student t over 5 seeds"}
     clipped = whole | {"high": 1.0}
     assert p_of_interval(clipped, Expected(above=0.8)) == p_of_interval(whole, Expected(above=0.8))
+
+
+def test_an_interval_of_no_length_has_a_p_value() -> None:
+    """Of 2,000 resamples, 1,960 have the number 0. So both ends of the 95% interval are 0."""
+    one = summarize(
+        {1: Reading(0.0, draws=np.repeat([0.0, 1.0], [1960, 40]), sequences=9)}, "", False, (-np.inf, np.inf)
+    )
+    assert one.low == one.high == 0
+    assert decide(one.low, one.high, Expected(below=0.5))[0] == CONFIRMED
+    assert p_value(one, Expected(below=0.5), CONFIRMED) == pytest.approx(2 * 40 / 2000, abs=1 / 2000)
 
 
 def test_exact_and_missing_numbers_have_none() -> None:

@@ -19,7 +19,7 @@ from ssm.base.errors import ConfigError
 from ssm.base.tables import write_table
 from ssm.claims.bounded_mean import bounded_interval, share_below
 from ssm.claims.claim import ClaimSpec
-from ssm.claims.estimate import LEVEL, Estimate, UndecidableError
+from ssm.claims.estimate import LEVEL, Estimate, Reading, UndecidableError, summarize
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.verdict import judge
 from ssm.figures.figure import FigureTask
@@ -144,6 +144,17 @@ def test_a_share_flips_its_verdict(tmp_path: Path) -> None:
 def test_one_seed_shows_little_of_the_others(tmp_path: Path) -> None:
     for quantity in (SOLVED_SHARE, MEAN):
         same(shares(quantity, tmp_path, [1.0], [0.0])[0], (1.0, 0.025, 1.0))
+
+
+@pytest.mark.parametrize("ratio", [0.125, 8.0, 0.3, 1 / 0.3])
+def test_an_interval_of_ratios_ends_at_their_limits(ratio: float) -> None:
+    """exp(log(ratio)) differs from .125 and 8 by rounding."""
+    limits = (min(ratio, 1 / ratio), max(ratio, 1 / ratio))
+    readings = {seed: Reading(math.log(ratio)) for seed in range(4)}
+    found = summarize(readings, "", logarithmic=True, limits=limits, agreeing=True)
+    assert (found.low if ratio < 1 else found.high) == ratio
+    assert limits[0] <= found.low < found.high <= limits[1]
+    assert limits[0] <= found.value <= limits[1]
 
 
 def test_means_of_two_kinds_assume_the_limits_alone(tmp_path: Path) -> None:

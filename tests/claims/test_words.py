@@ -104,6 +104,7 @@ def test_weak_verdicts_are_marked_and_the_mark_is_explained() -> None:
 def test_numbers_of_seeds_as_text() -> None:
     assert seed_words(row(by_seed='{"31": 2.125, "32": null}')) == "31: 2.12, 32: none"
     assert seed_words(row(by_seed='{"31": [1, 2.5]}')) == "31: 1 2.5"
+    assert seed_words(row(by_seed='{"31": {"before": 1, "after": null}}')) == "31: before 1 after none"
     assert seed_words(row(by_seed=None)) == seed_words(row()) == "no numbers of seeds"
 
 

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ssm.base.errors import ConfigError
+from ssm.base.tables import read_table, write_table
 from ssm.figures.draw import draw_figure
 from ssm.specs.measurements import SCHEMAS
 
@@ -66,8 +67,11 @@ def test_a_panel_is_the_map_of_a_layer_of_the_first_seed(tmp_path: Path) -> None
 
 
 def test_masks_are_drawn_as_they_are(tmp_path: Path) -> None:
-    """The weights of these tables are all -1."""
-    figure = draw_figure(synthetic.task([MAPS | {"mask": True}], series(tmp_path, "base")), tmp_path)
+    """The weights of these tables are all -1. The measurement that made them says that they are masks."""
+    found, columns = series(tmp_path, "base", seeds=1), SCHEMAS["attention_map"]
+    frame = read_table(tmp_path / "base4.parquet", columns)
+    write_table(frame, columns, tmp_path / "base4.parquet", {"task": {"measurement": {"mask": True}}})
+    figure = draw_figure(synthetic.task([MAPS], found), tmp_path)
     assert figure.get_supxlabel().startswith("Masks: seed 4")
     assert figure.axes[0].get_ylabel() == "base, masks"
     shown = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)

@@ -229,11 +229,15 @@ def test_all_scales_and_the_papers_number_are_on_one_axis() -> None:
     assert re.fullmatch(r"smoke 3 \(.* to .*\); gpu 5 \(4.5 to 5.5\); reported 4", words)
 
 
-def test_several_numbers_of_a_seed_are_a_dot_only_if_the_smallest_counts() -> None:
+def test_all_numbers_of_a_seed_are_dots_but_parts_are_none() -> None:
     """The pooled repaired share has two logarithms for each seed, on another axis."""
-    row = {"estimate": 0.8, "low": 0.7, "high": 0.9, "by_seed": json.dumps({1: [1.0, 0.2], 2: [2.0, 0.4]})}
-    for interval, dots in (("95% Fieller over 2 seeds", 0), ("95% Student t over 2 seeds; smallest of 2 steps", 2)):
-        assert strip(row | {"interval": interval}, Expected(above=0.5)).count('class="seed"') == dots
+    row = {"estimate": 0.8, "low": 0.7, "high": 0.9}
+    parts = {seed: {"before": 9.0, "after": 0.2} for seed in (1, 2)}
+    alone = str(strip(row, Expected(above=0.5)))
+    assert strip(row | {"by_seed": json.dumps(parts)}, Expected(above=0.5)) == alone
+    for by_seed, dots in (({1: 0.8, 2: None}, 1), ({1: [1.0, 0.8], 2: [2.0, None]}, 3)):
+        drawn = strip(row | {"by_seed": json.dumps(by_seed)}, Expected(above=0.5))
+        assert drawn.count('class="seed"') == dots
 
 
 def test_a_page_says_where_numbers_of_seeds_are_missing() -> None:

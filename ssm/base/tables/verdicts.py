@@ -24,7 +24,7 @@ VERDICTS = Schema(
         "number": str,  # the same for verdicts, of whichever figures, that judge the very same number
         "registered": bool,  # before its seeds were read; null: a dry run
         "registration": str,  # that in words
-        "by_seed": str,  # JSON: seed -> the number that the interval is computed from; or a list of numbers
+        "by_seed": str,  # JSON: seed -> the number that the interval is computed from; or a list, or {part: number}
         "p": float,  # p-value against the nearest bound of the region; null: the number has no interval
     },
     may_be_empty=True,  # a figure need not claim anything

@@ -83,7 +83,7 @@ class RepairedShare(RestartQuantity):
             return super().estimate(panel)
         pairs = {seed: [one.value for one in self._log_ratios(panel, series)] for seed, series in every.items()}
         before, after = np.array(list(pairs.values())).T  # (seeds,) each
-        by_seed = {seed: (float(one[0]), float(one[1])) for seed, one in pairs.items()}
+        by_seed = {seed: dict(zip(("before", "after"), map(float, one), strict=True)) for seed, one in pairs.items()}
         if not np.isfinite([before, after]).all():
             raise UndecidableError("no finite number for some seeds", by_seed)
         ends = fieller_interval(after, before)

@@ -15,6 +15,8 @@ from pydantic import Field, PositiveInt
 from ssm.base.columns import maximum
 from ssm.base.lazy import colors, patches
 from ssm.base.lazy import polars as pl
+from ssm.base.tables import read_provenance
+from ssm.claims.panel_tables import planned
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.panel import Row
@@ -36,6 +38,7 @@ class AttentionMapImage:
 
     arm: str
     layer: int
+    mask: bool
     # (T, T) query, key: shares of a map or weights of a mask, means over examples. NaN above the diagonal, and if the
     # run diverged
     shares: np.ndarray
@@ -45,20 +48,19 @@ class AttentionMapImage:
 class AttentionMaps(ChosenArms, SeriesPlot):
     """The attention maps of one seed side by side: a panel for each arm and layer. Each row of a map sums to 1.
 
-    With `mask`, the measurement has masks. They are drawn as they are.
+    The masks of a measurement with `mask` are drawn as they are.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("attention_map",)
     kind: Literal["attention_maps"] = "attention_maps"
     # layers to draw, counted from 1; none: all measured layers
     layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
-    mask: bool = False  # true: the measurement has masks (`mask`)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, arm and layer. All share one color scale: that of the rows that predict an answer."""
         several = len(panels(task)) > 1
         found: list[tuple[str, list[AttentionMapImage], int]] = []  # prefix of the titles, images, seed
-        labels = {arm: look.label + ", masks" * self.mask for arm, look in self.looks(task, styles).items()}
+        labels = {arm: look.label for arm, look in self.looks(task, styles).items()}
         for model in panels(task):
             images, seed = layer_images(self, task, tables, model, labels)
             if images:
@@ -69,9 +71,10 @@ class AttentionMaps(ChosenArms, SeriesPlot):
         answering = [one.shares[one.behind[:, 0]] if len(one.behind) else one.shares for one in every]  # (K, T) each
         finite = np.concatenate([values[np.isfinite(values)] for values in answering])
         largest = float(finite.max()) if finite.size else 1.0
-        what, unit = ("Masks", "") if self.mask else ("Maps", " of a row's weight")
+        masks = every[0].mask
+        what, unit = ("Masks", "") if masks else ("Maps", " of a row's weight")
         note = f"{what}: seed {found[0][2]}, mean over examples"
-        note += "" if self.mask else "; across: the token read, down: the token that reads"
+        note += "" if masks else "; across: the token read, down: the token that reads"
         note += f". White to dark: 0 to {largest:.2f}{unit}"
         note += ". Outlined: the token to be predicted next" if any(len(one.behind) for one in every) else ""
         rows = []
@@ -108,13 +111,22 @@ def layer_images(
         return [], 0
     first = found[0][0].seed
     images = []
+    (name,) = plot.names
     own = [one for one in found if one[0].seed == first]
     for series, table in sorted(own, key=lambda one: wanted.index(one[0].arm)):
+        mask = _has_masks(planned(task, tables, series.tables[name]))
+        label = labels[series.arm] + ", masks" * mask
         for layer in plot.layers or table["layer"].unique().sort().to_list():
             rows = table.filter(pl.col("layer") == layer)
             if rows.height:
-                images.append(_image(labels[series.arm], layer, rows, plot.mask))
+                images.append(_image(label, layer, rows, mask))
     return images, first
+
+
+def _has_masks(table: Path) -> bool:
+    """Whether the measurement that made a table has `mask`."""
+    measurement = read_provenance(table).get("task", {}).get("measurement", {})
+    return bool(measurement.get("mask", False))
 
 
 def _image(arm: str, layer: int, rows: pl.DataFrame, mask: bool) -> AttentionMapImage:
@@ -126,7 +138,7 @@ def _image(arm: str, layer: int, rows: pl.DataFrame, mask: bool) -> AttentionMap
     examples = rows["example"].n_unique()
     there = rows.filter(pl.col("offset") == 0).group_by("query", "key").agg(pl.len()).sort("query")
     alike = there.filter(pl.col("len") == examples)  # at the same place in all examples
-    return AttentionMapImage(arm, layer, shares, alike.select("query", "key").to_numpy())
+    return AttentionMapImage(arm, layer, mask, shares, alike.select("query", "key").to_numpy())
 
 
 def _draw_on(one: AttentionMapImage, title: str, side: str, largest: float, axes: Axes, columns: int) -> None:
