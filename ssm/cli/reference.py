@@ -20,7 +20,8 @@ statements that held at the largest scale at which they were judged. The table
 in the README.md next to --out lists every statement at every scale.
 
 Use --wording after you reworded statements in figure files. It needs no
-results, and changes no number and no verdict.
+results, and changes no number and no verdict. A figure whose file has other
+claims than its reference keeps its statements, and the exit code is 2.
 
 examples:
   ssm reference results/smoke  take the finished figures, and write both tables
@@ -68,8 +69,9 @@ def run(args: argparse.Namespace) -> int:
     if args.results:
         targets = write_reference(args.results, out)
         print(f"wrote {out}: {', '.join(targets)}")
+    problems: list[str] = []
     if args.wording:
-        targets = _reword(out, args.config)
+        targets, problems = _reword(out, args.config)
         print(f"{out}: new wording in {', '.join(targets) or 'no file'}")
     tables = readmes(out, args.readme, read_preregistrations(args.config))
     outdated = {file: text for file, (before, text) in tables.items() if text != before}
@@ -82,26 +84,35 @@ def run(args: argparse.Namespace) -> int:
             print(f"wrote the table in {file}")
     if args.check and not outdated:
         print("the tables agree with the reference results")
-    return 2 if args.check and outdated else 0
+    for problem in problems:
+        print(f"ssm reference: {problem}", file=sys.stderr)
+    return 2 if problems or (args.check and outdated) else 0
 
 
-def _reword(folder: Path, config: Path) -> list[str]:
+def _reword(folder: Path, config: Path) -> tuple[list[str], list[str]]:
     """Rewrite the statements of all references from the figure files.
 
     Returns:
-        The targets whose file changed. No file changes if one of them has other claims than its figure file.
+        The targets whose file changed, and why others keep theirs: their figure file has other claims.
     """
+    from ssm.base.errors import ConfigError
     from ssm.plan.library import load_config
     from ssm.plan.plan import make_plan
     from ssm.report.reference import read_references, reworded, save_reference
 
-    changed = []
+    changed: list[str] = []
+    problems: list[str] = []
     references = read_references(folder)
     for scale in sorted({reference.scale for reference in references.values()}):
         targets = [target for target, reference in references.items() if reference.scale == scale]
         plan = make_plan(load_config(config, scale, targets, {"dry_run": None}))
-        new = {target: reworded(references[target], plan.figures[target]) for target in targets}
-        changed += [reference for target, reference in new.items() if reference != references[target]]
-    for reference in changed:
-        save_reference(reference, folder)
-    return [reference.target for reference in changed]
+        for target in targets:
+            try:
+                new = reworded(references[target], plan.figures[target])
+            except ConfigError as error:
+                problems.append(str(error))
+                continue
+            if new != references[target]:
+                save_reference(new, folder)
+                changed.append(target)
+    return changed, problems

@@ -56,7 +56,7 @@ def every_verdict(references: Iterable[Reference], preregistrations: Preregistra
             *([""] if lines else []),
             f"## {_citation(paper)}",
             "",
-            *_notes(rows, weak, _seeds_read_before(own, preregistrations)),
+            *_notes(rows, weak, _seeds_read_before(own, preregistrations), _redesigned(own, preregistrations)),
             "| figure | statement | here (95% interval) | expected | verdict |",
             "|---|---|---|---|---|",
             *(_statement(one, weak, several) for one in sized),
@@ -75,7 +75,23 @@ def _seeds_read_before(references: Iterable[Reference], preregistrations: Prereg
     return [f"{', '.join(targets)}: {seeds}" for seeds, targets in found.items()]
 
 
-def _notes(rows: list[dict[str, Any]], weak: Collection[tuple[str, str]], read_before: list[str]) -> list[str]:
+def _redesigned(references: Iterable[Reference], preregistrations: Preregistrations) -> list[str]:
+    """Figures that have a newer preregistration than that of their reference, at the same scale."""
+    found = []
+    for reference in references:
+        at = (reference.target, reference.scale)
+        current = preregistrations.at(*at, {claim.number for claim in reference.claims})
+        if current is not None and any(one.claims and one.date > current.date for one in preregistrations.of(*at)):
+            found.append(f"`{reference.target}` ({reference.scale})")
+    return found
+
+
+def _notes(
+    rows: list[dict[str, Any]],
+    weak: Collection[tuple[str, str]],
+    read_before: Collection[str],
+    redesigned: Collection[str],
+) -> list[str]:
     """What a reader has to know about the verdicts of a paper, as Markdown."""
     found = tally(rows)
     registered = found.claims - found.unregistered - found.elsewhere
@@ -91,6 +107,11 @@ def _notes(rows: list[dict[str, Any]], weak: Collection[tuple[str, str]], read_b
         smaller = f", and {len(groups) - len(large)} groups of fewer than {LARGE}" if len(large) < len(groups) else ""
         listed = [f"  - {words}" for words in large]
         lines += [f"- Statements that are not independent: {len(large)} groups{smaller}.", *listed]
+    if redesigned:
+        lines.append(
+            "- A newer design is registered, and its seeds are not read yet. The verdicts are those of the earlier "
+            f"design: {', '.join(redesigned)}."
+        )
     if read_before:
         lines.append("- Seeds that a figure had before. They count as read, and no verdict of the figure reads them.")
         lines += [f"  - {seeds}" for seeds in read_before]
