@@ -281,8 +281,9 @@ def over_seeds(
 ) -> list[Curve]:
     """One curve per arm from one line per arm and seed. `finish` is applied to the averages (exp for perplexities).
 
-    Points that some seed lacks are left out. If a seed is not finite at a point, the whole arm is not finite there. An
-    average over the other seeds would be too optimistic.
+    Averages leave out points that some seed lacks. Lines of single seeds keep theirs: a run that diverges ends early.
+    If a seed is not finite at a point, the whole arm is not finite there. An average over the other seeds would be too
+    optimistic.
     """
     curves = []
     for arm in dict.fromkeys(series.arm for series, _ in lines):
@@ -297,7 +298,7 @@ def over_seeds(
         first = own[0][0]
         with np.errstate(over="ignore"):
             ends = finish(mean), finish(low), finish(high)
-            of_seeds = tuple((x, finish(values)) for values in y)
+            of_seeds = tuple((line.x, finish(line.y)) for _, line in own)
         curves.append(Curve(arm, first.label, first.context, len(own), x, *ends, of_seeds))
     return curves
 

@@ -271,8 +271,8 @@ def token_range(curves: Sequence[Curve]) -> tuple[float, float]:
 
 
 def x_range(found: Sequence[Curve], logarithmic: bool) -> tuple[float, float]:
-    """Limits that contain all points; on a logarithmic axis all points above 0."""
-    x = np.concatenate([curve.x for curve in found])
+    """Limits that contain all points, also those of single seeds; on a logarithmic axis all points above 0."""
+    x = np.concatenate([x for curve in found for x in (curve.x, *(own for own, _ in curve.of_seeds))])
     x = x[x > 0] if logarithmic else x
     if not x.size:
         return (1.0, 2.0)

@@ -25,6 +25,7 @@ from ssm.figures.data import (
     state_norm_curves,
 )
 from ssm.figures.figure import FigureTask
+from ssm.figures.panel import x_range
 from ssm.figures.plots.head_std import drifting_heads
 from ssm.figures.style import log_ticks, token_ticks
 from ssm.specs.measurements import SCHEMAS
@@ -44,6 +45,16 @@ def test_perplexity_is_averaged_in_nats_and_its_band_is_the_range_of_seeds(tmp_p
     np.testing.assert_allclose(curve.y, math.exp((1.1 + 2.2) / 2))
     np.testing.assert_allclose(curve.low, math.exp(1.1))
     np.testing.assert_allclose(curve.high, math.exp(2.2))
+
+
+def test_a_run_that_ends_early_shortens_the_mean_and_no_line_of_another_seed() -> None:
+    rows = {0: 4, 1: 2}
+    of = [Series.parse(synthetic.series("base", seed, learning_curve="a"), "test") for seed in rows]
+    lines = [(one, Line(np.arange(rows[one.seed]) + 1.0, *np.full((2, rows[one.seed]), 2.0))) for one in of]
+    (curve,) = over_seeds(lines)
+    assert curve.x.tolist() == [1, 2]
+    assert [x.tolist() for x, _ in curve.of_seeds] == [[1, 2, 3, 4], [1, 2]]
+    assert x_range([curve], logarithmic=False) == (1, 4)
 
 
 def test_the_band_of_one_seed_is_the_standard_error_over_sequences(tmp_path: Path) -> None:
