@@ -409,8 +409,11 @@ def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
         return {"outcome": "repaired", "reason": "it holds", "model": "model"}
 
     monkeypatch.setattr("ssm.extension.extend", made)
-    out = tmp_path / "out"
+    model, results = tmp_path / "theirs", tmp_path / "results"
+    model.mkdir()
+    results.mkdir()
+    out = results / "out"
     for _ in range(2):
-        assert main(["extend", "theirs", "--text", "t", "-o", str(out), "--replace", "0123abcd", "--json"]) == 0
+        assert main(["extend", str(model), "--text", "t", "-o", str(out), "--replace", "0123abcd", "--json"]) == 0
         assert capsys.readouterr() == ("new", "")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in results.iterdir()] == ["out"]
