@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LARGEST_SPAN = 300.0  # a log axis ends at this factor above the lowest curve, so diverged curves leave the panel
-ROOM = 6.5  # inches: height of a page without a legend and a note
+ROOM = 6.3  # inches: height of a page without a legend and a note
 LEAST = 1.4  # inches: the lowest legible row of curves
 NARROW = 0.8  # height of a panel in a row of several plots, relative to its height in its own row
 LETTER = 0.085  # inches: width of a letter

@@ -141,6 +141,7 @@ KEYS: dict[str, Callable[[Any], Keys]] = {
     "accuracy": _answers,
     "attack": lambda task: _replaced(task.measurement, target=range(10), example=range(SAMPLES)),
     "attention_map": _maps,
+    "bc_correlation": lambda task: _product(layer=range(1, task.run.own_model.n_layers + 1)),
     "compute": lambda task: [{"stage": 1}],
     "context_loss": lambda task: _product(sequence=range(SAMPLES), context=_doubled(task.measurement.length)),
     "corruption": lambda task: _replaced(
