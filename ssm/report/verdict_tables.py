@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import TableError
 from ssm.base.marked_table import with_table
-from ssm.claims.preregistration import Preregistrations, earlier_seeds
+from ssm.claims.preregistration import Preregistration, Preregistrations, earlier_seeds
 from ssm.claims.significance import weak_verdicts
 from ssm.claims.statements import OUTCOMES, paper_of
 from ssm.claims.words import ADDED, PAPER, WEAK, WEAK_MEANS, expected_misses, measured, number, tally
@@ -67,23 +67,30 @@ def every_verdict(references: Iterable[Reference], preregistrations: Preregistra
 def _seeds_read_before(references: Iterable[Reference], preregistrations: Preregistrations) -> list[str]:
     """A line for each set of seeds that counts as read before, with the figures that had it."""
     found: dict[str, list[str]] = {}
-    for reference in references:
-        at = (reference.target, reference.scale)
-        current = preregistrations.at(*at, {claim.number for claim in reference.claims})
-        for one in earlier_seeds(preregistrations.of(*at), current) if current is not None else ():
+    for reference, past, current in _registered(references, preregistrations):
+        for one in earlier_seeds(past, current):
             found.setdefault(one.words, []).append(f"`{reference.target}`")
     return [f"{', '.join(targets)}: {seeds}" for seeds, targets in found.items()]
 
 
 def _redesigned(references: Iterable[Reference], preregistrations: Preregistrations) -> list[str]:
     """Figures that have a newer preregistration than that of their reference, at the same scale."""
-    found = []
+    return [
+        f"`{reference.target}` ({reference.scale})"
+        for reference, past, current in _registered(references, preregistrations)
+        if any(one.claims and one.date > current.date for one in past)
+    ]
+
+
+def _registered(
+    references: Iterable[Reference], preregistrations: Preregistrations
+) -> Iterator[tuple[Reference, tuple[Preregistration, ...], Preregistration]]:
+    """Each registered reference, with all preregistrations of its figure and scale, and its own."""
     for reference in references:
         at = (reference.target, reference.scale)
         current = preregistrations.at(*at, {claim.number for claim in reference.claims})
-        if current is not None and any(one.claims and one.date > current.date for one in preregistrations.of(*at)):
-            found.append(f"`{reference.target}` ({reference.scale})")
-    return found
+        if current is not None:
+            yield reference, preregistrations.of(*at), current
 
 
 def _notes(

@@ -490,6 +490,13 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("reports/smoke/lg_fig5.json")
 
 
+UNCHANGED = [
+    "reports/smoke: new wording in no file",
+    "wrote the table in README.md",
+    "wrote the table in reports/README.md",
+]
+
+
 def test_new_wording_changes_the_statements_only(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "--wording", code=0)  # an older reference gets its base models
     files = (planned, Path("README.md"), Path("reports/README.md"))
@@ -520,7 +527,8 @@ def test_new_wording_of_other_claims_is_one_line(
     before = planned.read_text()
     edit(Path("config"), "figures/lg_fig5.yaml", old, new)
     edit(Path("config"), "figures/lg_fig5.yaml", "says: It is repaired.", "says: State Passing repairs it.")
-    *_, line = lines(capsys, "reference", "--wording", code=2)
+    *told, line = lines(capsys, "reference", "--wording", code=2)
+    assert told == UNCHANGED
     again = "make lg_fig5, then take its results with `ssm reference results/smoke`"
     assert line == f"ssm reference: reference results of lg_fig5: {problem}: {again}"
     assert planned.read_text() == before
@@ -529,19 +537,23 @@ def test_new_wording_of_other_claims_is_one_line(
 def test_new_wording_of_a_new_claim_is_one_line(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content = json.loads(planned.read_text())
     planned.write_text(json.dumps(content | {"claims": []}))
-    *_, line = lines(capsys, "reference", "--wording", code=2)
+    *told, line = lines(capsys, "reference", "--wording", code=2)
+    assert told == UNCHANGED
     assert "it has no verdict on 'repaired', a claim of its figure file" in line
 
 
 def test_the_statements_of_the_references_are_those_of_the_figure_files() -> None:
     """If this fails, run `ssm reference --wording`. Results of an earlier design keep the statements of that time."""
     figures = own.plan("smoke").figures
-    compared = 0
+    compared, every = 0, (ROOT / "reports" / "README.md").read_text()
+    earlier = [line for line in every.splitlines() if line.startswith("- A newer design is registered")]
     for target, reference in read_references(ROOT / "reports" / "smoke").items():
         figure = figures[target]
         says = {name: claim.says for name, claim, _ in figure.verdicts}
         same = [claim for claim in reference.claims if figure.numbers.get(claim.claim) == claim.number]
         assert not [claim.claim for claim in same if claim.says != says[claim.claim]], target
+        if len(same) < len(reference.claims):
+            assert f"`{target}` (smoke)" in " ".join(earlier), "only an earlier design has other numbers"
         compared += len(same)
     assert compared > 100, "nearly nothing is compared"
 
