@@ -122,7 +122,7 @@ class CurvePanel:
         height = NARROW * height
         if len({(panel.y_label, panel.log_y) for panel in panels}) > 1:
             return height, panels
-        limits = _common_limits(panels)
+        limits = common_limits(panels)
         return height, [
             replace(
                 panel, y_limits=limits, y_label="" if place % columns else panel.y_label, y_shared=place % columns > 0
@@ -373,7 +373,7 @@ def _shares(panel: Plotter) -> TypeGuard[Sharing]:
     return hasattr(panel, "share_row")
 
 
-def _common_limits(panels: Sequence[CurvePanel]) -> tuple[float, float] | None:
+def common_limits(panels: Sequence[CurvePanel]) -> tuple[float, float] | None:
     """Limits of the y axis that contain all visible values of all panels; None if there are none."""
     fits = [fit for fit in (panel.fit() for panel in panels) if fit is not None]
     return (min(low for low, _ in fits), max(high for _, high in fits)) if fits else None
@@ -383,7 +383,7 @@ def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool
     """Lay out panels in rows. With `same_y`, all have the same y limits, and only the first of a row has labels."""
     columns = columns_for(len(panels))
     if same_y and len(panels) > 1:
-        limits = _common_limits(panels)
+        limits = common_limits(panels)
         panels = [replace(panel, y_limits=limits) for panel in panels]
     rows = []
     for start in range(0, len(panels), columns):

@@ -1,0 +1,177 @@
+"""Models in the order of a quantity: a line for each model, and small panels of their perplexity."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ssm.base.lazy import ticker
+from ssm.claims.estimate import Estimate, UndecidableError
+from ssm.claims.panel_tables import PanelTables
+from ssm.claims.series import PlannedFigure
+from ssm.figures.colors import INK
+from ssm.figures.data import Curve, panels, perplexity_curves
+from ssm.figures.panel import CurvePanel, Row, common_limits, token_panel, wrapped
+from ssm.figures.plot import ChosenArms, OfArms
+from ssm.figures.style import SMALL, ArmStyle, log_ticks, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = 6  # small panels per row
+SMALL_PANEL = {"height": 1.15, "least": 0.8}  # inches
+LINE, AXIS, LEAST = 0.24, 0.7, 0.165  # inches: height of a line, of the axis, and the lowest legible height of a line
+
+
+@dataclass(frozen=True)
+class SmallPanel:
+    """The curves of one model, with its name inside the axes."""
+
+    panel: CurvePanel
+    name: str
+    inner: bool  # another panel of the row has the labels of the y axis
+
+    def __call__(self, axes: Axes, columns: int) -> None:
+        """Draw on `axes`, in a row with `columns` columns."""
+        replace(self.panel, title="", y_shared=self.inner, y_label="" if self.inner else self.panel.y_label)(axes, 3)
+        for line in axes.lines:
+            line.set_markersize(0.0)
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+        axes.set_xticks([ticks[0], ticks[-1]])
+        name = wrapped(self.name, 1.05)
+        axes.annotate(name, (0.03, 0.97), xycoords="axes fraction", va="top", fontsize=SMALL, fontweight="bold")
+
+
+@dataclass(frozen=True)
+class RankingPanel:
+    """A line for each model: a marker and an interval for each arm, and a dot for each seed."""
+
+    names: Sequence[str]  # of the models, from top to bottom
+    estimates: Mapping[tuple[int, str], Estimate]  # (line, arm) -> its number; missing: not decidable or not measured
+    labels: Mapping[str, str]  # arm -> label
+    styles: Mapping[str, ArmStyle]
+    x_label: str
+    level: float | None
+    logarithmic: bool
+
+    def __call__(self, axes: Axes, columns: int) -> None:
+        """Draw on `axes`, in a row with `columns` columns."""
+        arms = list(self.labels)
+        for place, arm in enumerate(arms):
+            style = self.styles[arm]
+            label, shift = self.labels[arm], 0.5 * ((place + 0.5) / len(arms) - 0.5)
+            for line in range(len(self.names)):
+                found = self.estimates.get((line, arm))
+                if found is not None:
+                    _estimate(axes, found, line + shift, style, label)
+                    label = "_"
+        if self.logarithmic:
+            axes.set_xscale("log")
+            ticks = log_ticks(*axes.get_xlim(), most=9)
+            axes.xaxis.set_major_locator(ticker.FixedLocator(ticks))
+            axes.xaxis.set_major_formatter(ticker.FixedFormatter([number(tick) for tick in ticks]))
+            axes.xaxis.set_minor_locator(ticker.NullLocator())
+        if self.level is not None:
+            axes.axvline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
+        axes.set_yticks(range(len(self.names)), self.names, fontsize=SMALL)
+        axes.set_ylim(len(self.names) - 0.4, -0.6)
+        axes.set_xlabel(self.x_label)
+
+
+def _estimate(axes: Axes, found: Estimate, height: float, style: ArmStyle, label: str) -> None:
+    """A marker at the number, a line over its interval, and small dots at the seeds."""
+    axes.plot([found.low, found.high], [height, height], color=style.color, linewidth=1.4, zorder=2.5)
+    look: Any = style.keywords() | {"linestyle": "none", "markersize": 5.0}
+    axes.plot([found.value], [height], label=label, zorder=4, **look)
+    seeds = [value for value in found.by_seed.values() if isinstance(value, float)]
+    dots: Any = {"marker": "o", "markersize": 2.0, "color": style.color, "alpha": 0.55, "linestyle": "none"}
+    axes.plot(seeds, [height] * len(seeds), zorder=3, **dots)
+
+
+class Ranking(ChosenArms, OfArms):
+    """The models of a figure in the order of a quantity `of` of the first arm, the largest first.
+
+    A line for each model has the number of each arm with its 95% interval, and a dot for each seed. With `curves`,
+    small panels of perplexity by position are above it, in the same order.
+    """
+
+    kind: Literal["ranking"] = "ranking"
+    label: str | None = None  # label of the axis; none: the name of the quantity
+    level: float | None = None  # a reference line, such as a ratio of 1
+    curves: bool = False  # true: draw the perplexity of each model by position too
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """Small panels in rows of six, if wanted, and below them one panel with a line for each model."""
+        looks = self.looks(task, styles)
+        arms, models = list(looks), panels(task)
+        if not models:
+            return []
+        found = {(model, arm): self._estimate(task, tables, model, arm) for model in models for arm in arms}
+        leading = {model: found[model, arms[0]] for model in models}
+        sizes = {model: -math.inf if one is None else one.value for model, one in leading.items()}
+        models.sort(key=lambda model: -sizes[model])
+        estimates = {
+            (line, arm): one
+            for line, model in enumerate(models)
+            for arm in arms
+            if (one := found[model, arm]) is not None
+        }
+        ranking = RankingPanel(
+            [_name(task, model) for model in models],
+            estimates,
+            {arm: look.label for arm, look in looks.items()},
+            {arm: look.style for arm, look in looks.items()},
+            self.label or self.score.replace("_", " "),
+            self.level,
+            self.quantity().logarithmic,
+        )
+        seeds = max((len(one.by_seed) for one in estimates.values()), default=0)
+        note = "Line: 95% interval" + (f" over {seeds} seeds. Small dot: a seed" if seeds > 1 else " (one seed)")
+        lines = len(models)
+        row = Row(AXIS + LINE * lines, [ranking], 1, note, AXIS + LEAST * lines)
+        return [*self._small_panels(task, tables, models, arms, styles), row] if self.curves else [row]
+
+    def _estimate(self, task: PlannedFigure, tables: Path, model: str, arm: str) -> Estimate | None:
+        """The number of an arm with the interval of a claim; None if it was not measured or cannot be computed."""
+        if self.numbers(arm, task, tables, model) is None:
+            return None
+        try:
+            return self.quantity(arm).estimate(PanelTables(task, model, tables))
+        except UndecidableError:
+            return None
+
+    def _small_panels(
+        self, task: PlannedFigure, tables: Path, models: list[str], arms: list[str], styles: dict[str, ArmStyle]
+    ) -> list[Row]:
+        curves: dict[str, list[Curve]] = {
+            model: [one for one in perplexity_curves(task, tables, model) if one.arm in arms] for model in models
+        }
+        drawn = [
+            replace(token_panel(own, styles, _name(task, model), "perplexity"), log_y=True)
+            for model, own in curves.items()
+        ]
+        limits = common_limits(drawn)
+        columns = min(COLUMNS, len(drawn))
+        small = [
+            SmallPanel(
+                replace(panel, y_limits=limits, marks=[replace(mark, text="") for mark in panel.marks]),
+                panel.title,
+                place % columns > 0,
+            )
+            for place, panel in enumerate(drawn)
+        ]
+        note = "Dotted: training context T"
+        return [
+            Row(SMALL_PANEL["height"], small[at : at + columns], columns, note, SMALL_PANEL["least"])
+            for at in range(0, len(small), columns)
+        ]
+
+
+def _name(task: PlannedFigure, model: str) -> str:
+    """The title of a model without its number of parameters, for which there is no room."""
+    return re.sub(r", [^,]+ parameters$", "", task.title_of(model))
