@@ -306,6 +306,7 @@ NEEDED: dict[str, dict[str, Any]] = {  # required keys of plots
     "head_std": {"chosen_by": "base"},
     "curves": PASSKEY,
     "bars": OF,
+    "ranking": OF,
     "sweep": OF | {"over": "d_state"},
     "heat_map": PASSKEY | {"y": "depth"},
     "table": OF,

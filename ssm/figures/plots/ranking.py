@@ -37,12 +37,10 @@ class SmallPanel:
 
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, in a row with `columns` columns."""
-        replace(self.panel, title="", y_shared=self.inner, y_label="" if self.inner else self.panel.y_label)(axes, 3)
+        y_label = "" if self.inner else self.panel.y_label
+        replace(self.panel, title="", x_label="", y_label=y_label, y_shared=self.inner)(axes, columns)
         for line in axes.lines:
             line.set_markersize(0.0)
-        low, high = axes.get_xlim()
-        ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
-        axes.set_xticks([ticks[0], ticks[-1]])
         name = wrapped(self.name, 1.05)
         axes.annotate(name, (0.03, 0.97), xycoords="axes fraction", va="top", fontsize=SMALL, fontweight="bold")
 
@@ -137,8 +135,8 @@ class Ranking(ChosenArms, OfArms):
         return [*self._small_panels(task, tables, models, arms, styles), row] if self.curves else [row]
 
     def _estimate(self, task: PlannedFigure, tables: Path, model: str, arm: str) -> Estimate | None:
-        """The number of an arm with the interval of a claim; None if it was not measured or cannot be computed."""
-        if self.numbers(arm, task, tables, model) is None:
+        """The number of an arm with the interval of a claim; None if there is no such arm, or no number."""
+        if not any((series.panel, series.arm) == (model, arm) for series in task.series):
             return None
         try:
             return self.quantity(arm).estimate(PanelTables(task, model, tables))
@@ -159,13 +157,18 @@ class Ranking(ChosenArms, OfArms):
         columns = min(COLUMNS, len(drawn))
         small = [
             SmallPanel(
-                replace(panel, y_limits=limits, marks=[replace(mark, text="") for mark in panel.marks]),
+                replace(
+                    panel,
+                    y_limits=limits,
+                    ticks=(panel.marks[0].x, panel.x_limits[1]),
+                    marks=[replace(mark, text="") for mark in panel.marks],
+                ),
                 panel.title,
                 place % columns > 0,
             )
             for place, panel in enumerate(drawn)
         ]
-        note = "Dotted: training context T"
+        note = "Small panels: perplexity by position in tokens. Dotted: training context T"
         return [
             Row(SMALL_PANEL["height"], small[at : at + columns], columns, note, SMALL_PANEL["least"])
             for at in range(0, len(small), columns)
