@@ -105,7 +105,12 @@ PAPERS = {
 ADDED = Paper(
     "x",
     "Added comparisons",
-    {"x_repairs": "repairs with and without training", "x_prose": "headline findings on English prose"},
+    {
+        "x_first": "three systems that break, and three that hold",
+        "x_systems": "seventeen systems, and State Passing",
+        "x_repairs": "repairs with and without training",
+        "x_prose": "headline findings on English prose",
+    },
     added=True,
 )
 GROUPS = PAPERS | {ADDED.short: ADDED}  # one page for each
