@@ -16,7 +16,7 @@
 # make nightly     campaign, journey, families and ten minutes of fuzz; a failure does not stop the others
 # make bench       the speed of scans and training next to other implementations; tables are in results/bench
 # make docs        writes docs/reference, the reference of all config keys, from the specs
-# make check       formatting, types, spelling and the workflow's lint
+# make check       formatting, types, spelling, the workflow's lint, and pages that disagree with the reference results
 # make clean       removes the environment and all caches; results stay
 #
 # Variables:
@@ -116,6 +116,7 @@ check: $(VENV)/.installed-dev
 	@ruff format --check .
 	@mypy
 	@codespell
+	@ssm reference --check
 	@snakefmt --check workflow
 	@snakemake --lint
 

@@ -25,7 +25,7 @@ from ssm.specs.tasks import parse_data
 ROOT = Path(__file__).parents[1]
 MOST_BYTES = 8 * 1024  # of README.md
 TOP = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-GENERATED = sorted((ROOT / FOLDER).glob("*.md"))
+GENERATED = [*sorted((ROOT / FOLDER).glob("*.md")), ROOT / "docs" / "findings.md"]
 WRITTEN = [*TOP, *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path not in GENERATED)]
 PAGES = [*WRITTEN, *GENERATED, ROOT / "kernels" / "README.md", ROOT / "reports" / "README.md"]
 # Old phrases that must not return, with better ones, and the files where they are searched.
@@ -71,8 +71,11 @@ def commands(page: str) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.*)$", words.BLOCK.sub("", page.read_text(encoding="utf-8")), re.M)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", words.BLOCK.sub("", text), re.M)
+    return set(re.findall(r'<a id="([^"]+)"></a>', text)) | {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+    }
 
 
 def test_the_first_page_is_short() -> None:

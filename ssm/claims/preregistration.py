@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -13,6 +15,7 @@ from ssm.claims.words import spoken_seeds
 from ssm.specs.base import Spec, short_hash
 
 DIGITS = 12  # of all hashes
+PREREGISTERED = "registered.json"  # in the config folder
 
 
 class Content(Spec):
@@ -68,6 +71,11 @@ class Preregistrations(Spec):
         """The preregistrations of one figure at one scale."""
         return self.figures.get(target, {}).get(scale, ())
 
+    def names(self, target: str) -> set[str]:
+        """All verdicts of a figure that are or were registered, at any scale."""
+        entries = (entry for own in self.figures.get(target, {}).values() for entry in own)
+        return {name for entry in entries for name in entry.claims}
+
     def at(self, target: str, scale: str, numbers: Collection[str]) -> Preregistration | None:
         """The preregistration that has one of these judged numbers (`Content.number`); the last one if several do."""
         found = (
@@ -76,6 +84,16 @@ class Preregistrations(Spec):
             if any(content.number(entry.seeds) in numbers for content in entry.claims.values())
         )
         return next(found, None)
+
+
+def read_preregistrations(folder: Path) -> Preregistrations:
+    """Read config/registered.json. Without the file, nothing is registered.
+
+    Raises:
+        ConfigError: the file is broken.
+    """
+    path = folder / PREREGISTERED
+    return Preregistrations.load(path) if os.path.isfile(path) else Preregistrations()  # noqa: PTH113 (a name may be too long)
 
 
 def earlier_seeds(past: Iterable[Preregistration], current: Preregistration) -> tuple[EarlierSeeds, ...]:

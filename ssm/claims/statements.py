@@ -23,6 +23,15 @@ def statement_id(claim: str) -> str:
     return re.split(r"[\[/]", claim, maxsplit=1)[0]
 
 
+def model_of(claim: str) -> str:
+    """The judged model in the claim of a verdict; empty if its figure has only one.
+
+    >>> model_of("previous_extends[context=16]/mamba1-slow")
+    'mamba1-slow'
+    """
+    return claim.partition("/")[2]
+
+
 def paper_of(target: str) -> str:
     """The paper of a figure, as its target names it.
 

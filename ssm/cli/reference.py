@@ -1,4 +1,4 @@
-"""`ssm reference`: the committed reference results, and their tables in two README files."""
+"""`ssm reference`: the committed reference results, and the pages that are written from them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ For every finished figure of RESULTS, the command writes its picture, and a
 file with one line for each claim, into the folder --out. The reference of an
 unfinished figure stays as it was.
 
-Then, and also without RESULTS, it writes two tables of all reference results,
-those of other scales beside --out included. The table in README.md counts the
-statements that held at the largest scale at which they were judged. The table
-in the README.md next to --out lists every statement at every scale.
+Then, and also without RESULTS, it writes parts of three files from all
+reference results, those of other scales beside --out included. The table in
+README.md counts the statements that held at the largest scale at which they
+were judged. The table in the README.md next to --out lists every statement at
+every scale. docs/findings.md has the sentences of synthesis.yaml in the config
+folder. A sentence needs certain verdicts of registered claims. If they differ,
+the page says that it is not supported, and the exit code is 2.
 
 Use --wording after you reworded statements in figure files. It needs no
 results, and changes no number and no verdict. A figure whose file has other
 claims than its reference keeps its statements, and the exit code is 2.
 
 examples:
-  ssm reference results/smoke  take the finished figures, and write both tables
+  ssm reference results/smoke  take the finished figures, and write all files
   ssm reference --wording      take the statements of config/figures again
-  ssm reference --check        write nothing; are both tables up to date?
+  ssm reference --check        write nothing; is every file up to date?
 """
 
 
@@ -53,18 +56,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the config folder (default: config)",
     )
     parser.add_argument("--wording", action="store_true", help="take the statements from the figure files again")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 2 if a table is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 2 if a file is out of date")
 
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.errors import ConfigError
     from ssm.base.files import write_text
-    from ssm.plan.library import read_preregistrations
+    from ssm.claims.preregistration import read_preregistrations
+    from ssm.claims.synthesis import read_synthesis
+    from ssm.report.findings import unsupported_in
     from ssm.report.reference import write_reference
-    from ssm.report.verdict_tables import readmes
+    from ssm.report.verdict_tables import written_pages
 
     if bool(args.results) + args.wording + args.check > 1:
         raise ConfigError("give only one of RESULTS, --wording and --check")
+    synthesis = read_synthesis(args.config)
     out = args.out or reference_of(args.results or Path("smoke"))
     if args.results:
         targets = write_reference(args.results, out)
@@ -73,20 +79,22 @@ def run(args: argparse.Namespace) -> int:
     if args.wording:
         targets, problems = _reword(out, args.config)
         print(f"{out}: new wording in {', '.join(targets) or 'no file'}")
-    tables = readmes(out, args.readme, read_preregistrations(args.config))
-    outdated = {file: text for file, (before, text) in tables.items() if text != before}
-    for file, text in outdated.items():
+    pages = written_pages(out, args.readme, read_preregistrations(args.config), synthesis)
+    for file, (before, text) in pages.items():
+        if text == before:
+            continue
         if args.check:
-            problem = f"{file}: its table does not agree with {out}; `ssm reference` writes it"
-            print(f"ssm reference: {problem}", file=sys.stderr)
+            problems.append(f"{file}: does not agree with {out}; `ssm reference` writes it")
         else:
             write_text(file, text)
-            print(f"wrote the table in {file}")
-    if args.check and not outdated:
-        print("the tables agree with the reference results")
+            print(f"wrote {file}")
+    if synthesis is not None:
+        problems += unsupported_in(synthesis, out)
+    if args.check and not problems:
+        print(f"{', '.join(map(str, pages))}: all agree with the reference results")
     for problem in problems:
         print(f"ssm reference: {problem}", file=sys.stderr)
-    return 2 if problems or (args.check and outdated) else 0
+    return 2 if problems else 0
 
 
 def _reword(folder: Path, config: Path) -> tuple[list[str], list[str]]:

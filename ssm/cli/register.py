@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from datetime import UTC, datetime
 
     from ssm.base.errors import UserError
-    from ssm.plan.library import PREREGISTERED
+    from ssm.claims.preregistration import PREREGISTERED
     from ssm.plan.preregister import preregister_figures, write_preregistrations
 
     file = args.config / PREREGISTERED

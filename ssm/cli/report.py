@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ssm.cli import add_results, path, reference_of
+from ssm.cli import add_config, add_results, path, reference_of
 
 HELP = "write the HTML report of a results folder"
 EPILOG = """\
@@ -14,6 +14,9 @@ into RESULTS. It writes index.html, which begins with an overview of all
 figures and claims, and one page for each paper. Each page is one file and
 needs no network. Links lead to the other pages, and to the tables, pictures
 and specs in RESULTS.
+
+findings.html has the sentences of synthesis.yaml in the config folder. Each
+names the claims that it rests on, and is red without their support.
 
 A figure that is not finished shows its reference result, if there is one, with
 a label that says so. Finished claims are compared with the reference, as by
@@ -39,14 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="reference results (default: reports/NAME, with the name of the folder RESULTS)",
     )
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from ssm.claims.synthesis import read_synthesis
     from ssm.report.build import build_report
 
     usual = reference_of(args.results)
     reference = args.reference or (usual if any(usual.glob("*.json")) else None)
-    results = build_report(args.results, args.out, args.front, args.figures, reference)
+    results = build_report(args.results, args.out, args.front, args.figures, reference, read_synthesis(args.config))
     absent = ", ".join(f"{target} ({absent.state})" for target, absent in results.unfinished.items())
     if absent:
         print(f"planned, and not made: {absent}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import Field
 from ssm.base.errors import ConfigError, nearest, shown
 from ssm.base.names import natural
 from ssm.base.strict_parsing import pointless_numbers
-from ssm.claims.preregistration import Preregistrations
+from ssm.claims.preregistration import Preregistrations, read_preregistrations
 from ssm.figures.figure import FigureSpec
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import INHERITED, SCALES, Prose, Spec
@@ -26,7 +25,6 @@ from ssm.specs.tasks import parse_data
 from ssm.specs.training import TrainingSpec
 
 T = TypeVar("T")
-PREREGISTERED = "registered.json"
 
 
 class TrainingFile(Spec):
@@ -155,16 +153,6 @@ def load_config(
         left_out=left_out,
         preregistrations=read_preregistrations(folder),
     )
-
-
-def read_preregistrations(folder: Path) -> Preregistrations:
-    """Read config/registered.json. Without the file, nothing is registered.
-
-    Raises:
-        ConfigError: the file is broken.
-    """
-    path = folder / PREREGISTERED
-    return Preregistrations.load(path) if os.path.isfile(path) else Preregistrations()  # noqa: PTH113 (a name may be too long)
 
 
 def figure_targets(folder: Path) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ssm.base.files import write_text
 from ssm.base.schema import Schema
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import QUANTITIES
+from ssm.claims.synthesis import Synthesis
 from ssm.figures.figure import ArmEntry, FigureSpec
 from ssm.figures.plot import PLOTS
 from ssm.models.families import FAMILIES
@@ -102,13 +103,15 @@ def pages() -> tuple[Page, ...]:
         Page(
             "config",
             "Config files and figure files",
-            "`config/config.yaml`, figure files, and entries of `config/models.yaml` with the key `checkpoint`.",
+            "`config/config.yaml`, figure files, entries of `config/models.yaml` with the key `checkpoint`, and "
+            "`config/synthesis.yaml`.",
             (
                 Section("`config.yaml`", WorkflowConfig),
                 Section("A figure file", FigureSpec),
                 Section("An arm", ArmEntry),
                 Section("A claim", ClaimSpec),
                 Section("A checkpoint of your own", CheckpointSpec),
+                Section("`synthesis.yaml`", Synthesis),
             ),
         ),
         Page(

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.files import write_text
-from ssm.claims.preregistration import Preregistration, Preregistrations
-from ssm.plan.library import load_config, read_preregistrations, targets_left_out
+from ssm.claims.preregistration import Preregistration, Preregistrations, read_preregistrations
+from ssm.plan.library import load_config, targets_left_out
 from ssm.plan.plan import make_plan
 from ssm.plan.preregistration import Findings, contents, review, seeds_of
 

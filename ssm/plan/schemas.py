@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.files import write_text
+from ssm.claims.synthesis import Synthesis
 from ssm.figures.figure import FigureSpec
 from ssm.plan.library import NamedModel, TrainingFile
 from ssm.specs.base import SCALES, Spec
@@ -30,6 +31,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "data": _dialect(_by_scale(_named("Named data sets", DataSpec, *TASKS.values()))),
         "training": _dialect(_by_scale(_schema(TrainingFile, "Training recipes and initial states"))),
         "figure": _dialect(_by_scale(figure)),
+        "synthesis": _dialect(_schema(Synthesis, "The sentences of the page of findings")),
     }
 
 

@@ -1,4 +1,4 @@
-"""Render the report: a front page and one page for each paper. Each page is one file."""
+"""Render the report: a front page, the findings, and one page for each paper. Each page is one file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ssm.base.files import write_text
-from ssm.base.prose import marked
+from ssm.base.prose import marked, plain
 from ssm.claims.significance import weak_verdicts
 from ssm.claims.statements import OUTCOMES
+from ssm.claims.synthesis import SUPPORTED, Synthesis
 from ssm.claims.words import SORTS, WEAK, WEAK_MEANS, expected_misses, measured, number, span, tally
 from ssm.report.agreement import ReferenceResults, reference_results
 from ssm.report.facts import duration, facts
+from ssm.report.findings import ShownFindings, href, label, shown_findings
 from ssm.report.gather import SYMBOLS, Gatherer, Results
 from ssm.report.overview import NOT_PLANNED, SHAPES, board, counts_by_mark, first_look, legend
-from ssm.report.papers import FRONT, GROUPS
+from ssm.report.papers import FINDINGS, FRONT, GROUPS
 from ssm.report.shared_models import shared_models
 
 
@@ -29,8 +31,9 @@ def build_report(
     front: Sequence[str] | None = None,
     needed: Sequence[str] = (),
     reference: Path | None = None,
+    synthesis: Synthesis | None = None,
 ) -> Results:
-    """Write the pages of a results folder: `out`/index.html, and one file for each paper.
+    """Write the pages of a results folder: `out`/index.html, findings.html, and one file for each paper.
 
     Args:
         results: a scale's folder, such as results/smoke.
@@ -39,6 +42,7 @@ def build_report(
         needed: targets that must be finished. Other figures are shown if they are finished.
         reference: the folder of reference results; None: there are none. A missing figure is replaced by its reference.
             The claims of a finished figure are compared with it.
+        synthesis: the sentences of the page of findings; None: there are none.
 
     Returns:
         What the pages show.
@@ -49,27 +53,43 @@ def build_report(
         OutputError: a page cannot be written.
     """
     gathered = Gatherer(results, out).gather(needed)
-    for name, page in render(gathered, reference_results(gathered, results, reference), front).items():
+    references = reference_results(gathered, results, reference)
+    for name, page in render(gathered, references, front, synthesis).items():
         write_text(out / f"{name}.html", page)
     return gathered
 
 
-def render(results: Results, references: ReferenceResults, front: Sequence[str] | None = None) -> dict[str, str]:
+def render(
+    results: Results,
+    references: ReferenceResults,
+    front: Sequence[str] | None = None,
+    synthesis: Synthesis | None = None,
+) -> dict[str, str]:
     """Name -> the text of a page."""
     if front is None:
         front = [figure.target for figure in results.figures if figure.task.figure.headline]
     targets = dict.fromkeys([*(figure.target for figure in results.figures), *results.unfinished, *references.figures])
     own = {short: [target for target in targets if target.startswith(f"{short}_")] for short in GROUPS}
     shown = tuple(short for short, group in GROUPS.items() if not group.added or own[short])
-    pages = {FRONT: _page("index.html.j2", FRONT, results, results.of(front), references, shown)}
+    said = shown_findings(synthesis, results, references)
+    pages = {
+        FRONT: _page("index.html.j2", FRONT, results, results.of(front), references, shown, said),
+        FINDINGS: _page("findings.html.j2", FINDINGS, results, results.of(()), references, shown, said),
+    }
     for short, of_paper in own.items():
         own_results = results.of(of_paper)
-        pages[short] = _page("paper.html.j2", short, own_results, own_results, references.of(of_paper), (short,))
+        pages[short] = _page("paper.html.j2", short, own_results, own_results, references.of(of_paper), (short,), said)
     return pages
 
 
 def _page(
-    name: str, page: str, results: Results, shown: Results, references: ReferenceResults, papers: tuple[str, ...]
+    name: str,
+    page: str,
+    results: Results,
+    shown: Results,
+    references: ReferenceResults,
+    papers: tuple[str, ...],
+    said: ShownFindings,
 ) -> str:
     """Render a page.
 
@@ -80,11 +100,16 @@ def _page(
         shown: the results that it shows in full.
         references: the reference results. Only the page of a paper shows them in full.
         papers: the papers in its overview.
+        said: the content of the page of findings.
     """
-    in_full = tuple(references.figures) if page != FRONT else ()
+    in_full = tuple(references.figures) if page in GROUPS else ()
     groups = board(results, references, papers, (*(figure.target for figure in shown.figures), *in_full))
     context: dict[str, Any] = {
         "page": page,
+        "said": said,
+        "supported": SUPPORTED,
+        "label": label,
+        "href": href,
         "papers": GROUPS,
         "results": results,
         "shown": shown,
@@ -129,7 +154,8 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "measured": measured, "duration": duration, "prose": prose}
+    environment.filters |= {"number": number, "measured": measured, "duration": duration}
+    environment.filters |= {"prose": prose, "plain": plain}
     return environment
 
 

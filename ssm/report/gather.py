@@ -20,7 +20,7 @@ from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.claim import ClaimSpec, Expected
 from ssm.claims.series import Series
 from ssm.claims.snakemake_command import snakemake_command
-from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED
+from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, model_of
 from ssm.claims.verdict import DRY_RUN, claim_of
 from ssm.claims.words import by_seed, measured, seed_words
 from ssm.figures.figure import FigureTask
@@ -315,8 +315,7 @@ class Gatherer:
             stated = claim is not None and (claim.says, claim.expected.words()) == (row["says"], row["expected"])
             if claim is None or not stated or task.dry_run != (row["reason"] == DRY_RUN):
                 raise TableError(f"{path}: '{row['claim']}' is not what {spec} claims now; `{judge}` judges again")
-            _, _, panel = str(row["claim"]).partition("/")
-            claims.append(Claim(row, claim, task.title_of(panel)))
+            claims.append(Claim(row, claim, task.title_of(model_of(row["claim"]))))
         judged = {claim.spec.id for claim in claims}
         for wanted in task.figure.claims:
             if wanted.id not in judged:

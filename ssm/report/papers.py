@@ -116,8 +116,8 @@ ADDED = Paper(
 GROUPS = PAPERS | {ADDED.short: ADDED}  # one page for each
 NAMES = {"fig": "Figure", "tab": "Table", "def": "Definition", "eq": "Equation", "app": "Appendix"}
 NUMBERS = {"ls_def21": "2.1"}  # a target has no dots
-FRONT = "index"
-PAGES = tuple(f"{name}.html" for name in (FRONT, *GROUPS))  # all files of a report
+FRONT, FINDINGS = "index", "findings"
+PAGES = tuple(f"{name}.html" for name in (FRONT, FINDINGS, *GROUPS))  # all files of a report
 
 
 def spoken(target: str) -> str:

@@ -17,6 +17,7 @@ from ssm.base.files import whole_file, write_text
 from ssm.base.tables import read_provenance
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import ROUNDING
+from ssm.claims.statements import model_of
 from ssm.claims.words import by_seed
 from ssm.figures.figure import FigureTask
 from ssm.report.gather import Gatherer
@@ -122,7 +123,7 @@ def reworded(reference: Reference, task: FigureTask) -> Reference:
         ConfigError: the figure has other claims than the reference.
     """
     planned = {name: claim for name, claim, _ in task.verdicts}
-    titles = {name: task.title_of(name.partition("/")[2]) for name in planned}
+    titles = {name: task.title_of(model_of(name)) for name in planned}
     bases = {name: bases_of(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
     judged_here = {claim.claim: claim for claim in reference.claims}
     for name in dict.fromkeys([*judged_here, *planned]):

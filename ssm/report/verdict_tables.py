@@ -1,7 +1,8 @@
-"""The tables of verdicts in README files, made from the committed reference results."""
+"""The tables of verdicts in README files and the page of findings, made from the committed reference results."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,11 +13,14 @@ from ssm.base.marked_table import with_table
 from ssm.claims.preregistration import Preregistration, Preregistrations, earlier_seeds
 from ssm.claims.significance import weak_verdicts
 from ssm.claims.statements import OUTCOMES, paper_of
+from ssm.claims.synthesis import Synthesis
 from ssm.claims.words import ADDED, PAPER, WEAK, WEAK_MEANS, expected_misses, measured, number, tally
+from ssm.report.findings import findings_markdown
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference
 from ssm.report.scales import SizedStatement, all_scales, counted_rows, sized_statements
 from ssm.report.shared_models import shared_models
+from ssm.specs.base import slug
 
 COLUMNS = " / ".join(OUTCOMES)
 LARGE = 5  # statements on the same base models; smaller groups are counted, but not listed
@@ -146,7 +150,7 @@ def _statement(sized: SizedStatement, weak: Collection[tuple[str, str]], several
     else:
         marked = any((row["target"], row["claim"]) in weak for row in counted.rows)
         verdict = f"{counted.outcome or 'not registered'}{_mark(WEAK) if marked else ''}"
-    figure = f"`{sized.target}` {spoken(sized.target)}"
+    figure = f'<a id="{slug(sized.target, sized.id)}"></a>`{sized.target}` {spoken(sized.target)}'
     says = f"{_in_a_cell(first['says'])} (`{sized.id}`)"
     return f"| {figure} | {says} | {'<br>'.join(numbers)} | {first['expected']} | {verdict} |"
 
@@ -180,28 +184,37 @@ def _in_a_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def readmes(
-    folder: Path, readme: Path, preregistrations: Preregistrations = NONE_REGISTERED
+def written_pages(
+    folder: Path,
+    readme: Path,
+    preregistrations: Preregistrations = NONE_REGISTERED,
+    synthesis: Synthesis | None = None,
 ) -> dict[Path, tuple[str, str]]:
-    """README -> its present text, and its text with the table of the present references.
+    """File -> its present text, and its text with what the present references say.
 
-    The two files are `readme`, and the file of the same name next to the folder of references.
+    The files are `readme`, the file of the same name next to the folder of references, and docs/findings.md next to
+    `readme`. They have marks around the part that is written.
 
     Args:
         folder: of the references, such as reports/smoke. References of other scales beside it are read, too.
         preregistrations: they tell which seeds of a figure were read before.
+        synthesis: the sentences of the page of findings; None: there is no such page.
 
     Raises:
-        ConfigError: a reference or a README cannot be read.
-        TableError: a README has no place for its table.
+        ConfigError: a reference or a file cannot be read.
+        TableError: a file has no place for its part.
     """
     references = all_scales(folder)
-    tables = {
+    parts = {
         readme: verdict_summary(references),
         folder.parent / readme.name: every_verdict(references, preregistrations),
     }
-    texts = {path: _read(path) for path in tables}
-    return {path: (text, with_table(text, tables[path], START, END, str(path))) for path, text in texts.items()}
+    if synthesis is not None:
+        page = readme.parent / "docs" / "findings.md"
+        reports = Path(os.path.relpath(folder.parent, page.parent)).as_posix()
+        parts[page] = findings_markdown(synthesis, references, reports)
+    texts = {path: _read(path) for path in parts}
+    return {path: (text, with_table(text, parts[path], START, END, str(path))) for path, text in texts.items()}
 
 
 def _read(path: Path) -> str:

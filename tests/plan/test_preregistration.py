@@ -11,11 +11,10 @@ import pytest
 from plan import own
 from plan.mini import FILES, edit, figure
 
-from ssm.claims.preregistration import Content
+from ssm.claims.preregistration import PREREGISTERED, Content, read_preregistrations
 from ssm.cli.main import main
 from ssm.figures.figure import FigureTask
 from ssm.plan import load_config, make_plan
-from ssm.plan.library import PREREGISTERED, read_preregistrations
 from ssm.plan.preregistration import Findings, contents, review
 from ssm.specs.base import SCALES
 

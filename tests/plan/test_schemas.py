@@ -20,7 +20,7 @@ schemas = cache(made)  # they take a second
 
 def config_files() -> list[tuple[str, Path]]:
     folder = ROOT / "config"
-    plain = [(name, folder / f"{name}.yaml") for name in ("config", "models", "data", "training")]
+    plain = [(name, folder / f"{name}.yaml") for name in ("config", "models", "data", "training", "synthesis")]
     return [
         *plain,
         ("config", folder / "dry_run.yaml"),

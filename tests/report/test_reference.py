@@ -19,17 +19,17 @@ from scipy import stats
 
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
 from ssm.claims.claim import ClaimSpec
-from ssm.claims.preregistration import Content, Preregistrations
+from ssm.claims.preregistration import Content, Preregistrations, read_preregistrations
 from ssm.claims.quantities.cost_exponent import CostExponent
 from ssm.claims.quantity import ROUNDING
+from ssm.claims.synthesis import read_synthesis
 from ssm.cli.main import main
 from ssm.plan import load_config, make_plan
-from ssm.plan.library import read_preregistrations
 from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references, save_reference
 from ssm.report.shared_models import shared_models
-from ssm.report.verdict_tables import END, START, every_verdict, readmes, verdict_summary
+from ssm.report.verdict_tables import END, START, every_verdict, verdict_summary, written_pages
 
 ROOT = Path(__file__).parents[2]
 TABLE = f"# Title\n\n{START}\n\nold\n\n{END}\n\nMore.\n"
@@ -68,8 +68,8 @@ def lines(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> lis
 def test_results_become_the_reference_and_agree_bitwise(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(capsys, "reference", "results/smoke", code=0) == [
         "wrote reports/smoke: lg_fig5",
-        "wrote the table in README.md",
-        "wrote the table in reports/README.md",
+        "wrote README.md",
+        "wrote reports/README.md",
     ]
     assert sorted(path.name for path in Path("reports/smoke").iterdir()) == ["lg_fig5.json", "lg_fig5.png"]
     with Image.open("reports/smoke/lg_fig5.png") as image:
@@ -104,15 +104,17 @@ def test_the_tables_show_the_reference(place: Path, capsys: pytest.CaptureFixtur
     every = Path("reports/README.md").read_text()
     assert f"## `lg` {PAPERS['lg'].citation}\n\n- 4 of 4 verdicts were registered" in every, "a section for each paper"
     assert (
-        "| `lg_fig5` Figure 5 | the claim base_fails holds (`base_fails`) | 3 (2.34 to 3.85) | > 1.5 | confirmed |"
-        in every
+        '| <a id="lg-fig5_base-fails"></a>`lg_fig5` Figure 5 | the claim base_fails holds (`base_fails`) | '
+        "3 (2.34 to 3.85) | > 1.5 | confirmed |" in every
     )
     missing = "| no number: the arm 'control' does not exist at the scale smoke | > 1 | not decided |"
     assert missing in every, "a missing number has its reason"
-    assert lines(capsys, "reference", "--check", code=0) == ["the tables agree with the reference results"]
+    assert lines(capsys, "reference", "--check", code=0) == [
+        "README.md, reports/README.md: all agree with the reference results"
+    ]
     Path("README.md").write_text(text.replace("1 / 1 / 0 / 0", "2 / 0 / 0 / 0"))
     assert lines(capsys, "reference", "--check", code=2) == [
-        "ssm reference: README.md: its table does not agree with reports/smoke; `ssm reference` writes it"
+        "ssm reference: README.md: does not agree with reports/smoke; `ssm reference` writes it"
     ]
 
 
@@ -186,12 +188,12 @@ def test_the_largest_scale_counts_and_all_are_listed(place: Path) -> None:
     small, large = made("refuted"), made("confirmed", number="b", scale="gpu", paper_number=3.0)
     for reference in (small, large):
         save_reference(reference, Path("reports") / reference.scale)
-    (_, readme), (_, every) = readmes(Path("reports/smoke"), Path("README.md")).values()
+    (_, readme), (_, every) = written_pages(Path("reports/smoke"), Path("README.md")).values()
     assert "| `own` | 1 | 1 / 0 / 0 / 0 |  |" in readme
     cell = "paper: 3<br>smoke: 2 (1.5 to 2.5), refuted<br>gpu: 2 (1.5 to 2.5), confirmed"
     assert f"| {cell} | > 1 | confirmed |" in every
     save_reference(made("not decided", number="b", scale="gpu", sort="elsewhere"), Path("reports/gpu"))
-    (_, readme), _ = readmes(Path("reports/smoke"), Path("README.md")).values()
+    (_, readme), _ = written_pages(Path("reports/smoke"), Path("README.md")).values()
     assert "| `own` | 1 | 0 / 1 / 0 / 0 |  |" in readme, "the larger scale does not judge it"
 
 
@@ -492,8 +494,8 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 UNCHANGED = [
     "reports/smoke: new wording in no file",
-    "wrote the table in README.md",
-    "wrote the table in reports/README.md",
+    "wrote README.md",
+    "wrote reports/README.md",
 ]
 
 
@@ -506,7 +508,7 @@ def test_new_wording_changes_the_statements_only(planned: Path, capsys: pytest.C
     edit(Path("config"), "figures/lg_fig5.yaml", "says: It is repaired.", "says: State Passing repairs it.")
     assert lines(capsys, "reference", "--wording", code=0) == [
         "reports/smoke: new wording in lg_fig5",
-        "wrote the table in reports/README.md",
+        "wrote reports/README.md",
     ]
     after = [text.replace("It is repaired.", "State Passing repairs it.") for text in before]
     assert [file.read_text() for file in files] == after
@@ -558,8 +560,11 @@ def test_the_statements_of_the_references_are_those_of_the_figure_files() -> Non
     assert compared > 100, "nearly nothing is compared"
 
 
-def test_the_projects_own_tables_are_up_to_date() -> None:
-    for path, (text, wanted) in readmes(
-        ROOT / "reports" / "smoke", ROOT / "README.md", read_preregistrations(ROOT / "config")
+def test_the_projects_own_pages_are_up_to_date() -> None:
+    for path, (text, wanted) in written_pages(
+        ROOT / "reports" / "smoke",
+        ROOT / "README.md",
+        read_preregistrations(ROOT / "config"),
+        read_synthesis(ROOT / "config"),
     ).items():
         assert text == wanted, path

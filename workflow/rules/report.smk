@@ -1,5 +1,6 @@
 # The report on all finished figures: a front page, and one page for each paper. The requested figures are finished first.
-# The report also shows the reference results of this scale. A change of these rewrites it.
+# The report also shows the reference results of this scale, and the sentences of config/synthesis.yaml. A change of these
+# rewrites it.
 
 
 rule report:
@@ -7,6 +8,7 @@ rule report:
     input:
         lambda wildcards: results_of(reported()),
         reference=reference_files(),
+        sentences=[path for path in ["config/synthesis.yaml"] if Path(path).is_file()],
     output:
         expand("{S}/report/{page}", S=S, page=PAGES),
     log:

@@ -1,0 +1,144 @@
+"""The page of findings: sentences on several figures, with links to the statements that they rest on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ssm.claims.statements import paper_of
+from ssm.claims.synthesis import SUPPORTED, UNJUDGED, UNSUPPORTED, Finding, FindingGroup, Support, Synthesis, findings
+from ssm.report.agreement import ReferenceResults
+from ssm.report.gather import Results
+from ssm.report.image import Image
+from ssm.report.papers import GROUPS, spoken
+from ssm.report.reference import Reference
+from ssm.report.scales import all_scales, counted_rows, sized_statements
+from ssm.specs.base import SCALES, slug
+
+MARKED = {SUPPORTED: "", UNSUPPORTED: "**Not supported.** ", UNJUDGED: "**Not judged.** "}
+
+
+def label(target: str) -> str:
+    """A figure as links name it.
+
+    >>> label("lg_fig5"), label("x_repairs")
+    ('lg Figure 5', 'x Repairs')
+    """
+    return f"{paper_of(target)} {spoken(target)}"
+
+
+def shows(target: str) -> str:
+    """A figure and what it shows, in a few words.
+
+    >>> shows("lg_fig5")
+    'lg Figure 5: four interventions'
+    """
+    paper = GROUPS.get(paper_of(target))
+    words = paper.shows.get(target, "") if paper else ""
+    return f"{label(target)}: {words}" if words else label(target)
+
+
+def state_counts(groups: Iterable[FindingGroup]) -> str:
+    """How many sentences are supported.
+
+    >>> state_counts([FindingGroup("One", (Finding("It holds.", ()),))])
+    '1 of 1 sentences are supported'
+    """
+    counts = Counter(finding.state for group in groups for finding in group.findings)
+    others = "".join(f", {counts[state]} {state}" for state in (UNSUPPORTED, UNJUDGED) if counts[state])
+    return f"{counts[SUPPORTED]} of {counts.total()} sentences are supported{others}"
+
+
+def reference_findings(synthesis: Synthesis, references: Iterable[Reference]) -> tuple[FindingGroup, ...]:
+    """What the reference results say about the sentences. The largest scale at which a statement was judged counts."""
+    return findings(synthesis, counted_rows(sized_statements(references)))
+
+
+def unsupported_in(synthesis: Synthesis, folder: Path) -> list[str]:
+    """A line for each sentence that the references in `folder`, and those of other scales beside it, do not support."""
+    return [
+        f"'{finding.says}' is {finding.state}: {finding.why}"
+        for group in reference_findings(synthesis, all_scales(folder))
+        for finding in group.findings
+        if finding.state != SUPPORTED
+    ]
+
+
+@dataclass(frozen=True)
+class ShownFindings:
+    """What the page of findings shows; empty without sentences.
+
+    Attributes:
+        of_reference: targets whose reference results replace results that were not made here.
+        picture, title: of the figure that is shown.
+        href: the link to it.
+    """
+
+    groups: tuple[FindingGroup, ...] = ()
+    of_reference: frozenset[str] = frozenset()
+    picture: Image | None = None
+    title: str = ""
+    href: str = ""
+
+    @property
+    def counts(self) -> str:
+        return state_counts(self.groups)
+
+
+def shown_findings(synthesis: Synthesis | None, results: Results, references: ReferenceResults) -> ShownFindings:
+    """The page of findings of a report. The reference replaces figures that were not made here.
+
+    A dry run judges nothing, so its page shows the sentences only.
+    """
+    if synthesis is None:
+        return ShownFindings()
+    if results.dry_run:
+        return ShownFindings(findings(synthesis, ()))
+    rows = [claim.row for claim in (*results.claims, *references.claims)]
+    figures = references.figures | {figure.target: figure for figure in results.figures}
+    shown = figures.get(synthesis.picture)
+    return ShownFindings(
+        groups=findings(synthesis, rows),
+        of_reference=frozenset(references.figures),
+        picture=shown.image if shown else None,
+        title=shows(synthesis.picture),
+        href=f"{paper_of(synthesis.picture)}.html#{synthesis.picture}",
+    )
+
+
+def href(support: Support) -> str:
+    """The link to a judged statement in the report: to its first verdict."""
+    first = support.rows[0]
+    return f"{paper_of(first['target'])}.html#{slug(first['target'], first['claim'])}"
+
+
+def findings_markdown(synthesis: Synthesis, references: Iterable[Reference], reports: str) -> str:
+    """The sentences as Markdown, with the picture.
+
+    Args:
+        reports: the link from the page to the folder that has a folder of references for each scale.
+    """
+    references = list(references)
+    groups = reference_findings(synthesis, references)
+    lines = [f"{state_counts(groups)}.", ""]
+    for group in groups:
+        lines += [f"## {group.title}", "", *(_sentence(finding, reports) for finding in group.findings), ""]
+    scales = [one.scale for one in references if one.target == synthesis.picture]
+    if scales:
+        path = f"{reports}/{max(scales, key=SCALES.index)}/{synthesis.picture}.png"
+        words = shows(synthesis.picture)
+        lines += [f"![{words}]({path})", "", f"*{words}*", ""]
+    return "\n".join(lines[:-1])
+
+
+def _sentence(finding: Finding, reports: str) -> str:
+    supports = "; ".join(_support(one, reports) for one in finding.supports)
+    return f"- {MARKED[finding.state]}{finding.says}<br><sub>{supports}</sub>"
+
+
+def _support(support: Support, reports: str) -> str:
+    ground = support.ground
+    words = support.words if support.holds else f"**{support.words}**"
+    return f"[{label(ground.figure)}]({reports}/README.md#{slug(ground.figure, ground.claim)}) {words}"
