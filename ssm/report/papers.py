@@ -105,7 +105,11 @@ PAPERS = {
 ADDED = Paper(
     "x",
     "Added comparisons",
-    {"x_repairs": "repairs with and without training", "x_prose": "headline findings on English prose"},
+    {
+        "x_repairs": "repairs with and without training",
+        "x_prose": "headline findings on English prose",
+        "x_cause": "one factor at a time",
+    },
     added=True,
 )
 GROUPS = PAPERS | {ADDED.short: ADDED}  # one page for each
