@@ -108,6 +108,7 @@ ADDED = Paper(
     {
         "x_first": "three systems that break, and three that hold",
         "x_systems": "seventeen systems, and State Passing",
+        "x_cause": "one factor at a time",
         "x_repairs": "repairs with and without training",
         "x_prose": "headline findings on English prose",
     },

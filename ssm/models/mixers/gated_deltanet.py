@@ -20,11 +20,14 @@ class GatedDeltaNet(DeltaRule, kind="gated_deltanet"):
 
     def __init__(self, spec: GatedDeltaNetMixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
-        self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(*spec.a_range).log())
-        self.dt_bias = nn.Parameter(initial_step_bias(self.heads, *spec.dt_range))
+        if spec.decay != "none":
+            self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(*spec.a_range).log())
+            self.dt_bias = nn.Parameter(initial_step_bias(self.heads, *spec.dt_range))
 
-    def _log_decay(self, *extra: Tensor) -> Tensor:
+    def _log_decay(self, *extra: Tensor) -> Tensor | None:
+        if self.spec.decay == "none":
+            return None
         return -wide(self.A_log).exp() * F.softplus(wide(extra[0]) + self.dt_bias)  # in float32 also under autocast
 
     def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
-        return y * GATES[self.spec.gate_activation](wide(extra[1])) if self.spec.gate else y
+        return y * GATES[self.spec.gate_activation](wide(extra[-1])) if self.spec.gate else y

@@ -25,14 +25,19 @@ class Gla(Mixer, kind="gla"):
         super().__init__(spec, d_model, n_layers)
         self.heads, self.key_dim, self.value_dim = spec.state_shape(d_model)  # H, K, V
         keys, values = self.heads * self.key_dim, self.heads * self.value_dim
-        self.sizes = [keys, keys, values, values, spec.gate_rank]
+        self.sizes = [keys, keys, values, values, spec.rank]
         self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v, gate, W_1
-        self.decay_proj = nn.Linear(spec.gate_rank, keys)  # W_2 and b
+        if spec.decay == "input_dependent":
+            self.decay_proj = nn.Linear(spec.gate_rank, keys)  # W_2 and b
+        else:
+            self.decay_bias = nn.Parameter(torch.zeros(keys))  # b
         self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
         self.out_proj = nn.Linear(values, d_model, bias=False)
-        for weight in (*self.in_proj.weight.split(self.sizes), self.decay_proj.weight, self.out_proj.weight):
+        decay = [self.decay_proj.weight] if spec.decay == "input_dependent" else []
+        for weight in (*self.in_proj.weight.split(self.sizes), *decay, self.out_proj.weight):
             nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
-        nn.init.zeros_(self.decay_proj.bias)
+        if spec.decay == "input_dependent":
+            nn.init.zeros_(self.decay_proj.bias)
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         memory = None if state is None else state["memory"]
@@ -52,7 +57,11 @@ class Gla(Mixer, kind="gla"):
     def _project(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """q / sqrt(K), k and log alpha (..., H, K), v (..., H, V), the gate (..., H V)."""
         q, k, v, gate, low = self.in_proj(u).split(self.sizes, -1)
-        log_decay = F.logsigmoid(wide(self.decay_proj(low))) / self.spec.gate_divisor  # in float32 also under autocast
+        if self.spec.decay == "input_dependent":
+            b = wide(self.decay_proj(low))  # in float32 also under autocast
+        else:
+            b = wide(self.decay_bias).expand(*u.shape[:-1], -1)
+        log_decay = F.logsigmoid(b) / self.spec.gate_divisor
         q, k, v, log_decay = (x.unflatten(-1, (self.heads, -1)) for x in (q, k, v, log_decay))
         return q * self.key_dim**-0.5, k, v, log_decay, gate
 

@@ -28,7 +28,8 @@ class Mamba2(Mixer, kind="mamba2"):
         self.heads = self.d_inner // spec.head_dim  # H
         self.d_bc = spec.n_groups * spec.d_state  # G N
         d_conv = self.d_inner + 2 * self.d_bc
-        self.in_proj = nn.Linear(d_model, self.d_inner + d_conv + self.heads, bias=False)  # z, x, B, C, dt
+        self.sizes = [self.d_inner, d_conv, spec.dt_inputs(d_model)]
+        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # z, x, B, C, dt
         self.conv_weight = nn.Parameter(torch.empty(d_conv, spec.d_conv))  # (E D + 2 G N, K)
         self.conv_bias = nn.Parameter(torch.zeros(d_conv))
         self.dt_bias = nn.Parameter(torch.empty(self.heads))
@@ -59,7 +60,7 @@ class Mamba2(Mixer, kind="mamba2"):
         B, C = self.bc_weights
         apply_mimetic(
             self.spec.mimetic,
-            dt_weight=self.in_proj.weight.detach()[-self.heads :],
+            dt_weight=self.in_proj.weight.detach().split(self.sizes)[-1],
             dt_bias=self.dt_bias,
             B_weight=B,
             C_weight=C,
@@ -70,7 +71,7 @@ class Mamba2(Mixer, kind="mamba2"):
     @property
     def bc_weights(self) -> tuple[Tensor, Tensor]:
         """Both (G N, D)."""
-        B, C = self.in_proj.weight.detach()[2 * self.d_inner : -self.heads].chunk(2)
+        B, C = self.in_proj.weight.detach().split(self.sizes)[1][self.d_inner :].chunk(2)
         return B, C
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
@@ -91,7 +92,7 @@ class Mamba2(Mixer, kind="mamba2"):
         Returns:
             z (B, T, E D), x (B, T, H, P), B and C (B, T, G, N), dt (B, T, H), and "conv" of the next state.
         """
-        z, xBC, dt = self.in_proj(u).split([self.d_inner, self.d_inner + 2 * self.d_bc, self.heads], -1)
+        z, xBC, dt = self.in_proj(u).split(self.sizes, -1)
         conv = None if state is None else state["conv"]
         xBC, conv = causal_conv1d(xBC, self.conv_weight, self.conv_bias, conv, resets=resets, activation="silu")
         x, B, C = xBC.split([self.d_inner, self.d_bc, self.d_bc], -1)
@@ -105,12 +106,13 @@ class Mamba2(Mixer, kind="mamba2"):
 
     def _steps(self, dt: Tensor) -> Tensor:
         """The step sizes (..., H), in float32 also under autocast, from their part of the projection."""
-        dt = F.softplus(wide(dt) + self.dt_bias)
+        dt = wide(dt)
+        dt = F.softplus(dt + self.dt_bias if self.sizes[-1] else self.dt_bias.expand(*dt.shape[:-1], -1))
         return dt if self.spec.dt_limit == (0.0, None) else dt.clamp(*self.spec.dt_limit)
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One token: S_t = exp(dt A) S_{t-1} + dt B x^T, y = C^T S_t + D x (Section 6, recurrent form)."""
-        z, xBC, dt = self.in_proj(u).split([self.d_inner, self.d_inner + 2 * self.d_bc, self.heads], -1)
+        z, xBC, dt = self.in_proj(u).split(self.sizes, -1)
         xBC, conv = conv_step(xBC, self.conv_weight, self.conv_bias, None if state is None else state["conv"])
         x, B, C = F.silu(xBC).split([self.d_inner, self.d_bc, self.d_bc], -1)
         x = x.unflatten(-1, (self.heads, -1))  # (B, H, P)

@@ -68,9 +68,9 @@ class RetNet(Mixer, kind="retnet"):
         return self.out_proj(y.to(u.dtype))
 
     def _log_decay(self, like: Tensor) -> Tensor:
-        """log gamma_h = log(1 - 2^(-5-h)), (H,)."""
+        """log gamma_h = log(1 - 2^(-e-h)), (H,)."""
         heads = torch.arange(self.heads, device=like.device, dtype=torch.float64)
-        return torch.log1p(-(2.0 ** (-5 - heads))).to(like.dtype)
+        return torch.log1p(-(2.0 ** (-self.spec.decay_exponent - heads))).to(like.dtype)
 
     def _rotation(self, positions: range, like: Tensor) -> tuple[Tensor, Tensor]:
         numbers = torch.arange(positions.start, positions.stop, device=like.device)

@@ -35,7 +35,8 @@ class Rglru(Mixer, kind="rglru"):
         self.in_proj = nn.Linear(d_model, self.width)
         self.conv_weight = nn.Parameter(torch.empty(self.width, spec.d_conv))  # (W, K)
         self.conv_bias = nn.Parameter(torch.zeros(self.width))
-        self.recurrence_weight = nn.Parameter(torch.empty(spec.blocks, block, block))  # W_a, transposed
+        if spec.decay == "input_dependent":
+            self.recurrence_weight = nn.Parameter(torch.empty(spec.blocks, block, block))  # W_a, transposed
         self.recurrence_bias = nn.Parameter(torch.zeros(spec.blocks, block))
         self.input_weight = nn.Parameter(torch.empty(spec.blocks, block, block))  # W_x, transposed
         self.input_bias = nn.Parameter(torch.zeros(spec.blocks, block))
@@ -49,8 +50,9 @@ class Rglru(Mixer, kind="rglru"):
             nn.init.normal_(linear.weight, std=math.sqrt(gain / linear.in_features))
             nn.init.zeros_(linear.bias)
         nn.init.normal_(self.conv_weight, std=1 / math.sqrt(self.spec.d_conv))
-        for weight in (self.recurrence_weight, self.input_weight):
-            nn.init.normal_(weight, std=1 / math.sqrt(weight.shape[1]))
+        if self.spec.decay == "input_dependent":
+            nn.init.normal_(self.recurrence_weight, std=1 / math.sqrt(self.recurrence_weight.shape[1]))
+        nn.init.normal_(self.input_weight, std=1 / math.sqrt(self.input_weight.shape[1]))
         decay = torch.empty(self.width).uniform_(*self.spec.a_range)  # a^c
         with torch.no_grad():
             self.Lambda.copy_(inverse_softplus(-decay.log() / self.spec.c))
@@ -92,10 +94,11 @@ class Rglru(Mixer, kind="rglru"):
 
         Where `starts` (...) is True, i_t x_t is not scaled.
         """
-        r, i = (
-            self._gate(x, self.recurrence_weight, self.recurrence_bias),
-            self._gate(x, self.input_weight, self.input_bias),
-        )
+        i = self._gate(x, self.input_weight, self.input_bias)
+        if self.spec.decay == "input_dependent":
+            r = self._gate(x, self.recurrence_weight, self.recurrence_bias)
+        else:
+            r = torch.sigmoid(wide(self.recurrence_bias)).flatten().expand_as(x)
         log_a = -self.spec.c * r * F.softplus(wide(self.Lambda))
         scale = torch.sqrt(-torch.expm1(2 * log_a).clamp_max(-SMALLEST))
         if starts is not None:

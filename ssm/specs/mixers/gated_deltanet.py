@@ -27,10 +27,12 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
             r"$y_t = q_t^T S_t$",
         ),
     )
+    later: ClassVar[frozenset[str]] = frozenset({"decay"})
     kind: Literal["gated_deltanet"] = "gated_deltanet"
     gate: bool = True  # gate after the norm of each head
     gate_activation: Literal["silu", "sigmoid"] = "silu"  # activation function of the gate
     a_range: Range = (1e-2, 16.0)  # -A at initialization, uniform
+    decay: Literal["input_dependent", "none"] = "input_dependent"  # `none`: alpha_t is 1, as in DeltaNet
 
     def check(self, d_model: int) -> None:
         super().check(d_model)
@@ -43,7 +45,7 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
 
     def extra(self, d_model: int) -> list[int]:
         H, _, V = self.state_shape(d_model)
-        return [H, H * V] if self.gate else [H]  # dt, gate
+        return [H] * (self.decay == "input_dependent") + [H * V] * self.gate  # dt, gate
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, _, V = self.state_shape(d_model)
@@ -51,4 +53,5 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
         return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # activated gate, and its product
 
     def parameters(self, d_model: int) -> int:
-        return super().parameters(d_model) + 2 * self.n_heads  # A_log, bias of dt
+        by_head = 0 if self.decay == "none" else 2  # A_log, bias of dt
+        return super().parameters(d_model) + by_head * self.n_heads

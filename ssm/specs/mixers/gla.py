@@ -24,12 +24,15 @@ class GlaMixer(MixerSpecBase):
             r"$y_t = q_t^T S_t$",
         ),
     )
+    later: ClassVar[frozenset[str]] = frozenset({"decay"})
     kind: Literal["gla"] = "gla"
     n_heads: PositiveInt = 4  # H, number of heads
     key_dim: PositiveInt | None = None  # K, dimensions of a key; default D / (2 H)
     value_dim: PositiveInt | None = None  # V, dimensions of a value; default D / H
     gate_rank: PositiveInt = 16  # rank of the projection to the decay
     gate_divisor: PositiveFloat = 16.0  # tau in the decay alpha = sigmoid(.)^(1 / tau)
+    # `constant`: alpha = sigmoid(b)^(1 / tau), a learned number of each key dimension, the same for all tokens
+    decay: Literal["input_dependent", "constant"] = "input_dependent"
     norm_eps: PositiveFloat = 1e-5  # epsilon of the RMSNorm of each head
     chunk: PositiveInt = 32  # tokens in a chunk of the scan; changes the speed, not the result
 
@@ -46,8 +49,13 @@ class GlaMixer(MixerSpecBase):
         per_head = d_model // self.n_heads
         return (self.n_heads, self.key_dim or per_head // 2, self.value_dim or per_head)
 
+    @property
+    def rank(self) -> int:
+        """Outputs of the input projection for the decay: `gate_rank`, or none if the decay is constant."""
+        return self.gate_rank if self.decay == "input_dependent" else 0
+
     def parameters(self, d_model: int) -> int:
-        D, R, (H, K, V) = d_model, self.gate_rank, self.state_shape(d_model)
+        D, R, (H, K, V) = d_model, self.rank, self.state_shape(d_model)
         in_proj = linear(D, 2 * H * K + 2 * H * V + R)  # q, k, v, gate, W_1
         return in_proj + linear(R, H * K, bias=True) + V + linear(H * V, D)  # W_2 and b, norm, output
 
@@ -55,5 +63,5 @@ class GlaMixer(MixerSpecBase):
         H, K, V = self.state_shape(d_model)
         keys, values = 4 * H * K, 7 * H * V  # q, k, decay and its logarithm; v, gate, y, norm of y
         return ActivationMemory(
-            keys + values + self.gate_rank, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False
+            keys + values + self.rank, border=self.recurrent_state_numbers(d_model), chunk=self.chunk, zeros=False
         )

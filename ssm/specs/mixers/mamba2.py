@@ -46,7 +46,7 @@ class Mamba2Mixer(MixerSpecBase):
     )
     has_a: ClassVar[bool] = True
     has_dt_limit: ClassVar[bool] = True
-    later: ClassVar[frozenset[str]] = frozenset({"slow_heads", "conv_bias"})
+    later: ClassVar[frozenset[str]] = frozenset({"slow_heads", "conv_bias", "decay"})
     kind: Literal["mamba2"] = "mamba2"
     d_state: PositiveInt = 128  # N, states of a channel
     head_dim: PositiveInt = 64  # P, channels of a head
@@ -58,6 +58,8 @@ class Mamba2Mixer(MixerSpecBase):
     dt_range: Range = (1e-3, 0.1)  # dt at initialization, log-uniform
     slow_heads: SlowHeads | None = None  # heads with another a_range and dt_range
     conv_bias: Literal["uniform", "zero"] = "uniform"  # bias at initialization: as the authors, or as transformers
+    # `constant`: dt, and with it the decay, is a learned number of each head, the same for all tokens
+    decay: Literal["input_dependent", "constant"] = "input_dependent"
     # Lower and upper limit of dt. An upper limit of null is no limit.
     dt_limit: Annotated[tuple[float, float | None], Field(strict=False)] = (0.0, None)
     mimetic: Mimetic = Field(default_factory=Mimetic)  # mimetic initialization: `true`, `false` or single parts
@@ -89,9 +91,13 @@ class Mamba2Mixer(MixerSpecBase):
         """Channels of the convolution, E D + 2 G N: x, B and C."""
         return self.expand * d_model + 2 * self.n_groups * self.d_state
 
+    def dt_inputs(self, d_model: int) -> int:
+        """Outputs of the input projection for dt: H, or none if dt is constant."""
+        return self.heads(d_model) if self.decay == "input_dependent" else 0
+
     def parameters(self, d_model: int) -> int:
         D, H, E, xBC = d_model, self.heads(d_model), self.expand * d_model, self.convolved(d_model)
-        in_proj, out_proj = linear(D, E + xBC + H), linear(E, D)  # z, x, B, C, dt
+        in_proj, out_proj = linear(D, E + xBC + self.dt_inputs(d_model)), linear(E, D)  # z, x, B, C, dt
         by_head = 3 * H  # A_log, D and the bias of dt
         return in_proj + short_convolution(xBC, self.d_conv) + by_head + E + out_proj  # E: the norm
 

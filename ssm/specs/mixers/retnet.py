@@ -24,8 +24,10 @@ class RetNetMixer(MixerSpecBase):
             r"$y_t = q_t^T S_t$",
         ),
     )
+    later: ClassVar[frozenset[str]] = frozenset({"decay_exponent"})
     kind: Literal["retnet"] = "retnet"
-    n_heads: PositiveInt = 4  # H, number of heads; head h decays by gamma_h = 1 - 2^(-5-h)
+    n_heads: PositiveInt = 4  # H, number of heads
+    decay_exponent: PositiveInt = 5  # e; head h, from 0, decays by gamma_h = 1 - 2^(-e-h)
     key_dim: PositiveInt | None = None  # K, dimensions of a key; default D / H
     value_dim: PositiveInt | None = None  # V, dimensions of a value; default 2 D / H
     rotary_base: PositiveFloat = 10_000.0  # base of the angles theta_i = base^(-2i / K)

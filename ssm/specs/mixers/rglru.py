@@ -27,11 +27,14 @@ class RglruMixer(MixerSpecBase):
         ),
     )
     range_below: ClassVar[float] = 1.0
+    later: ClassVar[frozenset[str]] = frozenset({"decay"})
     kind: Literal["rglru"] = "rglru"
     width: PositiveInt | None = None  # D_RNN, channels of the recurrence; default D
     blocks: PositiveInt = 16  # number of blocks in the block-diagonal matrices of both gates
     d_conv: PositiveInt = 4  # K, width of the causal convolution
     c: PositiveFloat = 8.0  # factor on the recurrence gate r_t in a_t = a^(c r_t)
+    # `constant`: the recurrence gate r_t is a learned number of each channel, the same for all tokens
+    decay: Literal["input_dependent", "constant"] = "input_dependent"
     unscaled_start: bool = False  # do not scale the first input by sqrt(1 - a^2), as in the released code
     a_range: Range = (0.9, 0.999)  # a^c at initialization, uniform: the decay with an open recurrence gate
 
@@ -56,7 +59,8 @@ class RglruMixer(MixerSpecBase):
     def parameters(self, d_model: int) -> int:
         D, W = d_model, self.channels(d_model)
         in_proj, out_proj = 2 * linear(D, W, bias=True), linear(W, D, bias=True)  # x and the gate
-        gates = 2 * self.blocks * linear(W // self.blocks, W // self.blocks, bias=True)  # W_a and W_x, block-diagonal
+        gates = self.blocks * linear(W // self.blocks, W // self.blocks, bias=True)  # W_x and its bias, block-diagonal
+        gates += gates if self.decay == "input_dependent" else W  # W_a and its bias, or only the bias
         return in_proj + short_convolution(W, self.d_conv) + gates + W + out_proj  # W: Lambda
 
     def input_numbers(self, d_model: int) -> int:

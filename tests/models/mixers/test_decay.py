@@ -1,0 +1,59 @@
+"""Options of the decay: constant, none, or with other time constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from models.mixers.systems import SYSTEMS, D, inputs, parsed, system
+from ssm_kernels import observe
+
+from ssm.models.inspect import coefficients
+from ssm.models.mixers import build_mixer
+
+pytestmark = pytest.mark.usefixtures("plain_backend")
+# One decay for all heads at initialization, so that it is not random.
+STARTS: dict[str, dict[str, Any]] = {
+    "mamba2": {"a_range": [2, 2], "dt_range": [0.05, 0.05]},
+    "gla": {},
+    "rglru": {"a_range": [0.5, 0.5]},
+}
+CONSTANT = [name for name in SYSTEMS if name.endswith("constant decay")]
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_a_constant_decay_is_the_same_for_all_tokens(name: str) -> None:
+    A = coefficients(system(name), inputs(0, 2, 9)).A
+    assert torch.equal(A, A[:1, :1].expand_as(A))
+    kind = SYSTEMS[name]["kind"]
+    gated = coefficients(system(kind), inputs(0, 2, 9)).A
+    assert gated.std(1).min() > 1e-4
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_a_constant_decay_starts_where_the_gated_decay_is_for_zero_inputs(name: str) -> None:
+    fields = SYSTEMS[name] | STARTS[SYSTEMS[name]["kind"]]
+    constant, gated = (build_mixer(parsed(fields | {"decay": of}), D, 2) for of in ("constant", "input_dependent"))
+    zeros = torch.zeros(1, 1, D)
+    assert torch.equal(coefficients(constant, zeros).A, coefficients(gated, zeros).A)
+
+
+def test_without_decay_gated_deltanet_has_the_recurrence_of_deltanet() -> None:
+    scans: list[Any] = []
+    with observe(lambda *call: scans.append(call)), torch.no_grad():
+        system("gated_deltanet, no decay")(inputs(0, 2, 9))
+    (inputs_of,) = [call[1] for call in scans if call[0] == "delta_scan"]
+    assert inputs_of.log_decay is None
+
+
+def test_the_decays_of_retnet() -> None:
+    A = coefficients(system("retnet, fast decay"), inputs(0, 1, 3)).A.abs()
+    assert A[0, 0, :, 0].tolist() == pytest.approx([1 / 2, 3 / 4])
+    A = coefficients(system("retnet"), inputs(0, 1, 3)).A.abs()
+    assert A[0, 0, :, 0].tolist() == pytest.approx([31 / 32, 63 / 64])
+
+
+def test_defaults_do_not_change_ids() -> None:
+    for kind in ("mamba2", "gla", "rglru", "gated_deltanet", "retnet"):
+        assert not {"decay", "decay_exponent"} & parsed({"kind": kind}).content().keys()
