@@ -19,6 +19,7 @@ from ssm_kernels.benchmarks.cases import Case, cpu_cases, gpu_cases
 from ssm_kernels.benchmarks.limits import Limits, limit_ms, work
 from ssm_kernels.benchmarks.markdown import END, START, main
 from ssm_kernels.benchmarks.race import Contestant, race
+from ssm_kernels.benchmarks.table import speed_frame
 from ssm_kernels.benchmarks.training_speed import GateError, ratios
 from torch import Tensor
 
@@ -78,8 +79,7 @@ def scans(*words: object) -> int:
 
 
 def table(case: Case = SMALL) -> pl.DataFrame:
-    (frame,) = scans_module.scan_speed([case], CPU, 1, 60.0, LIMITS)
-    return frame
+    return speed_frame(case, scans_module.scan_speed(case, CPU, 1, 60.0), limit_ms(case, LIMITS))
 
 
 @pytest.mark.parametrize("case", [*dict.fromkeys((c.operation, c.system) for c in cpu_cases() + gpu_cases())])

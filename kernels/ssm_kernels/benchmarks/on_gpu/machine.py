@@ -1,4 +1,4 @@
-"""The machine: device and versions, which packages are missing, and how to bring them to a machine without a network."""
+"""The machine: device, versions, missing packages, and how to bring these to a machine without a network."""
 
 from __future__ import annotations
 

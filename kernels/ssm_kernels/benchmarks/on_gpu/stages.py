@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+KERNELS = ("torch", "triton")  # all that most stages need
 LONGEST = 540  # seconds; no stage may take longer
 
 
@@ -16,13 +17,14 @@ class Stage:
     seconds: int  # after this time no task starts, and running tasks end
     workers: int = 1  # processes; more than one only where nothing is timed
     task_seconds: int = LONGEST  # a task that takes longer counts as failed
-    packages: tuple[str, ...] = ("torch", "triton")  # names of imports
+    packages: tuple[str, ...] = KERNELS  # names of imports
     whole_project: bool = False  # whether its results depend on all code, not on that of the kernels alone
     repeats: bool = False  # whether it runs every time
 
 
 PROJECT = (
-    *("torch", "triton", "jinja2", "latex2mathml", "markupsafe", "matplotlib", "numpy", "PIL", "polars", "pyarrow"),
+    *KERNELS,
+    *("jinja2", "latex2mathml", "markupsafe", "matplotlib", "numpy", "PIL", "polars", "pyarrow"),
     *("pydantic", "yaml", "safetensors", "scipy", "tokenizers", "tqdm"),
 )
 WORKFLOW = (*PROJECT, "psutil", "pygments", "sklearn", "snakemake")

@@ -32,8 +32,8 @@ def emulated(processors: int = 132) -> Iterator[None]:
 
     with ExitStack() as stack:
         for module in (scan, convolution):
-            stack.enter_context(mock.patch.object(module, "unavailable", lambda device: None))
-        stack.enter_context(mock.patch.object(native, "multiprocessors", lambda device: processors))
+            stack.enter_context(mock.patch.object(module, "unavailable", return_value=None))
+        stack.enter_context(mock.patch.object(native, "multiprocessors", return_value=processors))
         yield
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO, Any
 
 from ssm_kernels.benchmarks.on_gpu.stages import Stage
@@ -67,10 +68,8 @@ class Worker:
 
     def end(self) -> None:
         """End the process and all processes that it started."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
 
     def _answer(self, seconds: float) -> Answer | None:
