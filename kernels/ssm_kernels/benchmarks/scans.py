@@ -73,6 +73,18 @@ def scan_speed(case: Case, device: torch.device, repeats: int, seconds: float) -
     return found + [Speed(name, (), errors.get(name), reason) for name, reason in reasons.items()]
 
 
+def timed_scan(
+    case: Case, backend: str, arguments: Arguments, expected: list[Tensor | None]
+) -> Callable[[], object] | str:
+    """The call of one of our backends that is timed, or the reason why it is not."""
+    scan = _ours(case, backend)
+    try:
+        error = _worst(_results(scan, arguments, case), expected, case)
+        return _call(scan, arguments, case) if error <= TOLERANCE[case.dtype] else f"wrong: its error is {error:.2g}"
+    except Exception as error:
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def oracle(case: Case, arguments: Arguments, device: torch.device) -> list[Tensor | None]:
     """Outputs and gradients in float64."""
     return _results(_ours(case, "torch" if device.type == "cuda" else "reference"), _doubled(arguments), case)
