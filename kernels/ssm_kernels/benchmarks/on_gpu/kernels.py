@@ -25,6 +25,7 @@ ODD = ((1, 1, 2, 1), (2, 45, 3, 5), (2, 33, 67, 17), (1, 300, 2, 4), (3, 17, 50,
 # width and state of published models: Mamba, Mamba-2, GLA and Gated DeltaNet, the convolution.
 LAYERS = {"selective_scan": (512, 16), "causal_conv1d": (512, 4), "diagonal_scan": (512, 1), NORM: (512, 1)}
 MATRIX = (128, 128)  # V and K
+SANITIZED = "sanitized"
 SMALL = (1, 9, 5, 3)  # a rehearsal's sizes
 
 
@@ -32,6 +33,7 @@ def names(setting: Setting) -> list[str]:
     return [
         f"{check}, {operation}, {backend}"
         for check in CHECKS
+        if check != SANITIZED
         for backend in BACKENDS
         for operation in EVERY
         if backend in backends.available(operation) and (backend != "torch" or check in OF_TORCH)
@@ -117,6 +119,14 @@ def float64(setting: Setting, operation: str, backend: str) -> Errors:
         yield _compared(case, backend, about, 1e-11)
 
 
+def sanitized(setting: Setting, operation: str, backend: str) -> Errors:
+    """One small case in float32 and in bfloat16, for the stage sanitizer."""
+    for case, about in _cases(setting, operation, (2, 70, 20, 20), forms=1, resets=0.1):
+        yield _compared(case.to(torch.float32), backend, f"{about}, float32", 1e-5)
+        if not any(x.is_complex() for x in case.values):
+            yield _compared(case.to(torch.bfloat16), backend, f"{about}, bfloat16", 1e-2, 1e-2)
+
+
 Check = Callable[[Setting, str, str], Errors]
 CHECKS: dict[str, Check] = {
     "layers": layers,
@@ -127,6 +137,7 @@ CHECKS: dict[str, Check] = {
     "equal bits": equal_bits,
     "pieces": pieces,
     "float64": float64,
+    SANITIZED: sanitized,
 }
 OF_TORCH = ("usual", "float64")
 
