@@ -17,8 +17,8 @@ from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError
 
 FIGURE = "lg_fig5"
 JOBS = 8  # at the same time: small models are limited by the start of kernels
-CAPS = {"a few steps of each job": "{max_steps: 20, max_seeds: 1}", "one seed": "{max_seeds: 1}"}
-REHEARSED = "{max_steps: 2, max_seeds: 1, max_sequences: 2, max_contexts: 2, max_documents: 40}"
+CAPS = {"a few steps of each job": {"max_steps": 20, "max_seeds": 1}, "one seed": {"max_seeds": 1}}
+REHEARSED = {"max_steps": 2, "max_seeds": 1, "max_sequences": 2, "max_contexts": 2, "max_documents": 40}
 
 
 def names(setting: Setting) -> list[str]:
@@ -33,11 +33,13 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     """
     scale, caps = ("smoke", REHEARSED) if setting.rehearse else ("gpu", CAPS[name])
     results = setting.out / "figure" / name.replace(" ", "_")
-    device = setting.device
-    settings = [f"scale={scale}", f"figures=[{FIGURE}]", f"device={device}", f"results={results}", f"dry_run={caps}"]
+    results.mkdir(parents=True, exist_ok=True)
+    settings = {"scale": scale, "figures": [FIGURE], "device": setting.device, "results": str(results), "dry_run": caps}
+    (results / "settings.yaml").write_text(json.dumps(settings))  # JSON is YAML
+    files = ("--configfile", "config/config.yaml", str(results / "settings.yaml"))
     jobs = 1 if setting.rehearse else min(JOBS, os.cpu_count() or 1)
-    _called(setting, "snakemake", "--unlock", "--config", *settings)
-    _called(setting, "snakemake", "--cores", str(jobs), "--rerun-incomplete", "--config", *settings, "--", FIGURE)
+    _called(setting, "snakemake", *files, "--unlock")
+    _called(setting, "snakemake", *files, "--cores", str(jobs), "--rerun-incomplete", "--", FIGURE)
     verdicts = _called(setting, "ssm", "verdicts", str(results / scale)).splitlines()
     runs = [_run(path) for path in sorted((results / scale / "runs").glob("*/run.json"))]
     tokens, fastest = sum(run["tokens"] for run in runs), max(run["share"] for run in runs)
