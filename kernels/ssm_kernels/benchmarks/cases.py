@@ -189,7 +189,7 @@ REGISTERED = (  # our systems that fla has
 
 def gpu_cases() -> list[Case]:
     """Cases for GPUs, in bfloat16 and without a state: one layer of Mamba models, and the sizes of fla's benchmarks."""
-    models = [
+    models: list[tuple[str, str, tuple[int, ...]]] = [
         ("gated_scan", "Mamba-2", (8, 2048, 64, 128, 64)),  # 1.3b
         ("selective_scan", "Mamba", (8, 2048, 4096, 16)),  # 1.3b
         ("gated_scan", "Mamba-2", (8, 2048, 32, 128, 64)),  # 370m
@@ -200,5 +200,7 @@ def gpu_cases() -> list[Case]:
     ]
     registry = [(*system, (B, T, H, D, D)) for B, T, H, D in REGISTRY for system in REGISTERED]
     return [
-        Case(*case, backward=backward, dtype=torch.bfloat16) for case in models + registry for backward in (True, False)
+        Case(operation, system, sizes, backward=backward, dtype=torch.bfloat16)
+        for operation, system, sizes in [*models, *registry]
+        for backward in (True, False)
     ]

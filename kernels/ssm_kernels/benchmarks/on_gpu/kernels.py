@@ -150,8 +150,8 @@ def _cases(
     if operation == "causal_conv1d":
         state = min(state, 4)
     for variant in variants(operation)[: 1 if setting.rehearse else forms]:
-        size = {"batch": batch, "length": length, "width": width, "state": state}
-        yield make(operation, variant=variant, **size, **more).on(setting.device), f"form {variant}"
+        case = make(operation, variant=variant, batch=batch, length=length, width=width, state=state, **more)
+        yield case.on(setting.device), f"form {variant}"
 
 
 def _compared(
@@ -191,7 +191,8 @@ def _checked(
 @contextmanager
 def _memory_of_nans() -> Iterator[None]:
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True
+    # torch's types do not know it; it is on by default
+    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
     try:
         yield
     finally:

@@ -40,13 +40,14 @@ def _draw(done: dict[str, dict[str, Any]], device: str, path: Any) -> None:
     figure, axes = plt.subplots(figsize=(10, 1.5 + 0.22 * len(cases)), layout="constrained")
     for name, color in COLORS.items():
         points = [
-            (entry["share"], y)
-            for y, case in enumerate(cases)
+            (entry["share"], row)
+            for row, case in enumerate(cases)
             for entry in done[case]["found"]
             if entry["name"] == name and entry["share"]
         ]
         if points:
-            axes.scatter(*zip(*points, strict=True), s=22, color=color, label=name, zorder=2)
+            x, y = zip(*points, strict=True)
+            axes.scatter(x, y, s=22, color=color, label=name, zorder=2)
     axes.axvline(1.0, color="black", lw=1)
     shares = [entry["share"] for task in done.values() for entry in task["found"] if entry["share"]]
     axes.set_xscale("log")

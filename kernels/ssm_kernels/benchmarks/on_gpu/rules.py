@@ -105,7 +105,7 @@ def _inside(change: Change, call: Callable[[], object]) -> Callable[[], object]:
 @cache
 def _cases(setting: Setting) -> dict[str, tuple[Case, str]]:
     tiny = {3: (1, 5, 8), 4: (1, 5, 8, 4), 5: (1, 5, 2, 4, 4)}
-    found = {}
+    found: dict[str, tuple[Case, str]] = {}
     for operation, system, sizes in SHAPES:
         backends = ("cuda", "triton") if operation == "selective_scan" else ("triton",)
         chosen, dtype = (tiny[len(sizes)], torch.float32) if setting.rehearse else (sizes, torch.bfloat16)
