@@ -38,7 +38,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def rehearse(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ssm_kernels.benchmarks.on_gpu", "--rehearse", "--out", str(out), *words]
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "kernels")]))
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, timeout=500)
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, timeout=700)
 
 
 def result(out: Path, stage: str) -> dict[str, Any]:
@@ -58,10 +58,13 @@ def test_kernels_are_rehearsed_on_a_bare_machine(bare: Path, tmp_path: Path) -> 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_is_rehearsed(stage: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """In one folder: the picture needs the speeds."""
+    """In one folder: the picture needs the speeds. Interpreted kernels are slow."""
     out = tmp_path_factory.getbasetemp() / "rehearsed"
     out.mkdir(exist_ok=True)
-    done = rehearse(out, stage)
+    for _ in range(4):  # a slow machine may need a second call
+        done = rehearse(out, stage)
+        if result(out, stage)["state"] != "unfinished":
+            break
     assert done.returncode == 0, done.stdout + done.stderr
     assert result(out, stage)["state"] == "passed"
 
