@@ -15,6 +15,8 @@
 # make families    `ssm diagnose` and `ssm extend` on a tiny model of every family in the docs (ten minutes)
 # make nightly     campaign, journey, families and ten minutes of fuzz; a failure does not stop the others
 # make bench       the speed of scans and training next to other implementations; tables are in results/bench
+# make gpu         all that only a GPU can show, in stages of at most nine minutes; results are in reports/gpu. Needs no
+#                  network, and not the environment; says what is missing. Without a GPU: ARGS=--rehearse
 # make docs        writes docs/reference, the reference of all config keys, from the specs
 # make check       formatting, types, spelling, the workflow's lint, and pages that disagree with the reference results
 # make clean       removes the environment and all caches; results stay
@@ -29,6 +31,7 @@
 #   KILLS=20 SEED=2                    for campaign
 #   MINUTES=10 SEED=2                  for fuzz; SEED also for test: chooses the tested families
 #   MUTANTS='training plan'            only these groups of modules
+#   STAGES='kernels speed'             only these stages of gpu
 #   LIBRARIES='fla mamba_ssm'          only these libraries
 #   FAMILIES="Mamba-2 'Kimi Linear'"   only these families
 
@@ -42,6 +45,7 @@ RESULTS ?= results/smoke
 KILLS ?= 100
 MINUTES ?= 5
 MUTANTS ?=
+STAGES ?=
 LIBRARIES ?=
 FAMILIES ?=
 SEED ?= 1
@@ -51,7 +55,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help environment environment-dev figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench docs check clean
+.PHONY: help environment environment-dev figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench gpu docs check clean
 .DEFAULT_GOAL := figures
 
 help:
@@ -107,6 +111,9 @@ bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench
 	@ssm bench scans --out results/bench/scans.parquet
 	@ssm bench training --out results/bench/training.parquet
+
+gpu:
+	@PYTHONPATH=kernels $(PYTHON) -m ssm_kernels.benchmarks.on_gpu $(STAGES) $(ARGS)
 
 docs: $(VENV)/.installed
 	@python -m ssm.plan.manual

@@ -18,12 +18,12 @@ ssm bench scans:
   with wrong results are not timed.
 
   limit/t is the lower limit of the time, divided by the measured time: 1 is
-  the best possible. On a CPU, the limit is the larger of two times. The first
-  is that of the fewest multiply-adds of any known form of the scan, at the
-  processor's full rate. The second is that of one pass over each input and
-  output, at the rate of the fastest stream. On a GPU, it is the second. Both
-  rates are measured in the same run. A row above 1.05 gives a warning: its
-  limit was disturbed, or is wrong.
+  the best possible. The limit is the larger of two times. The first is that
+  of the fewest multiply-adds of any known form of the scan, at the full rate
+  of the processor or GPU. The second is that of one pass over each input and
+  output, at the rate of the fastest stream. Both rates are measured in the
+  same run. A row above 1.05 gives a warning: its limit was disturbed, or is
+  wrong.
 
 ssm bench training:
   times training steps of small Mamba and Mamba-2 models against those of
@@ -88,9 +88,9 @@ def run(args: argparse.Namespace) -> int:
 def _scans(args: argparse.Namespace) -> int:
     import polars as pl
     from ssm_kernels.benchmarks.cases import cpu_cases, gpu_cases
-    from ssm_kernels.benchmarks.limits import measure_limits
+    from ssm_kernels.benchmarks.limits import limit_ms, measure_limits
     from ssm_kernels.benchmarks.scans import scan_speed
-    from ssm_kernels.benchmarks.table import block, warnings
+    from ssm_kernels.benchmarks.table import block, speed_frame, warnings
 
     from ssm.base.errors import UserError
     from ssm.base.tables import SCAN_SPEED, write_table
@@ -106,7 +106,9 @@ def _scans(args: argparse.Namespace) -> int:
     print(limits.text(), flush=True)
     _warn(limits.warnings())
     frames = []
-    for frame in scan_speed(cases, device, args.repeats, args.seconds, limits):
+    for case in cases:
+        speeds = scan_speed(case, device, args.repeats, args.seconds)
+        frame = speed_frame(case, speeds, limit_ms(case, limits))
         print(f"\n{block(frame)}", flush=True)
         _warn(warnings(frame))
         frames.append(frame)

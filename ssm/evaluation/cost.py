@@ -7,12 +7,12 @@ from collections.abc import Callable
 import polars as pl
 import torch
 import torch.nn.functional as F
+from ssm_kernels.timing import seconds_of
 from torch import Tensor
 
 from ssm.base.progress import Progress
 from ssm.evaluation.registry import MEASURES
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.device import seconds_of
 from ssm.models.state import State
 from ssm.specs.measurements.cost import Cost
 

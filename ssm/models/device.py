@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
-from collections.abc import Callable
 
 import torch
 from ssm_kernels.native import InstructionsError, instructions
@@ -65,17 +63,3 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {torch.get_num_threads()} thread{'s' if torch.get_num_threads() > 1 else ''}"
-
-
-def seconds_of(call: Callable[[], object], device: torch.device) -> float:
-    """Seconds of one call, including its own work on a GPU, but not work that was started before."""
-    _wait(device)
-    start = time.perf_counter()
-    call()
-    _wait(device)
-    return time.perf_counter() - start
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 import torch
-from ssm_kernels.causal_conv1d import cuda as convolution
 from ssm_kernels.native import cuda as native
 from ssm_kernels.native.compiler import NativeUnavailable, find_compiler
-from ssm_kernels.selective_scan import cuda as scan
 
 
 def compiler_missing() -> str | None:
@@ -20,16 +17,6 @@ def compiler_missing() -> str | None:
     except NativeUnavailable as error:
         return str(error)
     return None
-
-
-@contextmanager
-def emulated(processors: int = 132) -> Iterator[None]:
-    """Within this block, backend "cuda" takes CPU tensors, as on a GPU with this number of multiprocessors."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (scan, convolution):
-            patch.setattr(module, "unavailable", lambda device: None)
-        patch.setattr(native, "multiprocessors", lambda device: processors)
-        yield
 
 
 @contextmanager

@@ -15,9 +15,9 @@ import pytest
 import ssm_kernels
 import torch
 import torch.nn.functional as F
-from kernels.cases import Case, make
-from kernels.numerics import normal, worst
 from ssm_kernels.adapters import PEERS, fla, mamba_ssm, peer
+from ssm_kernels.testing.cases import Case, make
+from ssm_kernels.testing.numerics import normal, worst
 from torch import Tensor
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -13,8 +13,8 @@ import ssm_kernels
 import torch
 import torch.nn.functional as F
 from kernels.cases import PAIRS
-from kernels.numerics import normal, with_gradients, worst
 from ssm_kernels import causal_conv1d, delta_scan, diagonal_scan, selective_scan, use_backend
+from ssm_kernels.testing.numerics import normal, with_gradients, worst
 from torch import Tensor
 
 B, T, H, K, V = 2, 45, 3, 8, 5

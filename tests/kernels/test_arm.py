@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from kernels.arm import COMPILERS, Library, missing, on_arm
-from kernels.cases import EVERY, OPERATIONS, Recording, exact, exhaustive, make, run, variants
-from kernels.numerics import same_bits, threads, worst
+from kernels.cases import Recording, exact, exhaustive, run
 from kernels.simd_functions import check_extremes, check_precision, check_sums, write_functions
 from ssm_kernels import selective_scan
+from ssm_kernels.testing.cases import EVERY, OPERATIONS, make, variants
+from ssm_kernels.testing.numerics import same_bits, threads, worst
 
 FIRST, *OTHERS = COMPILERS
 QUICK = [("selective_scan", 0), ("causal_conv1d", 0)]  # the compilation takes longest here

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import ssm_kernels
 import torch
-from kernels.cases import CPU, NORM, OPERATIONS, PAIRS, Case, make
+from kernels.cases import CPU, PAIRS
 from ssm_kernels import BackendError, backends, use_backend
 from ssm_kernels.operators import Parts
+from ssm_kernels.testing.cases import NORM, OPERATIONS, Case, make
 
 DTYPES = {"integers": torch.int64, "complex": torch.complex128}
 WRONG = {

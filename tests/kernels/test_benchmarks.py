@@ -19,6 +19,7 @@ from ssm_kernels.benchmarks.cases import Case, cpu_cases, gpu_cases
 from ssm_kernels.benchmarks.limits import Limits, limit_ms, work
 from ssm_kernels.benchmarks.markdown import END, START, main
 from ssm_kernels.benchmarks.race import Contestant, race
+from ssm_kernels.benchmarks.table import speed_frame
 from ssm_kernels.benchmarks.training_speed import GateError, ratios
 from torch import Tensor
 
@@ -78,8 +79,7 @@ def scans(*words: object) -> int:
 
 
 def table(case: Case = SMALL) -> pl.DataFrame:
-    (frame,) = scans_module.scan_speed([case], CPU, 1, 60.0, LIMITS)
-    return frame
+    return speed_frame(case, scans_module.scan_speed(case, CPU, 1, 60.0), limit_ms(case, LIMITS))
 
 
 @pytest.mark.parametrize("case", [*dict.fromkeys((c.operation, c.system) for c in cpu_cases() + gpu_cases())])
@@ -147,7 +147,18 @@ def test_each_pass_is_limited_by_memory_or_arithmetic(monkeypatch: pytest.Monkey
     monkeypatch.setattr("ssm_kernels.benchmarks.limits._stream", lambda touched, threads: streams[touched] * threads)
     limits = Limits("cpu", 2, memory=1.0, multiply_adds=3.0, gemm=3.0)
     assert limit_ms(case, limits) == pytest.approx(1000 * (360 / 2 + 60 / 3))
-    assert limit_ms(case, Limits("cuda", 1, memory=4.0)) == pytest.approx(1000 * (360 + 600) / 4)
+
+
+def test_each_pass_on_a_gpu_is_limited_by_memory_arithmetic_or_exponentials() -> None:
+    """Numbers: B x T x H = 6, K = V = 4. A GLA has 32 multiply-adds and 4 exponentials per token and head."""
+    gpu = Limits("cuda", 1, memory=1e9, multiply_adds=1.0, gemm=6.0, exponentials=1e9)
+    case = Case("gated_scan", "GLA", (1, 3, 2, 4, 4), backward=False)
+    assert limit_ms(case, gpu) == pytest.approx(1000 * 6 * 32 / 6), "on tensor cores"
+    assert limit_ms(case, replace(gpu, gemm=1e9, exponentials=2.0)) == pytest.approx(1000 * 6 * 4 / 2)
+    assert limit_ms(case, replace(gpu, gemm=1e9, memory=4.0)) == pytest.approx(1000 * work(case)[0].bytes / 4)
+    case = Case("diagonal_scan", "RG-LRU", (2, 3, 5))
+    assert limit_ms(case, replace(gpu, multiply_adds=3.0)) == pytest.approx(1000 * (30 + 60) / 3)
+    assert gpu.warnings() == []
 
 
 def test_scans_are_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:

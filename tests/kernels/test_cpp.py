@@ -7,12 +7,13 @@ import math
 import pytest
 import torch
 from kernels.builds import Build
-from kernels.cases import CPP, EVERY, ROW, exact, exhaustive, make, run, variants
-from kernels.numerics import error, threads, with_gradients, worst
+from kernels.cases import CPP, ROW, exact, exhaustive, run
 from ssm_kernels import causal_conv1d, diagonal_scan, selective_scan
 from ssm_kernels.delta_scan import cpp as delta_cpp
 from ssm_kernels.gated_scan import cpp as gated_cpp
 from ssm_kernels.native import load
+from ssm_kernels.testing.cases import EVERY, make, variants
+from ssm_kernels.testing.numerics import error, threads, with_gradients, worst
 from torch import Tensor
 
 pytestmark = pytest.mark.skipif(not CPP, reason="there is no C++ compiler")

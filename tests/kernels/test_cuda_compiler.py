@@ -41,7 +41,7 @@ def compile_cubin(source: str, defines: list[str], architecture: str, folder: Pa
 
 
 @with_nvcc
-@pytest.mark.parametrize("architecture", [*exhaustive("sm_80"), "sm_90"])
+@pytest.mark.parametrize("architecture", [*exhaustive("sm_80", "sm_90a"), "sm_90"])
 @pytest.mark.parametrize(
     ("source", "defines", "kernels", "spill_limit"),  # bytes per thread
     [

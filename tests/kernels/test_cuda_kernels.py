@@ -9,12 +9,14 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernels.cases import Case, cases, check_step_sizes, exact, exhaustive, make, run, variants
-from kernels.cuda_emulation import compiler_missing, emulated, turns
-from kernels.numerics import error, normal, same_bits, with_gradients, worst
+from kernels.cases import cases, check_step_sizes, exact, exhaustive, run
+from kernels.cuda_emulation import compiler_missing, turns
 from ssm_kernels import causal_conv1d, selective_scan
+from ssm_kernels.benchmarks.on_gpu.stand_ins import emulated
 from ssm_kernels.native import cuda as native
 from ssm_kernels.selective_scan import cuda as scan
+from ssm_kernels.testing.cases import Case, make, variants
+from ssm_kernels.testing.numerics import error, normal, same_bits, with_gradients, worst
 from torch import Tensor
 
 pytestmark = pytest.mark.skipif(compiler_missing() is not None, reason=str(compiler_missing()))

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import ssm_kernels
 import torch
-from kernels.cases import ALL, EVERY, NORM, ROW, WITH_STATE, Case, exhaustive, make, run, variants
-from kernels.numerics import normal, same_bits, with_gradients, worst
+from kernels.cases import ALL, ROW, WITH_STATE, exhaustive, run
 from ssm_kernels import gated_scan
+from ssm_kernels.testing.cases import EVERY, NORM, Case, make, variants
+from ssm_kernels.testing.numerics import normal, same_bits, with_gradients, worst
 from torch import Tensor
 
 COMPILED = [case for case in ALL if case[1] in ("torch", "cpp")]

@@ -11,26 +11,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernels.builds import NATIVE, Build
-from kernels.cases import (
-    ALL,
-    CPP,
-    EACH,
-    NORM,
-    OPERATIONS,
-    PAIRS,
-    ROW,
-    Case,
-    Recording,
-    cases,
-    check_step_sizes,
-    exact,
-    exhaustive,
-    make,
-    run,
-    variants,
-)
-from kernels.numerics import error, normal, with_gradients, worst
+from kernels.cases import ALL, CPP, EACH, PAIRS, ROW, Recording, cases, check_step_sizes, exact, exhaustive, run
 from ssm_kernels import backends, delta_scan, gated_rms_norm
+from ssm_kernels.testing.cases import NORM, OPERATIONS, Case, make, variants
+from ssm_kernels.testing.numerics import error, normal, with_gradients, worst
 
 pytestmark = pytest.mark.filterwarnings("error:Casting complex values")  # an imaginary part would be dropped
 # Hypothesis examples and longest sequence. Triton's interpreter is 1000 times slower than a compiled kernel.

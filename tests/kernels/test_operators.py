@@ -7,10 +7,11 @@ from importlib import import_module
 import pytest
 import torch
 from kernels.builds import Build
-from kernels.cases import ALL, EACH, EVERY, MOST, NORM, ROW, Recording, exhaustive, make, run, variants
-from kernels.numerics import same_bits, threads, with_gradients, worst
+from kernels.cases import ALL, EACH, MOST, ROW, Recording, exhaustive, run
 from ssm_kernels import backends
 from ssm_kernels.operators import Parts
+from ssm_kernels.testing.cases import EVERY, NORM, make, variants
+from ssm_kernels.testing.numerics import same_bits, threads, with_gradients, worst
 from torch import Tensor
 from torch.autograd import forward_ad
 

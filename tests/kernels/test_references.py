@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels.cases import DECAYS, Case, make
-from kernels.numerics import error, normal, with_gradients, worst
 from scipy.signal import lfilter
 from ssm_kernels import causal_conv1d, diagonal_scan, gated_rms_norm, gated_scan
+from ssm_kernels.testing.cases import DECAYS, Case, make
+from ssm_kernels.testing.numerics import error, normal, with_gradients, worst
 from torch import Tensor
 
 from ssm.models.mixers.s5 import S5

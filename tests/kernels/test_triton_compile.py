@@ -16,13 +16,14 @@ pytest.importorskip("triton", reason="the triton package is not installed (Linux
 
 from kernels.cases import exhaustive
 from kernels.triton_addresses import wrong_addresses
-from kernels.triton_compile import Resources, compile_ahead, intermediate_code
+from kernels.triton_compile import Resources, compile_ahead, compiled_ahead, intermediate_code
 from ssm_kernels.native import triton_launch
 from ssm_kernels.native.triton_launch import Launch, recording
 from torch import Tensor
 
 SHARED = {80: 163 * 1024, 90: 227 * 1024}  # bytes per block
 SPILLED = {80: 640, 90: 256}  # bytes per thread; the tiles are chosen for the H100
+FLOAT32_SPILLED = 32  # bytes per thread in float32 at up to 128 keys, on an H100
 MORE_SPILLED = {
     "selective, N 64": 384,  # no published model has this size
     "delta, by head, K 256, bfloat16": 640,  # fla's default shape: a program holds all 256 keys of a state's columns
@@ -135,8 +136,16 @@ def test_it_compiles_and_fits(name: str, capability: int) -> None:
     for launch in recorded:
         used = compile_ahead(launch, capability)
         assert used.shared <= SHARED[capability], used
-        assert used.spilled <= max(SPILLED[capability], MORE_SPILLED.get(name, 0)), used
+        precise = "float32" in name and "K 256" not in name and capability == 90
+        allowed = FLOAT32_SPILLED if precise else max(SPILLED[capability], MORE_SPILLED.get(name, 0))
+        assert used.spilled <= allowed, used
         assert used.registers <= 255, used
+
+
+def test_the_target_of_an_h100_is_sm_90a() -> None:
+    """Triton compiles for capability 90 with the instructions that only an H100 has."""
+    (launch, *_) = diagonal(torch.float32, True)
+    assert ".target sm_90a" in compiled_ahead(launch, 90).asm["ptx"]
 
 
 @pytest.mark.exhaustive

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from kernels.cases import Case, exhaustive, make, run
+from kernels.cases import exhaustive, run
 from kernels.interpreted import Call, interpreter
-from kernels.numerics import error, same_bits, with_gradients
+from ssm_kernels.testing.cases import Case, make
+from ssm_kernels.testing.numerics import error, same_bits, with_gradients
 
 pytest.importorskip("triton", reason="the triton package is not installed (Linux only)")
 

@@ -35,13 +35,18 @@ class Resources(NamedTuple):
     spilled: int  # bytes of stack per thread, for values that do not fit into registers
 
 
-def compile_ahead(launch: Launch, capability: int) -> Resources:
-    """Compile a recorded launch for compute capability 80 (A100) or 90 (H100), specialized as at run time.
+def compiled_ahead(launch: Launch, capability: int) -> Any:
+    """A recorded launch, compiled for compute capability 80 (A100) or 90 (H100), specialized as at run time.
 
     Raises:
         Exception: an error of Triton or ptxas, if the kernel does not compile.
     """
-    compiled = triton.compile(_source(launch), target=GPUTarget("cuda", capability, 32), options=_options(launch))
+    return triton.compile(_source(launch), target=GPUTarget("cuda", capability, 32), options=_options(launch))
+
+
+def compile_ahead(launch: Launch, capability: int) -> Resources:
+    """The resources of `compiled_ahead`."""
+    compiled = compiled_ahead(launch, capability)
     registers, spilled = _registers(compiled.asm["cubin"])
     return Resources(launch.kernel.__name__, compiled.metadata.shared, registers, spilled)
 

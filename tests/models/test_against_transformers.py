@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from kernels.numerics import error
 from models import tiny
 from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba, transformers_mamba2
+from ssm_kernels.testing.numerics import error
 from torch import Tensor, nn
 
 from ssm.models.backbone import LanguageModel

@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.numerics import normal, worst
 from models import tiny
+from ssm_kernels.testing.numerics import normal, worst
 from torch import Tensor
 
 from ssm.models.backbone import LanguageModel, build_model

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from kernels.numerics import worst
 from models import tiny
 from models.mixers import systems
 from ssm_kernels import causal_conv1d, delta_scan, gated_scan, observe, selective_scan, use_backend
+from ssm_kernels.testing.numerics import worst
 from torch import Tensor
 
 from ssm.models.backbone import LanguageModel, build_model

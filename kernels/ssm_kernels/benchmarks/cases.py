@@ -48,11 +48,11 @@ class Case:
         return {"activation": "silu"} if self.operation == "causal_conv1d" else {}
 
     def arguments(self, device: torch.device, seed: int = 0) -> Arguments:
-        """The operation's tensors by name, drawn on the CPU, in the case's dtype. Decays and states are float32."""
-        generator = torch.Generator().manual_seed(seed)
+        """The operation's tensors by name, drawn on the device, in the case's dtype. Decays and states are float32."""
+        generator = torch.Generator(device).manual_seed(seed)
 
         def normal(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=generator)
+            return torch.randn(shape, generator=generator, device=device)
 
         arguments = INPUTS[self.operation](self, normal)
         if not self.state:
@@ -176,27 +176,31 @@ def cpu_cases() -> list[Case]:
     ]
 
 
+# (B, T, H, D) of fla's benchmarks (benchmarks/ops/registry.py), with D for keys and values; the most usual first.
+REGISTRY = (
+    *((4, 2048, 16, 128), (8, 1024, 8, 64), (2, 16384, 16, 128)),
+    *((8, 2048, 32, 256), (4, 4096, 64, 128), (1, 8192, 96, 128)),
+)
+REGISTERED = (  # our systems that fla has
+    *(("delta_scan", "Gated DeltaNet"), ("gated_scan", "GLA"), ("delta_scan", "KDA"), ("delta_scan", "DeltaNet")),
+    *(("delta_scan", "RWKV-7"), ("gated_scan", "RetNet"), ("gated_scan", "RWKV-6"), ("gated_scan", "linear attention")),
+)
+
+
 def gpu_cases() -> list[Case]:
-    """Cases for GPUs: one layer of a model with about 1B parameters, in bfloat16, as in other projects' benchmarks."""
-    shapes = [
-        ("selective_scan", "Mamba", (8, 2048, 4096, 16)),
-        ("selective_scan", "Mamba", (1, 65536, 4096, 16)),
-        ("gated_scan", "Mamba-2", (8, 2048, 64, 128, 64)),
-        ("gated_scan", "RetNet", (8, 2048, 16, 128, 128)),
-        ("gated_scan", "GLA", (8, 2048, 16, 128, 128)),
-        ("gated_scan", "RWKV-6", (8, 2048, 32, 64, 64)),
-        ("gated_scan", "GLA", (1, 16384, 16, 128, 128)),
-        ("delta_scan", "DeltaNet", (8, 2048, 16, 128, 128)),
-        ("delta_scan", "Gated DeltaNet", (8, 2048, 16, 128, 128)),
-        ("delta_scan", "KDA", (8, 2048, 16, 128, 128)),
-        ("delta_scan", "RWKV-7", (8, 2048, 32, 64, 64)),
-        ("delta_scan", "Gated DeltaNet", (1, 16384, 16, 128, 128)),
-        ("diagonal_scan", "RG-LRU", (8, 2048, 2560)),
+    """Cases for GPUs, in bfloat16 and without a state: one layer of Mamba models, and the sizes of fla's benchmarks."""
+    models: list[tuple[str, str, tuple[int, ...]]] = [
+        ("gated_scan", "Mamba-2", (8, 2048, 64, 128, 64)),  # 1.3b
+        ("selective_scan", "Mamba", (8, 2048, 4096, 16)),  # 1.3b
+        ("gated_scan", "Mamba-2", (8, 2048, 32, 128, 64)),  # 370m
+        ("selective_scan", "Mamba", (8, 2048, 2048, 16)),  # 370m
         ("causal_conv1d", "Mamba", (8, 2048, 4096)),
+        ("diagonal_scan", "RG-LRU", (8, 2048, 2560)),
+        ("selective_scan", "Mamba", (1, 65536, 4096, 16)),
     ]
+    registry = [(*system, (B, T, H, D, D)) for B, T, H, D in REGISTRY for system in REGISTERED]
     return [
-        Case(*case, state=state, backward=backward, dtype=torch.bfloat16)
-        for case in shapes
-        for state in (False, True)
-        for backward in (False, True)
+        Case(operation, system, sizes, backward=backward, dtype=torch.bfloat16)
+        for operation, system, sizes in [*models, *registry]
+        for backward in (True, False)
     ]

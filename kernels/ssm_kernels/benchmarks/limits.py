@@ -25,7 +25,10 @@ counts as 5 multiply-adds (a polynomial of degree 5). The multiply-adds of one s
     causal_conv1d    per element: 10 for 4 taps, an exponential and a product. Backward: 9 for the value before the
                      activation, 3 for the slope of the activation, 8 for the gradients of x and of the weight.
 
-On a GPU the limit counts only memory: the rate of copying a gigabyte.
+On a GPU, exponentials have their own units, and run at the same time as multiply-adds. So the limit is the largest of
+three times: multiply-adds, exponentials, bytes. The products of gated_scan and delta_scan run at the rate of a large
+bfloat16 matrix product, on tensor cores; all other multiply-adds at that of float32. `ssm_kernels.native.gpu_limits`
+measures these rates.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from ssm_kernels.benchmarks.cases import Case
 
 EXP = 5  # multiply-adds of an exponential
 FAR = 2**29  # bytes of a stream that is much larger than a CPU's caches
-GPU_FAR = 2**30  # bytes that a GPU copies to measure the rate of its memory
+ON_TENSOR_CORES = ("gated_scan", "delta_scan")  # operations whose products are matrix products
 EXCEEDED = 1.05  # a ratio of limit to time above this is more than noise
 DISTURBED = "nothing can be faster than the limit, so other programs may have disturbed its measurement"
 
@@ -53,22 +56,24 @@ class Limits:
     device: str  # cpu, cuda
     threads: int
     memory: float  # bytes read and written per second in main memory
-    multiply_adds: float | None = None  # float32 multiply-adds per second; None on a GPU
-    gemm: float | None = None  # multiply-adds per second of torch's matrix product, for comparison; None on a GPU
+    multiply_adds: float  # float32 multiply-adds per second
+    gemm: float  # multiply-adds per second of torch's matrix product: in float32 on a CPU, in bfloat16 on a GPU
+    exponentials: float | None = None  # per second; None on a CPU, where they are multiply-adds
     instructions: str | None = None  # instruction set that the C++ is compiled for; None on a GPU
     processor: str | None = None  # name of the processor; None on a GPU
 
     def text(self) -> str:
         """One line that people read."""
         memory = f"{self.memory / 1e9:,.0f} GB/s through memory"
-        if self.multiply_adds is None or self.gemm is None:
-            return f"Limits of {self.device}: {memory}"
         peak, gemm = (f"{2 * rate / 1e9:,.0f} GFLOP/s" for rate in (self.multiply_adds, self.gemm))
+        if self.exponentials is not None:
+            exponentials = f"{self.exponentials / 1e9:,.0f} G exponentials/s"
+            return f"Limits of {self.device}: {peak} by multiply-adds (bfloat16 GEMM: {gemm}), {exponentials}, {memory}"
         return f"Limits of {self.threads} thread(s): {peak} by multiply-adds (GEMM by torch: {gemm}), {memory}"
 
     def warnings(self) -> list[str]:
-        """One line if torch's matrix product is faster than the limit."""
-        if self.multiply_adds is None or self.gemm is None or self.gemm <= EXCEEDED * self.multiply_adds:
+        """One line if torch's matrix product is faster than the limit. A GPU has tensor cores for it."""
+        if self.exponentials is not None or self.gemm <= EXCEEDED * self.multiply_adds:
             return []
         return [f"GEMM by torch: {self.gemm / self.multiply_adds:.2f} times the limit; {DISTURBED}"]
 
@@ -81,8 +86,9 @@ class Limits:
 class Work:
     """The smallest amount of work of one pass."""
 
-    multiply_adds: float
+    multiply_adds: float  # an exponential counts as EXP
     bytes: float  # of inputs and outputs, each counted once
+    exponentials: float = 0.0
 
 
 def measure_limits(device: torch.device) -> Limits:
@@ -92,7 +98,7 @@ def measure_limits(device: torch.device) -> Limits:
         NativeUnavailable: the device is a CPU, and there is no C++ compiler.
     """
     if device.type == "cuda":
-        return Limits("cuda", 1, _gpu_copy(device))
+        return measure_gpu(device)
     from ssm_kernels.native import cpu, limits
 
     threads = torch.get_num_threads()
@@ -107,12 +113,32 @@ def measure_limits(device: torch.device) -> Limits:
     )
 
 
+def measure_gpu(device: torch.device, **sizes: dict[str, int]) -> Limits:
+    """The limits of a GPU; `sizes`: smaller sizes for a measurement in ssm_kernels.native.gpu_limits, by its name."""
+    from ssm_kernels.native import gpu_limits
+
+    def rate(name: str) -> float:
+        found: float = getattr(gpu_limits, name)(device, **sizes.get(name, {}))
+        return found
+
+    return Limits(
+        device="cuda",
+        threads=1,
+        memory=rate("copy"),
+        multiply_adds=rate("multiply_adds"),
+        gemm=rate("matrix_products"),
+        exponentials=rate("exponentials"),
+    )
+
+
 def limit_ms(case: Case, limits: Limits) -> float:
-    """The smallest time of the case on this machine, in milliseconds. On a GPU only memory counts."""
+    """The smallest time of the case on this machine, in milliseconds."""
     seconds = 0.0
     for done in work(case):
-        if limits.multiply_adds is None:
-            seconds += done.bytes / limits.memory
+        if limits.exponentials is not None:
+            rate = limits.gemm if case.operation in ON_TENSOR_CORES else limits.multiply_adds
+            products = done.multiply_adds - EXP * done.exponentials
+            seconds += max(done.bytes / limits.memory, products / rate, done.exponentials / limits.exponentials)
         else:
             compute = done.multiply_adds / limits.multiply_adds
             seconds += max(compute, done.bytes / _stream(int(done.bytes), limits.threads))
@@ -142,8 +168,8 @@ def _diagonal(case: Case) -> Passes:
 def _selective(case: Case) -> Passes:
     B, T, D, N = case.sizes
     return (  # u, dt, B, C -> y; and dy -> du, ddt, dB, dC
-        Work(B * T * D * ((4 + EXP) * N + 7 + EXP), B * T * (3 * D + 2 * N) * _bytes(case)),
-        Work(B * T * D * ((3 + EXP + 8) * N + 11 + EXP), B * T * (5 * D + 4 * N) * _bytes(case)),
+        Work(B * T * D * ((4 + EXP) * N + 7 + EXP), B * T * (3 * D + 2 * N) * _bytes(case), B * T * D * (N + 1)),
+        Work(B * T * D * ((3 + EXP + 8) * N + 11 + EXP), B * T * (5 * D + 4 * N) * _bytes(case), B * T * D * (N + 1)),
     )
 
 
@@ -168,7 +194,7 @@ def _matrix_states(case: Case, products: int, inputs: float, decays: int) -> Pas
     tokens = B * T * H
     forward, backward = inputs + 2 * V, 2 * inputs + 3 * V  # inputs, v -> y; and dy -> their gradients
     return (
-        Work(tokens * (products * K * V + EXP * decays), tokens * forward * _bytes(case)),
+        Work(tokens * (products * K * V + EXP * decays), tokens * forward * _bytes(case), tokens * decays),
         Work(tokens * 2 * products * K * V, tokens * backward * _bytes(case)),
     )
 
@@ -176,8 +202,8 @@ def _matrix_states(case: Case, products: int, inputs: float, decays: int) -> Pas
 def _conv(case: Case) -> Passes:
     numbers = prod(case.sizes)
     return (  # x -> y; x, dy -> dx
-        Work(numbers * (5 + EXP), 2 * numbers * _bytes(case)),
-        Work(numbers * (15 + EXP), 3 * numbers * _bytes(case)),
+        Work(numbers * (5 + EXP), 2 * numbers * _bytes(case), numbers),
+        Work(numbers * (15 + EXP), 3 * numbers * _bytes(case), numbers),
     )
 
 
@@ -208,20 +234,3 @@ def _gemm() -> float:
     n = 1024
     a, b, c = (torch.rand(n, n) for _ in range(3))
     return n**3 / best_seconds(lambda: torch.mm(a, b, out=c), 0.2)
-
-
-def _gpu_copy(device: torch.device) -> float:
-    """Bytes read and written per second by a copy of a gigabyte, timed by CUDA events."""
-    here, there = (torch.empty(GPU_FAR, dtype=torch.uint8, device=device) for _ in range(2))
-    return 2 * GPU_FAR / _gpu_seconds(lambda: there.copy_(here))
-
-
-def _gpu_seconds(run: Callable[[], object], times: int = 10) -> float:
-    run()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(times):
-        run()
-    end.record()
-    torch.cuda.synchronize()
-    return 1e-3 * start.elapsed_time(end) / times

@@ -9,7 +9,7 @@ from statistics import median
 
 import torch
 
-from ssm.models.device import seconds_of
+from ssm_kernels.timing import seconds_of
 
 
 @dataclass

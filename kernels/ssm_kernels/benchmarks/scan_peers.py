@@ -1,6 +1,7 @@
-"""Scans of other projects with our signatures: transformers on any device, mamba_ssm and fla on GPUs.
+"""Scans of other projects with our signatures: transformers, and on GPUs mamba_ssm and fla.
 
-On a CPU, where fla's kernels cannot run, its delta rules are measured in their plain PyTorch form.
+On a CPU, where fla's kernels cannot run, its delta rules are measured in their plain PyTorch form. On a GPU, Mamba in
+transformers is left out: it goes step by step, and takes minutes at the sizes of a GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CHUNKS = (32, 64, 256)  # of transformers' Mamba-2; its default is 256
 
 def peers(case: Case, device: torch.device) -> Iterator[tuple[str, Peer | str]]:
     """(name, function) of every peer that has this operation, or (name, reason why it cannot run)."""
-    if case.operation == "selective_scan":
+    if case.operation == "selective_scan" and device.type == "cpu":
         yield "transformers", _without_state(case) or _needs("transformers") or partial(_mamba, False)
         mambapy = _without_state(case) or _needs("transformers") or _needs("mambapy")
         yield "transformers, mambapy", mambapy or partial(_mamba, True)

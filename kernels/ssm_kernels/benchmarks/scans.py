@@ -1,18 +1,21 @@
-"""Speed of the scans: all backends and peers that can run here, each compared with the float64 oracle first."""
+"""Speed of the scans: all backends and peers that can run here, each compared with the float64 oracle first.
+
+On a GPU, the oracle is the backend torch in float64. For its sizes, the step-by-step reference takes minutes, and its
+autograd takes more memory than a GPU has.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
 
-import polars as pl
 import torch
 from torch import Tensor
 
 import ssm_kernels
-from ssm.base.tables import SCAN_SPEED
 from ssm_kernels import backends
 from ssm_kernels.benchmarks.cases import Arguments, Case
-from ssm_kernels.benchmarks.limits import Limits, limit_ms
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.scan_peers import peers
 
@@ -24,46 +27,67 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3}
 SLOW = ("reference",)  # the oracle is not timed
 
 
-def scan_speed(
-    cases: list[Case], device: torch.device, repeats: int, seconds: float, limits: Limits
-) -> Iterator[pl.DataFrame]:
-    """One table with the schema SCAN_SPEED per case. A wrong implementation has an error and no time.
+@dataclass(frozen=True)
+class Speed:
+    """What was measured of one implementation: times, or the reason why there are none."""
+
+    contestant: str
+    milliseconds: tuple[float, ...] = ()
+    error: float | None = None  # the largest relative error of an output or gradient
+    reason: str | None = None
+
+    @property
+    def median(self) -> float:
+        """Milliseconds."""
+        return median(self.milliseconds)
+
+
+def scan_speed(case: Case, device: torch.device, repeats: int, seconds: float) -> list[Speed]:
+    """Compare all implementations with the oracle, then time those that are right.
 
     Args:
         repeats: largest number of timed calls of each contestant.
         seconds: largest total time of these calls, for each contestant.
-        limits: limits of this machine, measured in the same run.
     """
-    for case in cases:
-        arguments = case.arguments(device)
-        expected = _results(_ours(case, "reference"), _doubled(arguments), case)
-        contestants: list[Contestant] = []
-        errors: dict[str, float] = {}
-        reasons: dict[str, str] = {}
-        for name, scan in _contestants(case, device):
-            if isinstance(scan, str):
-                reasons[name] = scan
-                continue
-            try:
-                errors[name] = _worst(_results(scan, arguments, case), expected, case)
-            except (ValueError, RuntimeError) as error:  # a peer that lacks a feature or cannot run here
-                reasons[name] = str(error).splitlines()[0]
-                continue
-            if errors[name] <= TOLERANCE[case.dtype]:  # false for NaN
-                contestants.append(Contestant(name, _call(scan, arguments, case)))
-            else:
-                reasons[name] = f"wrong: its relative error is {errors[name]:.2g}"
-        race(contestants, repeats, seconds, device)
-        rows: list[tuple[object, ...]] = [
-            (contestant.name, repeat, milliseconds, errors[contestant.name], None)
-            for contestant in contestants
-            for repeat, milliseconds in enumerate(contestant.milliseconds, 1)
-        ]
-        rows += [(name, None, None, errors.get(name), reason) for name, reason in reasons.items()]
-        dtype = str(case.dtype).removeprefix("torch.")
-        about = (case.operation, case.system, case.shape, dtype, case.state, case.direction)
-        limit = limit_ms(case, limits)
-        yield pl.DataFrame([(*about, *row, limit) for row in rows], schema=SCAN_SPEED.columns, orient="row")
+    arguments = case.arguments(device)
+    expected = oracle(case, arguments, device)
+    contestants: list[Contestant] = []
+    errors: dict[str, float] = {}
+    reasons: dict[str, str] = {}
+    for name, scan in _contestants(case, device):
+        if isinstance(scan, str):
+            reasons[name] = scan
+            continue
+        try:
+            errors[name] = _worst(_results(scan, arguments, case), expected, case)
+        except Exception as error:  # it lacks a feature, or cannot be compiled, started or imported here
+            reasons[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
+            continue
+        if errors[name] <= TOLERANCE[case.dtype]:  # false for NaN
+            contestants.append(Contestant(name, _call(scan, arguments, case)))
+        else:
+            reasons[name] = f"wrong: its relative error is {errors[name]:.2g}"
+    del expected
+    race(contestants, repeats, seconds, device)
+    found = [Speed(entry.name, tuple(entry.milliseconds), errors[entry.name]) for entry in contestants]
+    return found + [Speed(name, (), errors.get(name), reason) for name, reason in reasons.items()]
+
+
+def timed_scan(
+    case: Case, backend: str, arguments: Arguments, expected: list[Tensor | None]
+) -> Callable[[], object] | str:
+    """The call of one of our backends that is timed, or the reason why it is not."""
+    scan = _ours(case, backend)
+    try:
+        error = _worst(_results(scan, arguments, case), expected, case)
+        return _call(scan, arguments, case) if error <= TOLERANCE[case.dtype] else f"wrong: its error is {error:.2g}"
+    except Exception as error:
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def oracle(case: Case, arguments: Arguments, device: torch.device) -> list[Tensor | None]:
+    """Outputs and gradients in float64."""
+    return _results(_ours(case, "torch" if device.type == "cuda" else "reference"), _doubled(arguments), case)
 
 
 def _contestants(case: Case, device: torch.device) -> Iterator[tuple[str, Scan | str]]:

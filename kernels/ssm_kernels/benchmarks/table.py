@@ -1,10 +1,24 @@
-"""Text output of the scan benchmark: one block per case, one line per contestant."""
+"""The table of the scan benchmark, and its text: one block per case, one line per contestant."""
 
 from __future__ import annotations
 
 import polars as pl
 
+from ssm.base.tables import SCAN_SPEED
+from ssm_kernels.benchmarks.cases import Case
 from ssm_kernels.benchmarks.limits import DISTURBED, EXCEEDED
+from ssm_kernels.benchmarks.scans import Speed
+
+
+def speed_frame(case: Case, speeds: list[Speed], limit: float) -> pl.DataFrame:
+    """The speeds of a case in the schema SCAN_SPEED; `limit` in milliseconds."""
+    dtype = str(case.dtype).removeprefix("torch.")
+    about = (case.operation, case.system, case.shape, dtype, case.state, case.direction)
+    rows: list[tuple[object, ...]] = []
+    for speed in speeds:
+        times = enumerate(speed.milliseconds, 1) if speed.milliseconds else [(None, None)]
+        rows += [(*about, speed.contestant, turn, ms, speed.error, speed.reason, limit) for turn, ms in times]
+    return pl.DataFrame(rows, schema=SCAN_SPEED.columns, orient="row")
 
 
 def block(frame: pl.DataFrame) -> str:

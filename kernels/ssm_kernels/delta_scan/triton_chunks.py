@@ -232,7 +232,7 @@ def _solve(inputs: Inputs) -> _Solved:
     grid, constants = _over_states(p)
     launch(
         solve_kernel, (p.batch * H, p.chunks), p.k, p.v, beta, p.log_decay, p.resets, mixing, errors, reads,
-        *p.strides[1:], *p.sizes, p.batch * H, **{**constants, "BK": tile(K, 64), "BV": tile(V, 64)},
+        *p.strides[1:], *p.sizes, p.batch * H, **{**constants, "BK": tile(K, 64), "BV": tile(V, 64), "num_stages": 2},
     )  # fmt: skip
     launch(
         pass_forward_kernel, grid, p.k, beta, p.log_decay, p.resets, errors, reads, plain(inputs.h0), u, states, last,
@@ -248,6 +248,7 @@ def _over_states(p: Problem) -> tuple[tuple[int, int], dict[str, Any]]:
     # Three TF32 products need several copies of a state's columns. With 256 keys and 32 columns, a thread has too few
     # registers.
     BV = tile(V, 32 if p.precision == HALF and K <= 128 else 16)
-    constants = {**p.constants, "BK": tile(K, LARGEST_K), "BV": BV, "num_warps": 8}
+    stages = 2 if p.precision == HALF else 1  # prefetched float32 tiles need registers
+    constants = {**p.constants, "BK": tile(K, LARGEST_K), "BV": BV, "num_warps": 8, "num_stages": stages}
     constants["PRECISION"] = HALF_STATE if p.precision == HALF else p.precision
     return (p.batch * H, triton.cdiv(V, BV)), constants

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ssm_kernels.gated_scan.triton_key_scores import key_scores_backward_kernel, key_scores_kernel
 from ssm_kernels.gated_scan.triton_states import LOWEST, Problem, decay_of, forgotten, key_decay
-from ssm_kernels.native.triton_launch import launch, rows, tile
+from ssm_kernels.native.triton_launch import HALF, launch, rows, tile
 from ssm_kernels.native.triton_tiles import linear, load_rows, product
 
 
@@ -215,6 +215,11 @@ def key_gradients_kernel(
     tl.store(dk + at, dk_t + dk_state, inside)
 
 
+def score_warps(p: Problem) -> int:
+    """Warps of a program that holds all keys of 16 tokens. In float32, two warps have too few registers."""
+    return 2 if p.precision == HALF else 4
+
+
 def scores(p: Problem) -> Tensor:
     """Decayed products of queries and keys within chunks, (NC, B, H, C, C). Only the lower triangle is written."""
     T, H, G, K, _ = p.sizes
@@ -222,7 +227,8 @@ def scores(p: Problem) -> Tensor:
     constants = {name: value for name, value in p.constants.items() if name != "DECAY"}
     launch(
         key_scores_kernel, (p.batch * H, p.chunk // 16, p.chunks), p.q, p.k, p.log_decay, p.bonus, p.resets, out,
-        *p.strides[:2], T, H, G, K, p.batch * H, BK=tile(K, 2**16), num_warps=2, **constants,
+        *p.strides[:2], T, H, G, K, p.batch * H, BK=tile(K, 2**16), num_warps=score_warps(p),
+        **constants,
     )  # fmt: skip
     return out
 
@@ -265,7 +271,7 @@ def backward(
     launch(
         key_scores_backward_kernel, (batch_heads, p.chunk // 16, p.chunks), p.q, p.k, p.log_decay, p.resets, dscores,
         dq, dk, q_row, k_row, T, H, G, K, batch_heads, p.chunk // 16, EXCLUSIVE=exclusive, BK=tile(K, 2**16),
-        num_warps=2, **constants,
+        num_warps=score_warps(p), **constants,
     )  # fmt: skip
     assert p.log_decay is not None
     dg = torch.empty_like(p.log_decay)
@@ -273,6 +279,6 @@ def backward(
     launch(
         key_gradients_kernel, (batch_heads, triton.cdiv(K, BK), p.chunks), p.q, p.k, p.v, dy, p.log_decay, p.bonus,
         p.resets, dscores, states, leaving, dq, dk, dg, du, *p.strides, dy_row, *p.sizes, batch_heads,
-        EXCLUSIVE=exclusive, BK=BK, BV=BV, num_warps=8, **constants,
+        EXCLUSIVE=exclusive, BK=BK, BV=BV if p.precision == HALF else 16, num_warps=8, **constants,
     )  # fmt: skip
     return dq, dk, dv, dg, None if du is None else du.sum((0, 1))

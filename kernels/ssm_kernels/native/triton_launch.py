@@ -34,7 +34,19 @@ class Launch(NamedTuple):
     num_stages: int
 
 
+class Trial(NamedTuple):
+    """A change of the rules for launches, to measure whether another rule is faster."""
+
+    kernel: str | None = None  # the kernel whose warps and stages change; None: all
+    warps: float = 1.0  # factor
+    stages: int = 0  # summand
+    tiles: float = 1.0  # factor of the largest tiles
+    programs: float = 1.0  # factor of PROGRAMS
+
+
 _recorded: list[Launch] | None = None
+_observed: list[str] | None = None
+_trial = Trial()
 
 
 @contextmanager
@@ -51,10 +63,37 @@ def recording() -> Iterator[list[Launch]]:
         _recorded = None
 
 
+@contextmanager
+def observing() -> Iterator[list[str]]:
+    """Collect the names of the kernels that start inside this block. Only one thread may use this at a time."""
+    global _observed
+    _observed = []
+    try:
+        yield _observed
+    finally:
+        _observed = None
+
+
+@contextmanager
+def trying(trial: Trial) -> Iterator[None]:
+    """Change the rules inside this block. Only one thread may use this at a time."""
+    global _trial
+    _trial = trial
+    try:
+        yield
+    finally:
+        _trial = Trial()
+
+
 def launch(
     kernel: Any, grid: tuple[int, ...], *arguments: Any, num_warps: int = 4, num_stages: int = 2, **constants: Any
 ) -> None:
     """Start a kernel on the device of its first tensor."""
+    if _observed is not None and kernel.__name__ not in _observed:
+        _observed.append(kernel.__name__)
+    if _trial.kernel in (None, kernel.__name__):
+        num_warps = min(16, max(1, int(num_warps * _trial.warps)))
+        num_stages = max(1, num_stages + _trial.stages)
     if _recorded is not None:
         _recorded.append(Launch(kernel, grid, arguments, constants, num_warps, num_stages))
         return
@@ -82,7 +121,7 @@ def unavailable(device: torch.device) -> str | None:
 
 def tile(size: int, largest: int, smallest: int = 16) -> int:
     """The smallest power of two that is at least `size`, limited to the given bounds."""
-    return max(smallest, min(largest, triton.next_power_of_2(size)))
+    return max(smallest, min(int(largest * _trial.tiles), triton.next_power_of_2(size)))
 
 
 def segments(programs: int, length: int, step: int) -> tuple[int, int]:
@@ -94,7 +133,7 @@ def segments(programs: int, length: int, step: int) -> tuple[int, int]:
         step: tokens per block.
     """
     blocks = triton.cdiv(length, step)
-    wanted = max(1, min(triton.cdiv(PROGRAMS, programs), length // MIN_STEPS))
+    wanted = max(1, min(triton.cdiv(int(PROGRAMS * _trial.programs), programs), length // MIN_STEPS))
     each = triton.cdiv(blocks, wanted)
     return triton.cdiv(blocks, each), each
 

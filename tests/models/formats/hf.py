@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 import transformers
-from kernels.numerics import error
 from models.formats import round_trip
+from ssm_kernels.testing.numerics import error
 from torch import Tensor, nn
 
 from ssm.models.backbone import LanguageModel

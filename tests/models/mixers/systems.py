@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from kernels.numerics import normal
 from pydantic import TypeAdapter
+from ssm_kernels.testing.numerics import normal
 from torch import Tensor, nn
 
 from ssm.models.mixers import build_mixer

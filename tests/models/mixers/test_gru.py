@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from kernels.numerics import normal, worst
 from models.mixers.systems import D, inputs, parsed
+from ssm_kernels.testing.numerics import normal, worst
 from torch import nn
 
 from ssm.models.mixers import build_mixer

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from kernels.numerics import worst
 from models import tiny
 from models.mixers import systems
 from small import save_model
+from ssm_kernels.testing.numerics import worst
 from torch import Tensor
 
 from ssm.base.errors import ConfigError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels.numerics import normal, worst
 from models.mixers.systems import parsed
+from ssm_kernels.testing.numerics import normal, worst
 from torch import Tensor
 
 from ssm.models.mixers import build_mixer

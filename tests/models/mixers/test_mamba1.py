@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kernels.numerics import error
 from models.mixers.systems import inputs, move, parsed
+from ssm_kernels.testing.numerics import error
 from torch import nn
 
 from ssm.models.mixers import build_mixer

@@ -11,8 +11,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.numerics import worst
 from models.mixers import systems
+from ssm_kernels.testing.numerics import worst
 from torch import Tensor
 
 from ssm.models.checkpoint import load_tensors, save_tensors

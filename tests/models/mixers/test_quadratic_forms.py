@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels.numerics import error
 from kernels.test_against_others import fla
 from models.mixers import systems
 from ssm_kernels import use_backend
+from ssm_kernels.testing.numerics import error
 from torch import Tensor
 
 from ssm.models.mixers.base import Mixer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels.numerics import normal, worst
 from models.mixers.systems import D, inputs, move, parsed
+from ssm_kernels.testing.numerics import normal, worst
 from torch import nn
 
 from ssm.models.mixers import build_mixer

@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
-from kernels.numerics import normal, worst
 from models.mixers import systems
 from models.mixers.systems import inputs, move, parsed
+from ssm_kernels.testing.numerics import normal, worst
 from torch import Tensor, nn
 
 from ssm.models.mixers import build_mixer

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from kernels.numerics import worst
 from models import tiny
 from models.mixers import systems
 from ssm_kernels import observe
+from ssm_kernels.testing.numerics import worst
 from torch import Tensor, nn
 
 from ssm.base.errors import ConfigError

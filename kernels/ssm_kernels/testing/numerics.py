@@ -65,6 +65,7 @@ def with_gradients(function: Callable[..., tuple[Tensor, ...]], inputs: Sequence
     outputs = function(*leaves)
     real = [torch.view_as_real(output) if output.is_complex() else output for output in outputs]
     weights = normal(seed, *(tuple(output.shape) for output in real))
-    loss = sum((output.double() * weight).sum() for output, weight in zip(real, weights, strict=True))
+    terms = [(x.double() * weight.to(x.device)).sum() for x, weight in zip(real, weights, strict=True)]
+    loss = torch.stack(terms).sum()
     gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
     return [*(output.detach() for output in outputs), *gradients]

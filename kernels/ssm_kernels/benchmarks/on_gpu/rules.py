@@ -1,0 +1,114 @@
+"""Stage rules: launch shapes around the rules that choose them, and which change would have been best.
+
+A task is one case, forward and backward. Each trial changes one thing: the warps or stages of one kernel, all tiles, or
+the number of programs for which a sequence is cut. A trial with wrong results is not timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import cache
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import torch
+
+from ssm_kernels.benchmarks.cases import Case
+from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskSkippedError
+from ssm_kernels.benchmarks.race import Contestant, race
+from ssm_kernels.benchmarks.scans import oracle, timed_scan
+from ssm_kernels.native import cuda
+from ssm_kernels.native.triton_launch import Trial, observing, trying
+
+REPEATS, SECONDS = 10, 0.5  # at most, for each trial
+SHAPES = (
+    ("gated_scan", "Mamba-2", (8, 2048, 64, 128, 64)),
+    ("delta_scan", "Gated DeltaNet", (4, 2048, 16, 128, 128)),
+    ("gated_scan", "GLA", (4, 2048, 16, 128, 128)),
+    ("delta_scan", "KDA", (4, 2048, 16, 128, 128)),
+    ("delta_scan", "RWKV-7", (8, 2048, 32, 64, 64)),
+    ("selective_scan", "Mamba", (8, 2048, 4096, 16)),
+    ("diagonal_scan", "RG-LRU", (8, 2048, 2560)),
+    ("gated_scan", "GLA", (1, 16384, 16, 128, 128)),
+)
+PROCESSORS = (0.5, 2.0)  # factors of the multiprocessors for which the CUDA kernels cut a sequence
+
+
+def names(setting: Setting) -> list[str]:
+    return list(_cases(setting))
+
+
+def run(setting: Setting, name: str) -> dict[str, Any]:
+    """The time of each trial over that of the rule.
+
+    Raises:
+        TaskSkippedError: the rule itself gives no right results; the stage kernels says more.
+    """
+    case, backend = _cases(setting)[name]
+    device = torch.device(setting.device)
+    arguments = case.arguments(device)
+    expected = oracle(case, arguments, device)
+    with observing() as kernels:
+        rule = timed_scan(case, backend, arguments, expected)
+    if isinstance(rule, str):
+        raise TaskSkippedError(f"the rule: {rule}")
+    found: dict[str, float | str] = {}
+    for label, change in _changes(backend, kernels, setting):
+        with change():
+            call = timed_scan(case, backend, arguments, expected)
+        if isinstance(call, str):
+            found[label] = call
+            continue
+        pair = [Contestant("rule", rule), Contestant("trial", _inside(change, call))]
+        race(pair, 1 if setting.rehearse else REPEATS, SECONDS, device)
+        found[label] = median(pair[1].milliseconds) / median(pair[0].milliseconds)
+    ratios = {label: ratio for label, ratio in found.items() if isinstance(ratio, float)}
+    best = min(ratios, key=lambda label: ratios[label], default=None)
+    says = "no trial ran" if best is None else f"best: {best}, {ratios[best]:.2f} times the rule's time"
+    return {"says": says, "trials": found, "best": best if best is not None and ratios[best] < 1 else "the rule"}
+
+
+Change = Callable[[], AbstractContextManager[None]]
+
+
+def _changes(backend: str, kernels: list[str], setting: Setting) -> Iterator[tuple[str, Change]]:
+    """(label, context in which a rule is another)."""
+    if backend == "cuda":
+        usual = cuda.multiprocessors(torch.device(setting.device))
+        for factor in PROCESSORS:
+            number = max(1, int(usual * factor))
+            yield f"{factor:g} times the multiprocessors", lambda number=number: _patched(number)  # type: ignore[misc]
+        return
+    trials = {f"tiles x {factor:g}": Trial(tiles=factor) for factor in (0.5, 2.0)}
+    trials |= {f"programs x {factor:g}": Trial(programs=factor) for factor in (0.5, 2.0, 4.0)}
+    trials |= {f"stages {change:+d}": Trial(stages=change) for change in (-1, 1)}
+    for kernel in kernels:
+        trials |= {f"{kernel}: warps x {factor:g}": Trial(kernel, warps=factor) for factor in (0.5, 2.0)}
+    for label, trial in list(trials.items())[: 3 if setting.rehearse else None]:
+        yield label, lambda trial=trial: trying(trial)  # type: ignore[misc]
+
+
+def _patched(processors: int) -> AbstractContextManager[Any]:
+    return mock.patch.object(cuda, "multiprocessors", return_value=processors)
+
+
+def _inside(change: Change, call: Callable[[], object]) -> Callable[[], object]:
+    def changed() -> object:
+        with change():
+            return call()
+
+    return changed
+
+
+@cache
+def _cases(setting: Setting) -> dict[str, tuple[Case, str]]:
+    tiny = {3: (1, 5, 8), 4: (1, 5, 8, 4), 5: (1, 5, 2, 4, 4)}
+    found: dict[str, tuple[Case, str]] = {}
+    for operation, system, sizes in SHAPES:
+        backends = ("cuda", "triton") if operation == "selective_scan" else ("triton",)
+        chosen, dtype = (tiny[len(sizes)], torch.float32) if setting.rehearse else (sizes, torch.bfloat16)
+        case = Case(operation, system, chosen, dtype=dtype)
+        found |= {f"{case.name}, {case.shape}, {backend}": (case, backend) for backend in backends}
+    return found

@@ -1,0 +1,54 @@
+"""Stage sanitizer: small calls of every kernel under compute-sanitizer, for memory errors and races."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from ssm_kernels import backends
+from ssm_kernels.benchmarks.on_gpu import kernels
+from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
+from ssm_kernels.benchmarks.on_gpu.workers import command, environment
+from ssm_kernels.testing.cases import EVERY
+
+TOOLS = ("memcheck", "racecheck")
+FOUND = 9  # exit code for errors
+
+
+def names(setting: Setting) -> list[str]:
+    return [
+        f"{tool}, {operation}, {backend}"
+        for tool in TOOLS
+        for backend in ("cuda", "triton")
+        for operation in EVERY
+        if backend in backends.available(operation)
+    ]
+
+
+def run(setting: Setting, name: str) -> dict[str, Any]:
+    """The last line of the tool. A rehearsal runs the same command without the tool.
+
+    Raises:
+        TaskError: the tool found an error, or the call failed.
+        TaskSkippedError: the tool is not installed.
+    """
+    tool, operation, backend = name.split(", ")
+    program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    if program is None and not setting.rehearse:
+        raise TaskSkippedError("compute-sanitizer is not installed; it is part of the CUDA toolkit")
+    before = [] if setting.rehearse else [str(program), "--tool", tool, "--error-exitcode", str(FOUND)]
+    task = command(
+        kernels.__name__.rsplit(".", 1)[1], setting, "--task", f"{kernels.SANITIZED}, {operation}, {backend}"
+    )
+    # Every tensor is its own allocation, so that an access beyond its end is seen.
+    more = environment(setting) | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    done = subprocess.run([*before, *task], env=os.environ | more, capture_output=True, text=True)
+    sys.stderr.write(done.stdout + done.stderr)
+    said = [line for line in done.stdout.splitlines() if line.strip()]
+    if done.returncode:
+        errors = [line for line in said if "Invalid" in line or "hazard" in line or "rror" in line]
+        raise TaskError((errors or said or [f"exit code {done.returncode}"])[0].strip())
+    return {"says": said[-1].strip() if said else ""}

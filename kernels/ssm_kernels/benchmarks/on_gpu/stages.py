@@ -1,0 +1,45 @@
+"""The table of stages, in the order in which they run: the most telling first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KERNELS = ("torch", "triton")  # all that most stages need
+LONGEST = 540  # seconds; no stage may take longer
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage. Its module in this package has its name."""
+
+    name: str
+    about: str
+    seconds: int  # after this time no task starts, and running tasks end
+    workers: int = 1  # processes; more than one only where nothing is timed
+    task_seconds: int = LONGEST  # a task that takes longer counts as failed
+    packages: tuple[str, ...] = KERNELS  # names of imports
+    whole_project: bool = False  # whether its results depend on all code, not on that of the kernels alone
+    repeats: bool = False  # whether it runs every time
+
+
+PROJECT = (
+    *KERNELS,
+    *("jinja2", "latex2mathml", "markupsafe", "matplotlib", "numpy", "PIL", "polars", "pyarrow"),
+    *("pydantic", "yaml", "safetensors", "scipy", "tokenizers", "tqdm"),
+)
+WORKFLOW = (*PROJECT, "psutil", "pygments", "sklearn", "snakemake")
+
+STAGES = {
+    stage.name: stage
+    for stage in (
+        Stage("kernels", "every Triton and CUDA kernel against the float64 oracle", 360, workers=8, task_seconds=200),
+        Stage("speed", "scans against the chip's limits, PyTorch, mamba_ssm and fla", 420, task_seconds=120),
+        Stage(
+            "figure", "lg_fig5 at scale gpu, from tokens to verdicts", LONGEST, packages=WORKFLOW, whole_project=True
+        ),
+        Stage("training", "training steps at the papers' sizes", 300, packages=PROJECT, whole_project=True),
+        Stage("sanitizer", "memcheck and racecheck of compute-sanitizer", 240, workers=6, task_seconds=200),
+        Stage("rules", "launch shapes around the rules", 300, task_seconds=120),
+        Stage("picture", "speed against limit, as a picture", 60, packages=("matplotlib",), repeats=True),
+    )
+}

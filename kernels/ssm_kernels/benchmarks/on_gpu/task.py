@@ -1,0 +1,34 @@
+"""What the modules of the stages share: the setting of a run, and the two ways in which a task ends early.
+
+The module of a stage has two functions:
+
+    names(setting) -> list[str]                    names of its tasks, the most telling first
+    run(setting, name) -> dict[str, Any]           does a task; returns what goes into the result file
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The setting of a run."""
+
+    rehearse: bool  # without a GPU, at tiny sizes
+    out: Path  # the folder of the result files
+    root: Path  # the folder of the project
+
+    @property
+    def device(self) -> str:
+        """Torch's name of the device."""
+        return "cpu" if self.rehearse else "cuda"
+
+
+class TaskError(Exception):
+    """The task found something wrong. The message has one line."""
+
+
+class TaskSkippedError(Exception):
+    """The task cannot be done here. The message says in one line what is missing."""

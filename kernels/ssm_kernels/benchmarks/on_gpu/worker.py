@@ -1,0 +1,97 @@
+"""A worker process: reads the names of tasks from its input, does them, and answers with one line of JSON for each.
+
+    python -m ssm_kernels.benchmarks.on_gpu.worker STAGE --out DIR [--rehearse]              the loop
+    python -m ssm_kernels.benchmarks.on_gpu.worker STAGE --out DIR [--rehearse] --task NAME  one task; exit code 0 or 1
+
+The first line of the loop has the names of all tasks and the device. After an error that breaks the CUDA context, the
+worker answers and ends: every later call of CUDA would fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ssm_kernels.benchmarks.on_gpu import machine
+from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("stage")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--task")
+    args = parser.parse_args(words)
+    setting = Setting(args.rehearse, args.out, Path(__file__).parents[4])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print goes to the log
+    try:
+        if setting.rehearse and args.stage != "picture":
+            from ssm_kernels.benchmarks.on_gpu import stand_ins
+
+            stand_ins.install()
+        module = importlib.import_module(f"ssm_kernels.benchmarks.on_gpu.{args.stage}")
+        if args.task is not None:
+            answer = _done(module, setting, args.task)
+            print(answer.get("reason", "passed"), file=answers)
+            return int(answer["state"] == "failed")
+        hello = {"names": module.names(setting), "device": machine.device(setting.device)}
+    except Exception as error:
+        traceback.print_exc()
+        _say(answers, {"error": _line(error)})
+        return 1
+    _say(answers, hello)
+    for line in sys.stdin:
+        answer = _done(module, setting, line.strip())
+        _say(answers, answer)
+        if answer["broken"]:
+            return 1
+    return 0
+
+
+def _done(module: Any, setting: Setting, name: str) -> dict[str, Any]:
+    start = time.monotonic()
+    answer: dict[str, Any] = {"state": "passed"}
+    try:
+        answer["result"] = module.run(setting, name)
+    except TaskSkippedError as error:
+        answer = {"state": "skipped", "reason": _line(error)}
+    except TaskError as error:
+        answer = {"state": "failed", "reason": _line(error)}
+    except Exception as error:
+        traceback.print_exc()
+        answer = {"state": "failed", "reason": f"{type(error).__name__}: {_line(error)}"}
+    return answer | {"seconds": round(time.monotonic() - start, 2), "broken": _broken(setting)}
+
+
+def _broken(setting: Setting) -> bool:
+    """Whether no later call of CUDA can work. Also frees memory for the next task."""
+    torch: Any = sys.modules.get("torch")
+    if setting.rehearse or torch is None or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+def _say(answers: Any, message: dict[str, Any]) -> None:
+    print(json.dumps(message), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

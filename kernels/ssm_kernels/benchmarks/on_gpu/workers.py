@@ -1,0 +1,150 @@
+"""Do the tasks of a stage in worker processes. A worker that crashes or hangs costs its task only."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import IO, Any
+
+from ssm_kernels.benchmarks.on_gpu.stages import Stage
+from ssm_kernels.benchmarks.on_gpu.task import Setting
+
+Answer = dict[str, Any]
+START_SECONDS = 120  # a worker that has not answered by then is ended
+
+
+class WorkerError(Exception):
+    """The worker could not start. The message says why, in one line."""
+
+
+class Worker:
+    """A worker process, which has answered that it is ready."""
+
+    def __init__(self, stage: Stage, setting: Setting, log: IO[str]) -> None:
+        """
+        Raises:
+            WorkerError: it did not start.
+        """
+        self.process = subprocess.Popen(
+            command(stage.name, setting), env=environment(setting), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=log, text=True, start_new_session=True,
+        )  # fmt: skip
+        self.hello = self._answer(START_SECONDS) or {"error": "the worker did not start; see the log"}
+        if "error" in self.hello:
+            self.end()
+            raise WorkerError(self.hello["error"])
+
+    def do(self, name: str, seconds: float) -> Answer | None:
+        """The answer to a task; None if it took longer than `seconds`. Then the worker has ended."""
+        assert self.process.stdin is not None
+        start = time.monotonic()
+        try:
+            self.process.stdin.write(f"{name}\n")
+            self.process.stdin.flush()
+            answer = self._answer(seconds)
+        except (OSError, ValueError):
+            answer = None
+        if answer is not None:
+            if answer.pop("broken"):
+                self.end()
+            return answer
+        took = time.monotonic() - start
+        code = self.process.poll() if took >= seconds else self.process.wait()
+        self.end()
+        return None if code is None else {"state": "failed", "reason": _ended(code), "seconds": round(took, 2)}
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        """End the process and all processes that it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _answer(self, seconds: float) -> Answer | None:
+        """The next line of the worker; None if it ended, or did not answer in time."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(max(0.0, seconds)):
+                return None
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+
+def command(stage: str, setting: Setting, *more: str) -> list[str]:
+    """The command line of a worker."""
+    words = [sys.executable, "-m", "ssm_kernels.benchmarks.on_gpu.worker", stage, "--out", str(setting.out), *more]
+    return [*words, "--rehearse"] if setting.rehearse else words
+
+
+def environment(setting: Setting) -> dict[str, str]:
+    """The environment of a worker: this project first in the path, and Triton's interpreter in a rehearsal."""
+    path = [str(setting.root / "kernels"), str(setting.root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    more = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"} if setting.rehearse else {}
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path)} | more
+
+
+def do_tasks(
+    stage: Stage, setting: Setting, names: Sequence[str], first: Worker, log: IO[str],
+    on_answer: Callable[[str, Answer], None],
+) -> None:  # fmt: skip
+    """Do tasks until all are done, or the stage's time is over. Tasks that did not end in time get no answer.
+
+    Args:
+        names: the tasks, in order.
+        first: a worker that is ready. This function ends it.
+        on_answer: called with a task and its answer, by one thread at a time.
+    """
+    end = time.monotonic() + stage.seconds
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for name in names:
+        waiting.put(name)
+    lock = threading.Lock()
+
+    def work(worker: Worker | None) -> None:
+        while True:
+            try:
+                name = waiting.get_nowait()
+            except queue.Empty:
+                break
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                worker = worker if worker is not None and worker.alive else Worker(stage, setting, log)
+            except WorkerError as error:
+                with lock:
+                    on_answer(name, {"state": "failed", "reason": str(error), "seconds": 0.0})
+                continue
+            answer = worker.do(name, min(left, stage.task_seconds))
+            if answer is None and left > stage.task_seconds:
+                limit = stage.task_seconds
+                answer = {"state": "failed", "reason": f"no answer in {limit} s", "seconds": float(limit)}
+            if answer is not None:
+                with lock:
+                    on_answer(name, answer)
+        if worker is not None:
+            worker.end()
+
+    count = 1 if setting.rehearse else max(1, min(stage.workers, len(names), os.cpu_count() or 1))
+    threads = [threading.Thread(target=work, args=(first if n == 0 else None,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _ended(code: int) -> str:
+    return f"the process was ended by signal {-code}" if code < 0 else f"the process ended with exit code {code}"

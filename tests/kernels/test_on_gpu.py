@@ -1,0 +1,261 @@
+"""`python -m ssm_kernels.benchmarks.on_gpu`: stages are rehearsed, can fail, continue, and say what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssm_kernels.benchmarks.on_gpu import machine, report, workers
+from ssm_kernels.benchmarks.on_gpu.__main__ import main
+from ssm_kernels.benchmarks.on_gpu.report import Report
+from ssm_kernels.benchmarks.on_gpu.stages import KERNELS, LONGEST, STAGES, Stage
+from ssm_kernels.benchmarks.on_gpu.task import Setting
+
+ROOT = Path(__file__).parents[2]
+pytest.importorskip("triton", reason="the triton package is not installed (Linux only)")
+
+# What a machine without a network may lack. A module in the path that cannot be imported takes their place.
+MAYBE_MISSING = ("polars", "pydantic", "snakemake", "jinja2", "tokenizers", "yaml", "hypothesis", "pytest", "pyarrow")
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder first in the path of new processes, in which packages that may be missing fail to import."""
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    for name in MAYBE_MISSING:
+        (folder / f"{name}.py").write_text(f"raise ImportError('{name} is missing')\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return folder
+
+
+def rehearse(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ssm_kernels.benchmarks.on_gpu", "--rehearse", "--out", str(out), *words]
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "kernels")]))
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, timeout=700)
+
+
+def result(out: Path, stage: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((out / f"{stage}.json").read_text())
+    return content
+
+
+def test_kernels_are_rehearsed_on_a_bare_machine(bare: Path, tmp_path: Path) -> None:
+    """One operation in every backend, without the packages that ssm needs."""
+    done = rehearse(tmp_path, "kernels", "--only", "usual, diagonal_scan")
+    assert done.returncode == 0, done.stdout + done.stderr
+    tasks = result(tmp_path, "kernels")["tasks"]
+    assert set(tasks) == {"usual, diagonal_scan, triton", "usual, diagonal_scan, torch"}
+    assert all(task["state"] == "passed" and max(task["result"]["errors"].values()) < 1e-6 for task in tasks.values())
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_is_rehearsed(stage: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In one folder: the picture needs the speeds. Interpreted kernels are slow."""
+    out = tmp_path_factory.getbasetemp() / "rehearsed"
+    out.mkdir(exist_ok=True)
+    for _ in range(4):  # a slow machine may need a second call
+        done = rehearse(out, stage)
+        if result(out, stage)["state"] != "unfinished":
+            break
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert result(out, stage)["state"] == "passed"
+
+
+# Workers, with stages made for the tests
+
+TASKS = """
+import os, time
+from ssm_kernels.benchmarks.on_gpu.task import TaskError, TaskSkippedError
+def names(setting):
+    return ["good", "crash", "hang", "wrong", "error", "skipped", "last"]
+def run(setting, name):
+    print("what a library prints")
+    if name == "crash":
+        os.abort()
+    if name == "hang":
+        time.sleep(60)
+    if name == "wrong":
+        raise TaskError("the error is 0.1")
+    if name == "error":
+        raise KeyError("first line\\nsecond")
+    if name == "skipped":
+        raise TaskSkippedError("no tool")
+    return {"says": name}
+"""
+
+
+# The packages without their __init__, which imports torch: a worker starts in no time.
+WORKER = """
+import sys, types
+for name, path in (("ssm_kernels", ""), ("ssm_kernels.benchmarks", "/benchmarks")):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = ["{package}" + path]
+import made
+from ssm_kernels.benchmarks.on_gpu import worker
+sys.modules["ssm_kernels.benchmarks.on_gpu.made"] = made
+sys.modules["ssm_kernels.benchmarks.on_gpu.stand_ins"] = stand_ins = types.ModuleType("stand_ins")
+worker.importlib.import_module("ssm_kernels.benchmarks.on_gpu").stand_ins = stand_ins
+stand_ins.install = lambda: None
+sys.exit(worker.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+    """Makes a stage from the text of its module, which takes the place of the worker's stages."""
+
+    def make(text: str, **facts: Any) -> Stage:
+        (tmp_path / "made.py").write_text(text)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        chosen = Stage("made", "for tests", **{"seconds": 60, "task_seconds": 60, "packages": (), **facts})
+        monkeypatch.setitem(STAGES, "made", chosen)
+        start = WORKER.format(package=str(ROOT / "kernels" / "ssm_kernels"))
+        usual = workers.command
+
+        def command(stage: str, setting: Setting, *more: str) -> list[str]:
+            return [sys.executable, "-c", start, *usual(stage, setting, *more)[3:]]
+
+        monkeypatch.setattr(workers, "command", command)
+        return chosen
+
+    return make
+
+
+def test_a_crash_and_a_hang_cost_one_task(
+    stage: Callable[..., Stage], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage(TASKS, task_seconds=1)
+    assert main(["made", "--rehearse", "--out", str(tmp_path)]) == 1
+    tasks = result(tmp_path, "made")["tasks"]
+    found = {name: (task["state"], task.get("reason")) for name, task in tasks.items()}
+    assert found == {
+        "good": ("passed", None),
+        "crash": ("failed", "the process was ended by signal 6"),
+        "hang": ("failed", "no answer in 1 s"),
+        "wrong": ("failed", "the error is 0.1"),
+        "error": ("failed", "KeyError: 'first line\\nsecond'"),
+        "skipped": ("skipped", "no tool"),
+        "last": ("passed", None),
+    }
+    said = capsys.readouterr().out
+    assert "made: crash: the process was ended by signal 6" in said
+    assert "failed      2 passed, 4 failed, 1 skipped" in said
+
+
+COUNTED = """
+from pathlib import Path
+import time
+def names(setting):
+    return ["a", "b", "slow"]
+def run(setting, name):
+    with (setting.out / "calls").open("a") as calls:
+        calls.write(name)
+    if name == "slow" and not (setting.out / "fast").exists():
+        time.sleep(60)
+    return {}
+"""
+
+
+def test_a_stage_ends_in_its_time_and_continues(
+    stage: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["made", "--rehearse", "--out", str(tmp_path)]
+    stage(COUNTED, seconds=1)
+    assert main(words) == 1
+    assert result(tmp_path, "made")["state"] == "unfinished"
+    assert "the same command continues" in capsys.readouterr().out
+    (tmp_path / "fast").touch()
+    assert main(words) == 0
+    assert (tmp_path / "calls").read_text() == "abslow" + "slow"
+    assert main(words) == 0
+    assert (tmp_path / "calls").read_text() == "abslow" + "slow", "nothing is left to do"
+    monkeypatch.setattr(report, "code_of", lambda stage, setting: "another")
+    assert main(words) == 0
+    assert (tmp_path / "calls").read_text() == "abslow" + "slow" + "abslow"
+    assert main([*words, "--again"]) == 0
+    assert (tmp_path / "calls").read_text().endswith("abslow" * 2)
+
+
+def test_missing_packages_fail_one_stage_and_are_named(
+    stage: Callable[..., Stage], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage(COUNTED, packages=("torch", "no_such_package", "yaml_no"))
+    assert main(["made", "--rehearse", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "Stage made needs packages that are missing: no_such_package, yaml_no" in said
+    assert "-d wheels no_such_package yaml_no" in said
+    assert "-m pip install --no-index --find-links wheels no_such_package yaml_no" in said
+    assert "made       failed      missing packages: no_such_package, yaml_no" in said
+
+
+def test_wheels_have_the_names_of_the_index() -> None:
+    download, install = machine.wheels(["yaml", "polars", "sklearn", "PIL"])
+    assert download.endswith("-d wheels pillow polars pyyaml scikit-learn")
+    assert install.endswith("--find-links wheels pillow polars pyyaml scikit-learn")
+
+
+def test_no_stage_takes_longer_than_nine_minutes() -> None:
+    assert all(stage.seconds <= LONGEST == 540 for stage in STAGES.values())
+    assert [name for name, stage in STAGES.items() if stage.packages == KERNELS][:2] == ["kernels", "speed"]
+
+
+def test_a_damaged_result_file_is_done_again(tmp_path: Path) -> None:
+    (tmp_path / "speed.json").write_text("{")
+    assert report.read("speed", tmp_path) == Report(tmp_path / "speed.json", "speed")
+
+
+def test_an_unknown_stage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernel"]) == 2
+    assert capsys.readouterr().err.startswith("on_gpu: unknown stage 'kernel', expected one of kernels, speed, ")
+
+
+def test_a_machine_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert main(["speed", "--out", str(tmp_path)]) == 1
+    assert (
+        "speed      failed      torch finds no CUDA device; without one, rehearse: --rehearse"
+        in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ("y * 1.001", "form 0: the relative error of y is 0.001"),
+        ("y.fill_(float('nan'))", "the relative error of y is inf"),
+    ],
+)
+def test_a_wrong_kernel_is_found(damage: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backend torch in place of a kernel on a GPU."""
+    from ssm_kernels.benchmarks.on_gpu import kernels
+    from ssm_kernels.benchmarks.on_gpu.task import TaskError
+    from ssm_kernels.testing.cases import Case
+
+    right = Case.function
+    setting = Setting(True, Path(), ROOT)
+
+    def wrong(case: Case, backend: str) -> Any:
+        call = right(case, backend)
+        if backend == "reference":
+            return call
+
+        def changed(*values: Any) -> Any:
+            y, state = call(*values)
+            return eval(damage, {"y": y}), state
+
+        return changed
+
+    assert kernels.run(setting, "usual, selective_scan, torch")["says"].startswith("largest error ")
+    monkeypatch.setattr(Case, "function", wrong)
+    with pytest.raises(TaskError, match=reason):
+        kernels.run(setting, "usual, selective_scan, torch")
