@@ -13,10 +13,11 @@
 # make libraries   what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these
 #                  libraries; builds mamba_ssm without its CUDA part (five minutes)
 # make families    `ssm diagnose` and `ssm extend` on a tiny model of every family in the docs (ten minutes)
-# make nightly     campaign, journey, families and ten minutes of fuzz; a failure does not stop the others
+# make nightly     campaign, journey, families, gpu-rehearsal and ten minutes of fuzz; a failure does not stop the others
 # make bench       the speed of scans and training next to other implementations; tables are in results/bench
 # make gpu         all that only a GPU can show, in stages of at most nine minutes; results are in reports/gpu. Needs no
-#                  network, and not the environment; says what is missing. Without a GPU: ARGS=--rehearse
+#                  network, and not the environment; says what is missing
+# make gpu-rehearsal  the same without a GPU, at tiny sizes; results are in results/gpu_rehearsal
 # make docs        writes docs/reference, the reference of all config keys, from the specs
 # make check       formatting, types, spelling, the workflow's lint, and pages that disagree with the reference results
 # make clean       removes the environment and all caches; results stay
@@ -55,7 +56,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help environment environment-dev figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench gpu docs check clean
+.PHONY: help environment environment-dev figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench gpu gpu-rehearsal docs check clean
 .DEFAULT_GOAL := figures
 
 help:
@@ -105,7 +106,7 @@ families: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python tests/families/run.py $(FAMILIES)
 
 nightly:
-	@$(MAKE) --no-print-directory --keep-going --jobs=1 campaign journey families fuzz MINUTES=10
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 campaign journey families fuzz gpu-rehearsal MINUTES=10
 
 bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench
@@ -114,6 +115,9 @@ bench: $(VENV)/.installed-dev
 
 gpu:
 	@PYTHONPATH=kernels $(PYTHON) -m ssm_kernels.benchmarks.on_gpu $(STAGES) $(ARGS)
+
+gpu-rehearsal: $(VENV)/.installed-dev
+	@python -m ssm_kernels.benchmarks.on_gpu --rehearse --out results/gpu_rehearsal $(STAGES) $(ARGS)
 
 docs: $(VENV)/.installed
 	@python -m ssm.plan.manual
