@@ -223,11 +223,11 @@ def test_a_machine_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureF
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    assert main(["speed", "--out", str(tmp_path)]) == 1
-    assert (
-        "speed      failed      torch finds no CUDA device; without one, rehearse: --rehearse"
-        in capsys.readouterr().out
-    )
+    assert main(["speed", "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr()
+    assert said.err == "on_gpu: torch finds no CUDA device; without one, rehearse: --rehearse\n"
+    assert said.out == ""
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Everything that only a GPU can show, by one command: `python -m ssm_kernels.benchmarks.on_gpu`.
 
     stages      the table of stages: limits of time, needed packages
-    __main__    the command: it names what is missing, runs stages and prints a summary; it never imports torch
+    __main__    the command: it names what is missing, runs stages and prints a summary; it computes nothing on the GPU
     workers     starts worker processes, hands out tasks, ends a worker that hangs
     worker      a worker process: does one task after another
     report      result files, one for each stage

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ssm_kernels.benchmarks.on_gpu import machine, report
 from ssm_kernels.benchmarks.on_gpu.report import Report
 from ssm_kernels.benchmarks.on_gpu.stages import STAGES, Stage
@@ -31,6 +33,9 @@ def main(words: Sequence[str]) -> int:
     if unknown:
         print(f"on_gpu: unknown stage '{unknown[0]}', expected one of {', '.join(STAGES)}", file=sys.stderr)
         return 2
+    if not args.rehearse and not torch.cuda.is_available():
+        print("on_gpu: torch finds no CUDA device; without one, rehearse: --rehearse", file=sys.stderr)
+        return 1
     root = Path(__file__).parents[4]
     folder = args.out or root / ("results/gpu_rehearsal" if args.rehearse else "reports/gpu")
     setting = Setting(args.rehearse, folder.resolve(), root)
