@@ -65,8 +65,8 @@ def test_small_panels_have_the_same_order_and_one_axis(tmp_path: Path) -> None:
     assert len(below.get_yticks()) == 3
 
 
-def test_a_model_without_a_number_is_last(tmp_path: Path) -> None:
+def test_a_model_without_a_number_is_first_and_says_so(tmp_path: Path) -> None:
     task = ranked(tmp_path)
-    synthetic.diverge(tmp_path / "large-base1.parquet", "position_loss")
+    synthetic.diverge(tmp_path / "tiny-base1.parquet", "position_loss")
     (axes,) = draw_figure(task, tmp_path).axes
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["small", "tiny", "large"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["tiny (no number)", "large", "small"]

@@ -94,6 +94,8 @@ def _estimate(axes: Axes, found: Estimate, height: float, style: ArmStyle, label
 class Ranking(ChosenArms, OfArms):
     """The models of a figure in the order of a quantity `of` of the first arm, the largest first.
 
+    A model without a number, such as one that diverged, is above all others.
+
     A line for each model has the number of each arm with its 95% interval, and a dot for each seed. With `curves`,
     small panels of perplexity by position are above it, in the same order.
     """
@@ -111,7 +113,7 @@ class Ranking(ChosenArms, OfArms):
             return []
         found = {(model, arm): self._estimate(task, tables, model, arm) for model in models for arm in arms}
         leading = {model: found[model, arms[0]] for model in models}
-        sizes = {model: -math.inf if one is None else one.value for model, one in leading.items()}
+        sizes = {model: math.inf if one is None else one.value for model, one in leading.items()}
         models.sort(key=lambda model: -sizes[model])
         estimates = {
             (line, arm): one
@@ -120,7 +122,7 @@ class Ranking(ChosenArms, OfArms):
             if (one := found[model, arm]) is not None
         }
         ranking = RankingPanel(
-            [_name(task, model) for model in models],
+            [_name(task, model) + (" (no number)" if leading[model] is None else "") for model in models],
             estimates,
             {arm: look.label for arm, look in looks.items()},
             {arm: look.style for arm, look in looks.items()},
@@ -128,8 +130,9 @@ class Ranking(ChosenArms, OfArms):
             self.level,
             self.quantity().logarithmic,
         )
-        seeds = max((len(one.by_seed) for one in estimates.values()), default=0)
-        note = "Line: 95% interval" + (f" over {seeds} seeds. Small dot: a seed" if seeds > 1 else " (one seed)")
+        seeds = sorted({len(one.by_seed) for one in estimates.values()}) or [0]
+        counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+        note = "Line: 95% interval" + (f" over {counted} seeds. Small dot: a seed" if seeds[-1] > 1 else " (one seed)")
         lines = len(models)
         row = Row(AXIS + LINE * lines, [ranking], 1, note, AXIS + LEAST * lines)
         return [*self._small_panels(task, tables, models, arms, styles), row] if self.curves else [row]
@@ -147,7 +150,9 @@ class Ranking(ChosenArms, OfArms):
         self, task: PlannedFigure, tables: Path, models: list[str], arms: list[str], styles: dict[str, ArmStyle]
     ) -> list[Row]:
         curves: dict[str, list[Curve]] = {
-            model: [one for one in perplexity_curves(task, tables, model) if one.arm in arms] for model in models
+            model: own
+            for model in models
+            if (own := [one for one in perplexity_curves(task, tables, model) if one.arm in arms])
         }
         drawn = [
             replace(token_panel(own, styles, _name(task, model), "perplexity"), log_y=True)
@@ -160,7 +165,7 @@ class Ranking(ChosenArms, OfArms):
                 replace(
                     panel,
                     y_limits=limits,
-                    ticks=(panel.marks[0].x, panel.x_limits[1]),
+                    ticks=(panel.curves[0].context, panel.x_limits[1]),
                     marks=[replace(mark, text="") for mark in panel.marks],
                 ),
                 panel.title,
