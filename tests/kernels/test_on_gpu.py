@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ssm_kernels.benchmarks.on_gpu import machine, report, workers
+from ssm_kernels.benchmarks.on_gpu import kernels, machine, report, workers
 from ssm_kernels.benchmarks.on_gpu.__main__ import main
 from ssm_kernels.benchmarks.on_gpu.report import Report
 from ssm_kernels.benchmarks.on_gpu.stages import KERNELS, LONGEST, STAGES, Stage
@@ -261,3 +261,19 @@ def test_a_wrong_kernel_is_found(damage: str, reason: str, monkeypatch: pytest.M
     monkeypatch.setattr(Case, "function", wrong)
     with pytest.raises(TaskError, match=reason):
         kernels.run(setting, "usual, selective_scan, torch")
+
+
+def test_no_task_asks_for_what_a_backend_refuses(tmp_path: Path) -> None:
+    """The CUDA scans compute in float32 only."""
+    names = kernels.names(Setting(True, tmp_path, ROOT))
+    assert "float64, selective_scan, triton" in names
+    assert not [name for name in names if name.startswith("float64") and name.endswith("cuda")]
+
+
+def test_only_what_passed_is_kept(tmp_path: Path) -> None:
+    tasks = {state: {"state": state, "seconds": 1.0} for state in ("passed", "failed", "skipped")}
+    found = Report(tmp_path / "speed.json", "speed", {"device": "a"}, list(tasks), tasks)
+    found.begin(list(tasks), {"device": "a"})
+    assert set(found.tasks) == {"passed"}
+    found.begin(list(tasks), {"device": "b"})
+    assert not found.tasks

@@ -78,8 +78,10 @@ def _say_missing(stages: Sequence[Stage]) -> None:
 def _run(stage: Stage, setting: Setting, args: argparse.Namespace) -> Report:
     """Run one stage, or what is left of it."""
     found = Report(setting.out / f"{stage.name}.json", stage.name)
-    if not (args.again or stage.repeats):
+    if not stage.repeats:
         found = report.read(stage.name, setting.out)
+    if args.again:
+        found.tasks = {name: task for name, task in found.tasks.items() if args.only not in name}
     print(f"== {stage.name}: {stage.about}", flush=True)
     lacking = machine.missing(stage.packages)
     if lacking:
@@ -105,7 +107,7 @@ def _run(stage: Stage, setting: Setting, args: argparse.Namespace) -> Report:
             found.save()
             print(f"   {_line(name, answer)}", flush=True)
 
-        do_tasks(stage, setting, waiting, worker, log, on_answer)
+        do_tasks(stage, setting, waiting, worker, start + stage.seconds, log, on_answer)
     found.save()
     print(f"   {found.state}, {time.monotonic() - start:.0f} s", flush=True)
     return found

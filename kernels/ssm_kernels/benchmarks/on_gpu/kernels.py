@@ -36,7 +36,9 @@ def names(setting: Setting) -> list[str]:
         if check != SANITIZED
         for backend in BACKENDS
         for operation in EVERY
-        if backend in backends.available(operation) and (backend != "torch" or check in OF_TORCH)
+        if backend in backends.available(operation)
+        and (backend != "torch" or check in OF_TORCH)
+        and (backend != "cuda" or check != "float64")  # it computes in float32
     ]
 
 

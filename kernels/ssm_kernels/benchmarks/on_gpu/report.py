@@ -45,9 +45,9 @@ class Report:
         return known | {"not reached": len(self.open())}
 
     def begin(self, names: Sequence[str], about: dict[str, Any]) -> None:
-        """Keep what passed or was skipped, if it is from this device and this code. The rest is to be done."""
+        """Keep what passed, if it is from this device and this code. The rest is to be done."""
         kept = self.tasks if about == self.about else {}
-        self.tasks = {name: kept[name] for name in names if kept.get(name, {}).get("state") in ("passed", "skipped")}
+        self.tasks = {name: kept[name] for name in names if kept.get(name, {}).get("state") == "passed"}
         self.names, self.about, self.reason = list(names), about, None
 
     def save(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from ssm_kernels import backends
 from ssm_kernels.benchmarks.on_gpu import kernels
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
+from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED
 from ssm_kernels.benchmarks.on_gpu.workers import command, environment
 from ssm_kernels.testing.cases import EVERY
 
@@ -48,6 +49,8 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     done = subprocess.run([*before, *task], env=os.environ | more, capture_output=True, text=True)
     sys.stderr.write(done.stdout + done.stderr)
     said = [line for line in done.stdout.splitlines() if line.strip()]
+    if done.returncode == SKIPPED:
+        raise TaskSkippedError(said[-1].strip() if said else "skipped")
     if done.returncode:
         errors = [line for line in said if "Invalid" in line or "hazard" in line or "rror" in line]
         raise TaskError((errors or said or [f"exit code {done.returncode}"])[0].strip())

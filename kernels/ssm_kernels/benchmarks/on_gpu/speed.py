@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ssm_kernels.backends import unavailable
 from ssm_kernels.benchmarks.cases import Case, gpu_cases
 from ssm_kernels.benchmarks.limits import Limits, limit_ms, measure_gpu
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError
@@ -50,7 +51,9 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
         }
         for speed in speeds
     ]
-    wrong = [speed for speed in speeds if speed.contestant in OURS and not speed.milliseconds]
+    device = torch.device(setting.device)
+    able = [name for name in OURS if unavailable(case.operation, name, device) is None]
+    wrong = [speed for speed in speeds if speed.contestant in able and not speed.milliseconds]
     if wrong:
         raise TaskError(f"{wrong[0].contestant}: {wrong[0].reason}")
     timed = sorted((speed for speed in speeds if speed.milliseconds), key=lambda speed: speed.median)

@@ -1,7 +1,9 @@
 """A worker process: reads the names of tasks from its input, does them, and answers with one line of JSON for each.
 
     python -m ssm_kernels.benchmarks.on_gpu.worker STAGE --out DIR [--rehearse]              the loop
-    python -m ssm_kernels.benchmarks.on_gpu.worker STAGE --out DIR [--rehearse] --task NAME  one task; exit code 0 or 1
+    python -m ssm_kernels.benchmarks.on_gpu.worker STAGE --out DIR [--rehearse] --task NAME  one task
+
+The exit code of a task is 0 if it passed, 1 if it failed, and 3 if it was skipped.
 
 The first line of the loop has the names of all tasks and the device. After an error that breaks the CUDA context, the
 worker answers and ends: every later call of CUDA would fail.
@@ -21,6 +23,8 @@ from typing import Any
 
 from ssm_kernels.benchmarks.on_gpu import machine
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
+
+SKIPPED = 3  # exit code of a skipped task
 
 
 def main(words: list[str]) -> int:
@@ -42,7 +46,7 @@ def main(words: list[str]) -> int:
         if args.task is not None:
             answer = _done(module, setting, args.task)
             print(answer.get("reason", "passed"), file=answers)
-            return int(answer["state"] == "failed")
+            return {"passed": 0, "failed": 1, "skipped": SKIPPED}[answer["state"]]
         hello = {"names": module.names(setting), "device": machine.device(setting.device)}
     except Exception as error:
         traceback.print_exc()

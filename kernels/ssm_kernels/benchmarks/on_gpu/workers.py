@@ -29,8 +29,11 @@ class WorkerError(Exception):
 class Worker:
     """A worker process, which has answered that it is ready."""
 
-    def __init__(self, stage: Stage, setting: Setting, log: IO[str]) -> None:
+    def __init__(self, stage: Stage, setting: Setting, log: IO[str], seconds: float = START_SECONDS) -> None:
         """
+        Args:
+            seconds: how long it may take to start, at most START_SECONDS.
+
         Raises:
             WorkerError: it did not start.
         """
@@ -38,7 +41,7 @@ class Worker:
             command(stage.name, setting), env=environment(setting), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=log, text=True, start_new_session=True,
         )  # fmt: skip
-        self.hello = self._answer(START_SECONDS) or {"error": "the worker did not start; see the log"}
+        self.hello = self._answer(min(seconds, START_SECONDS)) or {"error": "the worker did not start; see the log"}
         if "error" in self.hello:
             self.end()
             raise WorkerError(self.hello["error"])
@@ -97,7 +100,7 @@ def environment(setting: Setting) -> dict[str, str]:
 
 
 def do_tasks(
-    stage: Stage, setting: Setting, names: Sequence[str], first: Worker, log: IO[str],
+    stage: Stage, setting: Setting, names: Sequence[str], first: Worker, end: float, log: IO[str],
     on_answer: Callable[[str, Answer], None],
 ) -> None:  # fmt: skip
     """Do tasks until all are done, or the stage's time is over. Tasks that did not end in time get no answer.
@@ -105,15 +108,16 @@ def do_tasks(
     Args:
         names: the tasks, in order.
         first: a worker that is ready. This function ends it.
+        end: when the time is over, by time.monotonic().
         on_answer: called with a task and its answer, by one thread at a time.
     """
-    end = time.monotonic() + stage.seconds
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in names:
         waiting.put(name)
     lock = threading.Lock()
 
-    def work(worker: Worker | None) -> None:
+    def work(number: int) -> None:
+        worker = None if number else first
         while True:
             try:
                 name = waiting.get_nowait()
@@ -123,8 +127,11 @@ def do_tasks(
             if left <= 0:
                 break
             try:
-                worker = worker if worker is not None and worker.alive else Worker(stage, setting, log)
+                worker = worker if worker is not None and worker.alive else Worker(stage, setting, log, left)
             except WorkerError as error:
+                if number:  # the other workers do it
+                    waiting.put(name)
+                    break
                 with lock:
                     on_answer(name, {"state": "failed", "reason": str(error), "seconds": 0.0})
                 continue
@@ -139,7 +146,7 @@ def do_tasks(
             worker.end()
 
     count = 1 if setting.rehearse else max(1, min(stage.workers, len(names), os.cpu_count() or 1))
-    threads = [threading.Thread(target=work, args=(first if n == 0 else None,)) for n in range(count)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
