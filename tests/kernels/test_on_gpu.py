@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ssm_kernels.benchmarks.on_gpu import kernels, machine, report, workers
+from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, workers
 from ssm_kernels.benchmarks.on_gpu.__main__ import main
 from ssm_kernels.benchmarks.on_gpu.report import Report
 from ssm_kernels.benchmarks.on_gpu.stages import KERNELS, LONGEST, STAGES, Stage
 from ssm_kernels.benchmarks.on_gpu.task import Setting
+
+from ssm.plan.library import load_config
+from ssm.plan.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 pytest.importorskip("triton", reason="the triton package is not installed (Linux only)")
@@ -277,3 +280,13 @@ def test_only_what_passed_is_kept(tmp_path: Path) -> None:
     assert set(found.tasks) == {"passed"}
     found.begin(list(tasks), {"device": "b"})
     assert not found.tasks
+
+
+def test_one_seed_of_the_figure_is_made_in_full() -> None:
+    whole = make_plan(load_config(ROOT / "config", "gpu", [figure.FIGURE]))
+    one = make_plan(load_config(ROOT / "config", "gpu", [figure.FIGURE], {"dry_run": figure.CAPS["one seed"]}))
+    assert 0 < 3 * len(one.runs) <= len(whole.runs)
+    assert {run.training for run in one.runs.values()} == {run.training for run in whole.runs.values()}
+    assert {task.measurement for task in one.measurements.values()} == {
+        task.measurement for task in whole.measurements.values()
+    }

@@ -1,7 +1,9 @@
 """Stage figure: lg_fig5 at scale gpu, from tokens to verdicts, with tokens per second and the share of the peak.
 
 The first task makes the whole figure with a few steps of each job: it shows that every job runs on the device. The
-second task makes it in full, with one seed. If its time is over, the next call of the stage continues.
+second task makes it in full, with one seed. If its time is over, the next call of the stage continues. Fewer seeds make
+it a dry run, whose verdicts are not decided. Its picture and tables have the numbers. Verdicts with all seeds:
+`make figures TARGETS=lg_fig5 ARGS='--config scale=gpu'`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError
 
 FIGURE = "lg_fig5"
 JOBS = 8  # at the same time: small models are limited by the start of kernels
-CAPS = {"a few steps of each job": {"max_steps": 20, "max_seeds": 1}, "one seed": {"max_seeds": 1}}
+NO_CAPS = dict.fromkeys(("max_steps", "max_sequences", "max_contexts", "max_documents"), 10**9)
+CAPS = {"a few steps of each job": {"max_steps": 20, "max_seeds": 1}, "one seed": NO_CAPS | {"max_seeds": 1}}
 REHEARSED = {"max_steps": 2, "max_seeds": 1, "max_sequences": 2, "max_contexts": 2, "max_documents": 40}
 
 
@@ -36,6 +39,11 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     results.mkdir(parents=True, exist_ok=True)
     settings = {"scale": scale, "figures": [FIGURE], "device": setting.device, "results": str(results), "dry_run": caps}
     (results / "settings.yaml").write_text(json.dumps(settings))  # JSON is YAML
+    command = results / "bin" / "ssm"  # the rules call it, and without an environment it is not installed
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ssm "$@"\n')
+    command.chmod(0o755)
+    os.environ["PATH"] = os.pathsep.join([str(command.parent), os.environ.get("PATH", "")])
     files = ("--configfile", "config/config.yaml", str(results / "settings.yaml"))
     jobs = 1 if setting.rehearse else min(JOBS, os.cpu_count() or 1)
     _called(setting, "snakemake", *files, "--unlock")
