@@ -173,7 +173,7 @@ def test_a_stage_ends_in_its_time_and_continues(
     stage: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["made", "--rehearse", "--out", str(tmp_path)]
-    stage(COUNTED, seconds=1)
+    stage(COUNTED, seconds=5)  # with the start of the worker
     assert main(words) == 1
     assert result(tmp_path, "made")["state"] == "unfinished"
     assert "the same command continues" in capsys.readouterr().out
@@ -187,6 +187,9 @@ def test_a_stage_ends_in_its_time_and_continues(
     assert (tmp_path / "calls").read_text() == "abslow" + "slow" + "abslow"
     assert main([*words, "--again"]) == 0
     assert (tmp_path / "calls").read_text().endswith("abslow" * 2)
+    assert main([*words, "--again", "--only", "b"]) == 0
+    assert (tmp_path / "calls").read_text().endswith("abslow" + "b")
+    assert set(result(tmp_path, "made")["tasks"]) == {"a", "b", "slow"}, "the others are kept"
 
 
 def test_missing_packages_fail_one_stage_and_are_named(
