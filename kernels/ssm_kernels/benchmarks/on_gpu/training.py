@@ -6,7 +6,6 @@ micro-batches of the plan. The plan estimates the same runs from the hardware in
 
 from __future__ import annotations
 
-import gc
 from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -72,9 +71,7 @@ def _rate(run: RunSpec, setting: Setting) -> tuple[float, int]:
     from ssm_kernels.timing import seconds_of
 
     training, vocabulary, device = run.training, run.data.vocab_size, torch.device(setting.device)
-    gc.collect()  # the model of the task before
     if device.type == "cuda":
-        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     model = build_model(run.own_model, vocabulary, 0).to(device).train()
     model.recompute = training.activation_checkpointing

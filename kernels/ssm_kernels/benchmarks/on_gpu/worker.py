@@ -12,6 +12,7 @@ worker answers and ends: every later call of CUDA would fail.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -83,6 +84,7 @@ def _broken(setting: Setting) -> bool:
         return False
     try:
         torch.cuda.synchronize()
+        gc.collect()  # a model has cycles
         torch.cuda.empty_cache()
     except RuntimeError:
         return True
