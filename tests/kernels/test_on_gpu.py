@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, workers
@@ -153,6 +155,70 @@ def test_a_crash_and_a_hang_cost_one_task(
     said = capsys.readouterr().out
     assert "made: crash: the process was ended by signal 6" in said
     assert "failed      2 passed, 4 failed, 1 skipped" in said
+
+
+class Ready:
+    """In place of a worker: every task passes. Records the time that each task has."""
+
+    def __init__(self, alive: bool = True) -> None:
+        self.alive = alive
+        self.limits: list[float] = []
+
+    def do(self, name: str, seconds: float) -> dict[str, Any]:
+        self.limits.append(seconds)
+        time.sleep(0.01)
+        return {"state": "passed", "seconds": 0.0}
+
+    def end(self) -> None:
+        self.alive = False
+
+
+def states(first: Ready, start: Callable[..., Ready], monkeypatch: pytest.MonkeyPatch, seconds: float = 5.0) -> str:
+    """The first letters of the states of ten tasks on three workers; "-" without an answer."""
+    monkeypatch.setattr(workers, "Worker", start)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    found: dict[str, str] = {}
+    names = [str(number) for number in range(10)]
+    workers.do_tasks(
+        Stage("made", "", 60, workers=3), Setting(False, Path(), ROOT), names, cast(Any, first),
+        time.monotonic() + seconds, io.StringIO(), lambda name, answer: found.update({name: answer["state"][0]}),
+    )  # fmt: skip
+    return "".join(found.get(name, "-") for name in names)
+
+
+def test_a_worker_that_cannot_start_takes_no_task_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[float] = []
+
+    def first_fails(*_: Any) -> Ready:
+        starts.append(0)
+        if len(starts) == 1:
+            raise workers.WorkerError("no memory")
+        return Ready()
+
+    def fails(*_: Any) -> Ready:
+        raise workers.WorkerError("no memory")
+
+    assert states(Ready(), fails, monkeypatch) == "p" * 10
+    assert states(Ready(alive=False), first_fails, monkeypatch) == "p" * 10
+    assert states(Ready(alive=False), fails, monkeypatch) == "f" * 10, "the last one says why"
+
+
+def test_the_start_of_a_worker_counts_in_the_time_of_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Ready()
+
+    def slow(stage: Stage, setting: Setting, log: Any, seconds: float) -> Ready:
+        assert seconds <= 0.3
+        time.sleep(0.2)
+        return made
+
+    def too_slow(stage: Stage, setting: Setting, log: Any, seconds: float) -> Ready:
+        time.sleep(seconds)
+        raise workers.WorkerError("the worker did not start; see the log")
+
+    states(Ready(alive=False), slow, monkeypatch, seconds=0.3)
+    assert made.limits
+    assert max(made.limits) <= 0.1
+    assert states(Ready(alive=False), too_slow, monkeypatch, seconds=0.1) == "-" * 10
 
 
 COUNTED = """

@@ -89,7 +89,7 @@ def _run(stage: Stage, setting: Setting, args: argparse.Namespace) -> Report:
     start = time.monotonic()
     with (setting.out / f"{stage.name}.log").open("w") as log:
         try:
-            worker = Worker(stage, setting, log)
+            worker = Worker(stage, setting, log, stage.seconds)
         except WorkerError as error:
             return _cannot(found, str(error))
         about = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import selectors
 import signal
 import subprocess
@@ -111,30 +110,32 @@ def do_tasks(
         end: when the time is over, by time.monotonic().
         on_answer: called with a task and its answer, by one thread at a time.
     """
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for name in names:
-        waiting.put(name)
+    waiting = list(names)
+    count = 1 if setting.rehearse else max(1, min(stage.workers, len(names), os.cpu_count() or 1))
+    working = count  # threads that still take tasks
     lock = threading.Lock()
 
-    def work(number: int) -> None:
-        worker = None if number else first
+    def work(worker: Worker | None) -> None:
+        nonlocal working
         while True:
-            try:
-                name = waiting.get_nowait()
-            except queue.Empty:
-                break
-            left = end - time.monotonic()
-            if left <= 0:
-                break
-            try:
-                worker = worker if worker is not None and worker.alive else Worker(stage, setting, log, left)
-            except WorkerError as error:
-                if number:  # the other workers do it
-                    waiting.put(name)
+            with lock:
+                if not waiting or time.monotonic() >= end:
+                    working -= 1
                     break
+                name = waiting.pop(0)
+            try:
+                if worker is None or not worker.alive:
+                    worker = Worker(stage, setting, log, end - time.monotonic())
+            except WorkerError as error:
                 with lock:
-                    on_answer(name, {"state": "failed", "reason": str(error), "seconds": 0.0})
+                    if working > 1:  # the other workers do it
+                        waiting.insert(0, name)
+                        working -= 1
+                        break
+                    if time.monotonic() < end:
+                        on_answer(name, {"state": "failed", "reason": str(error), "seconds": 0.0})
                 continue
+            left = end - time.monotonic()
             answer = worker.do(name, min(left, stage.task_seconds))
             if answer is None and left > stage.task_seconds:
                 limit = stage.task_seconds
@@ -145,8 +146,7 @@ def do_tasks(
         if worker is not None:
             worker.end()
 
-    count = 1 if setting.rehearse else max(1, min(stage.workers, len(names), os.cpu_count() or 1))
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    threads = [threading.Thread(target=work, args=(None if number else first,)) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
