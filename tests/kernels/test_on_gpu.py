@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, workers
+from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, sanitizer, workers
 from ssm_kernels.benchmarks.on_gpu.__main__ import main
 from ssm_kernels.benchmarks.on_gpu.report import Report
 from ssm_kernels.benchmarks.on_gpu.stages import KERNELS, LONGEST, STAGES, Stage
-from ssm_kernels.benchmarks.on_gpu.task import Setting
+from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskSkippedError
+from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED
 
 from ssm.plan.library import load_config
 from ssm.plan.plan import make_plan
@@ -333,6 +334,13 @@ def test_a_wrong_kernel_is_found(damage: str, reason: str, monkeypatch: pytest.M
     monkeypatch.setattr(Case, "function", wrong)
     with pytest.raises(TaskError, match=reason):
         kernels.run(setting, "usual, selective_scan, torch")
+
+
+def test_a_skipped_kernel_is_skipped_under_the_sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = subprocess.CompletedProcess([], SKIPPED, "no nvcc\n========= ERROR SUMMARY: 0 errors\n", "")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    with pytest.raises(TaskSkippedError, match=r"^no nvcc$"):
+        sanitizer.run(Setting(True, tmp_path, ROOT), "memcheck, selective_scan, cuda")
 
 
 def test_no_task_asks_for_what_a_backend_refuses(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     sys.stderr.write(done.stdout + done.stderr)
     said = [line for line in done.stdout.splitlines() if line.strip()]
     if done.returncode == SKIPPED:
-        raise TaskSkippedError(said[-1].strip() if said else "skipped")
+        own = [line for line in said if not line.startswith("===")]  # without the lines of the tool
+        raise TaskSkippedError(own[-1].strip() if own else "skipped")
     if done.returncode:
         errors = [line for line in said if "Invalid" in line or "hazard" in line or "rror" in line]
         raise TaskError((errors or said or [f"exit code {done.returncode}"])[0].strip())
