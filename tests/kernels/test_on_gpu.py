@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, sanitizer, workers
@@ -273,7 +274,7 @@ def test_missing_packages_fail_one_stage_and_are_named(
 
 def test_wheels_have_the_names_of_the_index() -> None:
     download, install = machine.wheels(["yaml", "polars", "sklearn", "PIL"])
-    assert download.endswith("-d wheels pillow polars pyyaml scikit-learn")
+    assert download.endswith(" -c constraints.txt -d wheels pillow polars pyyaml scikit-learn")
     assert install.endswith("--find-links wheels pillow polars pyyaml scikit-learn")
 
 
@@ -301,6 +302,10 @@ def test_a_machine_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureF
     assert said.err == "on_gpu: torch finds no CUDA device; without one, rehearse: --rehearse\n"
     assert said.out == ""
     assert not (tmp_path / "out").exists()
+    ready = mock.Mock(side_effect=workers.WorkerError("started"))
+    with mock.patch("ssm_kernels.benchmarks.on_gpu.__main__.Worker", ready):
+        assert main(["picture", "--out", str(tmp_path / "out")]) == 1
+    assert "failed: started" in capsys.readouterr().out, "the picture needs no GPU"
 
 
 @pytest.mark.parametrize(

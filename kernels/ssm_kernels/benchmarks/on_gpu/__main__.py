@@ -13,7 +13,7 @@ import torch
 
 from ssm_kernels.benchmarks.on_gpu import machine, report
 from ssm_kernels.benchmarks.on_gpu.report import Report
-from ssm_kernels.benchmarks.on_gpu.stages import STAGES, Stage
+from ssm_kernels.benchmarks.on_gpu.stages import STAGES, WITHOUT_DEVICE, Stage
 from ssm_kernels.benchmarks.on_gpu.task import Setting
 from ssm_kernels.benchmarks.on_gpu.workers import Answer, Worker, WorkerError, do_tasks
 
@@ -33,7 +33,8 @@ def main(words: Sequence[str]) -> int:
     if unknown:
         print(f"on_gpu: unknown stage '{unknown[0]}', expected one of {', '.join(STAGES)}", file=sys.stderr)
         return 2
-    if not args.rehearse and not torch.cuda.is_available():
+    on_device = any(name not in WITHOUT_DEVICE for name in args.stages or STAGES)
+    if on_device and not args.rehearse and not torch.cuda.is_available():
         print("on_gpu: torch finds no CUDA device; without one, rehearse: --rehearse", file=sys.stderr)
         return 1
     root = Path(__file__).parents[4]

@@ -24,7 +24,7 @@ def wheels(packages: Sequence[str]) -> list[str]:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     tags = " ".join(f"--platform manylinux{tag}_{platform.machine()}" for tag in ("_2_28", "2014"))
     return [
-        f"pip download --only-binary=:all: --python-version {version} {tags} -d wheels {names}",
+        f"pip download --only-binary=:all: --python-version {version} {tags} -c constraints.txt -d wheels {names}",
         f"{sys.executable} -m pip install --no-index --find-links wheels {names}",
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KERNELS = ("torch", "triton")  # all that most stages need
+WITHOUT_DEVICE = ("picture",)  # stages that use no GPU
 LONGEST = 540  # seconds; no stage may take longer
 
 

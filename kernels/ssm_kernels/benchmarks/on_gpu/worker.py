@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ssm_kernels.benchmarks.on_gpu import machine
+from ssm_kernels.benchmarks.on_gpu.stages import WITHOUT_DEVICE
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 
 SKIPPED = 3  # exit code of a skipped task
@@ -39,7 +40,8 @@ def main(words: list[str]) -> int:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes to the log
     try:
-        if setting.rehearse and args.stage != "picture":
+        on_device = args.stage not in WITHOUT_DEVICE
+        if setting.rehearse and on_device:
             from ssm_kernels.benchmarks.on_gpu import stand_ins
 
             stand_ins.install()
@@ -48,7 +50,7 @@ def main(words: list[str]) -> int:
             answer = _done(module, setting, args.task)
             print(answer.get("reason", "passed"), file=answers)
             return {"passed": 0, "failed": 1, "skipped": SKIPPED}[answer["state"]]
-        hello = {"names": module.names(setting), "device": machine.device(setting.device)}
+        hello = {"names": module.names(setting), "device": machine.device(setting.device) if on_device else {}}
     except Exception as error:
         traceback.print_exc()
         _say(answers, {"error": _line(error)})
