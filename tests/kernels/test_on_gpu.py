@@ -14,12 +14,13 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
-from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, sanitizer, workers
+from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, sanitizer, speed, workers
 from ssm_kernels.benchmarks.on_gpu.__main__ import main
 from ssm_kernels.benchmarks.on_gpu.report import Report
 from ssm_kernels.benchmarks.on_gpu.stages import KERNELS, LONGEST, STAGES, Stage
-from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskSkippedError
+from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED
+from ssm_kernels.benchmarks.scans import Speed
 
 from ssm.plan.library import load_config
 from ssm.plan.plan import make_plan
@@ -317,8 +318,6 @@ def test_a_machine_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureF
 )
 def test_a_wrong_kernel_is_found(damage: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The backend torch in place of a kernel on a GPU."""
-    from ssm_kernels.benchmarks.on_gpu import kernels
-    from ssm_kernels.benchmarks.on_gpu.task import TaskError
     from ssm_kernels.testing.cases import Case
 
     right = Case.function
@@ -339,6 +338,21 @@ def test_a_wrong_kernel_is_found(damage: str, reason: str, monkeypatch: pytest.M
     monkeypatch.setattr(Case, "function", wrong)
     with pytest.raises(TaskError, match=reason):
         kernels.run(setting, "usual, selective_scan, torch")
+
+
+def test_a_backend_that_cannot_run_leaves_the_times_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(True, tmp_path, ROOT)
+    name = next(name for name, case in speed._cases(setting).items() if case.operation == "selective_scan")
+    found = [Speed("triton", (2.0,), 0.0), Speed("cuda", reason="no nvcc")]
+    monkeypatch.setattr(speed, "scan_speed", lambda *_: found)
+    monkeypatch.setattr(speed, "_limits", lambda _: mock.Mock())
+    monkeypatch.setattr(speed, "limit_ms", lambda *_: 1.0)
+    missing = {"triton": None, "cuda": "no nvcc"}
+    monkeypatch.setattr(speed, "unavailable", lambda operation, backend, device: missing[backend])
+    assert speed.run(setting, name)["says"] == "triton 2 ms (50%)"
+    missing["cuda"] = None
+    with pytest.raises(TaskError, match="cuda: no nvcc"):
+        speed.run(setting, name)
 
 
 def test_a_skipped_kernel_is_skipped_under_the_sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
