@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +160,23 @@ def test_a_crash_and_a_hang_cost_one_task(
     said = capsys.readouterr().out
     assert "made: crash: the process was ended by signal 6" in said
     assert "failed      2 passed, 4 failed, 1 skipped" in said
+
+
+def test_a_worker_ends_with_its_parent(stage: Callable[..., Stage], tmp_path: Path) -> None:
+    """On Linux, the parent is the thread that started it."""
+    made, started = stage(TASKS), []
+    setting = Setting(True, tmp_path, ROOT)
+
+    def start() -> None:
+        started.append(workers.Worker(made, setting, cast(Any, subprocess.DEVNULL)))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    try:
+        assert started[0].process.wait(5) == -signal.SIGKILL
+    finally:
+        started[0].end()
 
 
 class Ready:

@@ -11,7 +11,7 @@ from typing import Any
 from ssm_kernels import backends
 from ssm_kernels.benchmarks.on_gpu import kernels
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
-from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED
+from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED, die_with_parent
 from ssm_kernels.benchmarks.on_gpu.workers import command, environment
 from ssm_kernels.testing.cases import EVERY
 
@@ -46,7 +46,9 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     )
     # Every tensor is its own allocation, so that an access beyond its end is seen.
     more = environment(setting) | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    done = subprocess.run([*before, *task], env=os.environ | more, capture_output=True, text=True)
+    done = subprocess.run(
+        [*before, *task], env=os.environ | more, capture_output=True, text=True, preexec_fn=die_with_parent
+    )
     sys.stderr.write(done.stdout + done.stderr)
     said = [line for line in done.stdout.splitlines() if line.strip()]
     if done.returncode == SKIPPED:

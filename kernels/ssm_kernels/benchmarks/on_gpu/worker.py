@@ -12,10 +12,12 @@ worker answers and ends: every later call of CUDA would fail.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -27,6 +29,7 @@ from ssm_kernels.benchmarks.on_gpu.stages import WITHOUT_DEVICE
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 
 SKIPPED = 3  # exit code of a skipped task
+PR_SET_PDEATHSIG = 1
 
 
 def main(words: list[str]) -> int:
@@ -36,6 +39,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("--task")
     args = parser.parse_args(words)
+    die_with_parent()
     setting = Setting(args.rehearse, args.out, Path(__file__).parents[4])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes to the log
@@ -62,6 +66,13 @@ def main(words: list[str]) -> int:
         if answer["broken"]:
             return 1
     return 0
+
+
+def die_with_parent() -> None:
+    """Let the kernel end this process when its parent ends. This has an effect on Linux only."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _done(module: Any, setting: Setting, name: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ssm_kernels.benchmarks.on_gpu.task import Setting
 
 Answer = dict[str, Any]
 START_SECONDS = 120  # a worker that has not answered by then is ended
+END_SECONDS = 10  # a process that waits for the GPU may end late, or never
 
 
 class WorkerError(Exception):
@@ -40,6 +41,7 @@ class Worker:
             command(stage.name, setting), env=environment(setting), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=log, text=True, start_new_session=True,
         )  # fmt: skip
+        self.ended = False
         self.hello = self._answer(min(seconds, START_SECONDS)) or {"error": "the worker did not start; see the log"}
         if "error" in self.hello:
             self.end()
@@ -60,19 +62,26 @@ class Worker:
                 self.end()
             return answer
         took = time.monotonic() - start
-        code = self.process.poll() if took >= seconds else self.process.wait()
+        if took < seconds:
+            self._wait()
+        code = self.process.poll()
         self.end()
         return None if code is None else {"state": "failed", "reason": _ended(code), "seconds": round(took, 2)}
 
     @property
     def alive(self) -> bool:
-        return self.process.poll() is None
+        return not self.ended and self.process.poll() is None
 
     def end(self) -> None:
         """End the process and all processes that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self._wait()
+        self.ended = True
+
+    def _wait(self) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_SECONDS)
 
     def _answer(self, seconds: float) -> Answer | None:
         """The next line of the worker; None if it ended, or did not answer in time."""
