@@ -15,7 +15,7 @@
 # make families    `ssm diagnose` and `ssm extend` on a tiny model of every family in the docs (ten minutes)
 # make nightly     campaign, journey, families, gpu-rehearsal and ten minutes of fuzz; a failure does not stop the others
 # make bench       the speed of scans and training next to other implementations; tables are in results/bench
-# make gpu         all that only a GPU can show, in stages of at most nine minutes; results are in reports/gpu. Needs no
+# make gpu         what only a GPU can show, in stages of at most nine minutes; results are in reports/gpu. Needs no
 #                  network, and not the environment; says what is missing
 # make gpu-rehearsal  the same without a GPU, at tiny sizes; results are in results/gpu_rehearsal
 # make docs        writes docs/reference, the reference of all config keys, from the specs

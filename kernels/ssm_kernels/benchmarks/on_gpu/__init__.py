@@ -1,4 +1,4 @@
-"""Everything that only a GPU can show, by one command: `python -m ssm_kernels.benchmarks.on_gpu`.
+"""What only a GPU can show, by one command: `python -m ssm_kernels.benchmarks.on_gpu`.
 
     stages      the table of stages: limits of time, needed packages
     __main__    the command: it names what is missing, runs stages and prints a summary; it computes nothing on the GPU

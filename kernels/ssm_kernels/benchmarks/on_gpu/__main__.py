@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     about = "\n".join(f"  {stage.name:<10} {stage.about}" for stage in STAGES.values())
     parser = argparse.ArgumentParser(
         prog="python -m ssm_kernels.benchmarks.on_gpu",
-        description=f"Show everything that only a GPU can show.\n\nstages:\n{about}",
+        description=f"Show what only a GPU can show.\n\nstages:\n{about}",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
