@@ -18,6 +18,7 @@ from ssm.figures.style import SMALL, TITLE, ArmStyle, log_ticks, number, token_t
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 LARGEST_SPAN = 300.0  # a log axis ends at this factor above the lowest curve, so diverged curves leave the panel
 ROOM = 6.3  # inches: height of a page without a legend and a note
@@ -204,11 +205,7 @@ class CurvePanel:
             limits = (0.1, 1.0)
         if self.log_y:
             axes.set_yscale("log")
-            ticks = log_ticks(*limits)
-            axes.yaxis.set_major_locator(ticker.FixedLocator(ticks))
-            axes.yaxis.set_major_formatter(ticker.FixedFormatter([number(tick) for tick in ticks]))
-            axes.yaxis.set_minor_locator(ticker.NullLocator())
-            axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+            log_axis(axes.yaxis, *limits)
         else:
             axes.yaxis.set_major_locator(ticker.MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
         axes.set_ylim(*limits)
@@ -234,6 +231,15 @@ class CurvePanel:
             fontsize=SMALL,
             zorder=5,
         )
+
+
+def log_axis(axis: Axis, low: float, high: float, most: int = 6) -> None:
+    """Label an axis with a log scale at round numbers from `low` to `high`, at most `most`."""
+    ticks = log_ticks(low, high, most)
+    axis.set_major_locator(ticker.FixedLocator(ticks))
+    axis.set_major_formatter(ticker.FixedFormatter([number(tick) for tick in ticks]))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def context_marks(curves: Sequence[Curve], styles: dict[str, ArmStyle], text: str = "T = {}") -> list[Mark]:

@@ -14,13 +14,13 @@ import pytest
 import words
 from html_page import Page, squeezed
 from PIL import Image
+from report.command import lines
 from report.folder import results_folder
 
 from ssm.base.errors import ConfigError
 from ssm.base.tables import VERDICTS, read_provenance, read_table, write_table
 from ssm.claims.preregistration import Preregistrations
 from ssm.claims.synthesis import Synthesis, findings, read_synthesis
-from ssm.cli.main import main
 from ssm.report import findings as page
 from ssm.report.agreement import ReferenceResults
 from ssm.report.gather import Gatherer
@@ -126,13 +126,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("config/registered.json").write_text(json.dumps({"figures": {"lg_fig5": {"smoke": [entry]}}}))
     Path("config/synthesis.yaml").write_text(json.dumps(synthesis(*RULES).content()))
     return tmp_path
-
-
-def lines(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> list[str]:
-    capsys.readouterr()
-    assert main(list(arguments)) == code
-    printed = capsys.readouterr()
-    return (printed.out + printed.err).splitlines()
 
 
 def test_the_page_follows_the_reference(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from claims.synthetic import claim, student
 from PIL import Image
 from plan import own
 from plan.mini import edit, write_config
+from report.command import lines
 from report.folder import CLAIMS, results_folder
 from scipy import stats
 
@@ -23,7 +24,6 @@ from ssm.claims.preregistration import Content, Preregistrations, read_preregist
 from ssm.claims.quantities.cost_exponent import CostExponent
 from ssm.claims.quantity import ROUNDING
 from ssm.claims.synthesis import read_synthesis
-from ssm.cli.main import main
 from ssm.plan import load_config, make_plan
 from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
@@ -56,13 +56,6 @@ def changed(**columns: pl.Expr) -> None:
     """Change columns of the figure's verdicts."""
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
     write_table(read_table(path).with_columns(**columns), VERDICTS, path, read_provenance(path))
-
-
-def lines(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> list[str]:
-    capsys.readouterr()
-    assert main(list(arguments)) == code
-    printed = capsys.readouterr()
-    return (printed.out + printed.err).splitlines()
 
 
 def test_results_become_the_reference_and_agree_bitwise(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

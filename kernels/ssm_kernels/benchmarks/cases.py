@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -204,3 +204,9 @@ def gpu_cases() -> list[Case]:
         for operation, system, sizes in [*models, *registry]
         for backward in (True, False)
     ]
+
+
+def rehearsed(case: Case) -> Case:
+    """The case at a tiny size and in float32, for a rehearsal without a GPU."""
+    tiny = {3: (1, 5, 8), 4: (1, 5, 8, 4), 5: (1, 5, 2, 4, 4)}
+    return replace(case, sizes=tiny[len(case.sizes)], dtype=torch.float32)

@@ -58,15 +58,13 @@ def scan_speed(case: Case, device: torch.device, repeats: int, seconds: float) -
         if isinstance(scan, str):
             reasons[name] = scan
             continue
-        try:
-            errors[name] = _worst(_results(scan, arguments, case), expected, case)
-        except Exception as error:  # it lacks a feature, or cannot be compiled, started or imported here
-            reasons[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
-            continue
-        if errors[name] <= TOLERANCE[case.dtype]:  # false for NaN
-            contestants.append(Contestant(name, _call(scan, arguments, case)))
+        error, call = _checked(scan, case, arguments, expected)
+        if error is not None:
+            errors[name] = error
+        if isinstance(call, str):
+            reasons[name] = call
         else:
-            reasons[name] = f"wrong: its relative error is {errors[name]:.2g}"
+            contestants.append(Contestant(name, call))
     del expected
     race(contestants, repeats, seconds, device)
     found = [Speed(entry.name, tuple(entry.milliseconds), errors[entry.name]) for entry in contestants]
@@ -77,12 +75,21 @@ def timed_scan(
     case: Case, backend: str, arguments: Arguments, expected: list[Tensor | None]
 ) -> Callable[[], object] | str:
     """The call of one of our backends that is timed, or the reason why it is not."""
-    scan = _ours(case, backend)
+    return _checked(_ours(case, backend), case, arguments, expected)[1]
+
+
+def _checked(
+    scan: Scan, case: Case, arguments: Arguments, expected: list[Tensor | None]
+) -> tuple[float | None, Callable[[], object] | str]:
+    """The largest relative error, and the call that is timed or the reason why it is not."""
+    error = None
     try:
         error = _worst(_results(scan, arguments, case), expected, case)
-        return _call(scan, arguments, case) if error <= TOLERANCE[case.dtype] else f"wrong: its error is {error:.2g}"
-    except Exception as error:
-        return (str(error).strip() or type(error).__name__).splitlines()[0]
+        if error <= TOLERANCE[case.dtype]:  # false for NaN
+            return error, _call(scan, arguments, case)
+    except Exception as problem:  # it lacks a feature, or cannot be compiled, started or imported here
+        return error, (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    return error, f"wrong: its relative error is {error:.2g}"
 
 
 def oracle(case: Case, arguments: Arguments, device: torch.device) -> list[Tensor | None]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ssm.base.lazy import ticker
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import INK
-from ssm.figures.data import Curve, panels, perplexity_curves
-from ssm.figures.panel import CurvePanel, Row, common_limits, token_panel, wrapped
-from ssm.figures.plot import ChosenArms, OfArms
-from ssm.figures.style import SMALL, ArmStyle, log_ticks, number
+from ssm.figures.data import panels, perplexity_curves
+from ssm.figures.panel import CurvePanel, Row, common_limits, log_axis, token_panel, wrapped
+from ssm.figures.plot import ChosenArms, Look, OfArms
+from ssm.figures.style import SMALL, ArmStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,12 +32,10 @@ class SmallPanel:
 
     panel: CurvePanel
     name: str
-    inner: bool  # another panel of the row has the labels of the y axis
 
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, in a row with `columns` columns."""
-        y_label = "" if self.inner else self.panel.y_label
-        replace(self.panel, title="", x_label="", y_label=y_label, y_shared=self.inner)(axes, columns)
+        self.panel(axes, columns)
         for line in axes.lines:
             line.set_markersize(0.0)
         name = wrapped(self.name, 1.05)
@@ -49,34 +46,28 @@ class SmallPanel:
 class RankingPanel:
     """A line for each model: a marker and an interval for each arm, and a dot for each seed."""
 
-    names: Sequence[str]  # of the models, from top to bottom
-    estimates: Mapping[tuple[int, str], Estimate]  # (line, arm) -> its number; missing: not decidable or not measured
-    labels: Mapping[str, str]  # arm -> label
-    styles: Mapping[str, ArmStyle]
+    names: Mapping[str, str]  # model -> name, from top to bottom
+    estimates: Mapping[tuple[str, str], Estimate | None]  # (model, arm) -> its number; None: it has none
+    looks: Mapping[str, Look]  # of the arms
     x_label: str
     level: float | None
     logarithmic: bool
 
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, in a row with `columns` columns."""
-        arms = list(self.labels)
-        for place, arm in enumerate(arms):
-            style = self.styles[arm]
-            label, shift = self.labels[arm], 0.5 * ((place + 0.5) / len(arms) - 0.5)
-            for line in range(len(self.names)):
-                found = self.estimates.get((line, arm))
+        for place, (arm, look) in enumerate(self.looks.items()):
+            label, shift = look.label, 0.5 * ((place + 0.5) / len(self.looks) - 0.5)
+            for line, model in enumerate(self.names):
+                found = self.estimates[model, arm]
                 if found is not None:
-                    _estimate(axes, found, line + shift, style, label)
+                    _estimate(axes, found, line + shift, look.style, label)
                     label = "_"
         if self.logarithmic:
             axes.set_xscale("log")
-            ticks = log_ticks(*axes.get_xlim(), most=9)
-            axes.xaxis.set_major_locator(ticker.FixedLocator(ticks))
-            axes.xaxis.set_major_formatter(ticker.FixedFormatter([number(tick) for tick in ticks]))
-            axes.xaxis.set_minor_locator(ticker.NullLocator())
+            log_axis(axes.xaxis, *axes.get_xlim(), most=9)
         if self.level is not None:
             axes.axvline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
-        axes.set_yticks(range(len(self.names)), self.names, fontsize=SMALL)
+        axes.set_yticks(range(len(self.names)), list(self.names.values()), fontsize=SMALL)
         axes.set_ylim(len(self.names) - 0.4, -0.6)
         axes.set_xlabel(self.x_label)
 
@@ -113,29 +104,22 @@ class Ranking(ChosenArms, OfArms):
             return []
         found = {(model, arm): self._estimate(task, tables, model, arm) for model in models for arm in arms}
         leading = {model: found[model, arms[0]] for model in models}
-        sizes = {model: math.inf if one is None else one.value for model, one in leading.items()}
-        models.sort(key=lambda model: -sizes[model])
-        estimates = {
-            (line, arm): one
-            for line, model in enumerate(models)
-            for arm in arms
-            if (one := found[model, arm]) is not None
-        }
+        models.sort(key=lambda model: -math.inf if (one := leading[model]) is None else -one.value)
+        names = {model: _name(task, model) for model in models}
         ranking = RankingPanel(
-            [_name(task, model) + (" (no number)" if leading[model] is None else "") for model in models],
-            estimates,
-            {arm: look.label for arm, look in looks.items()},
-            {arm: look.style for arm, look in looks.items()},
+            {model: name + (" (no number)" if leading[model] is None else "") for model, name in names.items()},
+            found,
+            looks,
             self.label or self.score.replace("_", " "),
             self.level,
             self.quantity().logarithmic,
         )
-        seeds = sorted({len(one.by_seed) for one in estimates.values()}) or [0]
+        seeds = sorted({len(one.by_seed) for one in found.values() if one is not None}) or [0]
         counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         note = "Line: 95% interval" + (f" over {counted} seeds. Small dot: a seed" if seeds[-1] > 1 else " (one seed)")
         lines = len(models)
         row = Row(AXIS + LINE * lines, [ranking], 1, note, AXIS + LEAST * lines)
-        return [*self._small_panels(task, tables, models, arms, styles), row] if self.curves else [row]
+        return [*_small_panels(task, tables, names, arms, styles), row] if self.curves else [row]
 
     def _estimate(self, task: PlannedFigure, tables: Path, model: str, arm: str) -> Estimate | None:
         """The number of an arm with the interval of a claim; None if there is no such arm, or no number."""
@@ -146,38 +130,30 @@ class Ranking(ChosenArms, OfArms):
         except UndecidableError:
             return None
 
-    def _small_panels(
-        self, task: PlannedFigure, tables: Path, models: list[str], arms: list[str], styles: dict[str, ArmStyle]
-    ) -> list[Row]:
-        curves: dict[str, list[Curve]] = {
-            model: own
-            for model in models
-            if (own := [one for one in perplexity_curves(task, tables, model) if one.arm in arms])
-        }
-        drawn = [
-            replace(token_panel(own, styles, _name(task, model), "perplexity"), log_y=True)
-            for model, own in curves.items()
+
+def _small_panels(
+    task: PlannedFigure, tables: Path, names: Mapping[str, str], arms: list[str], styles: dict[str, ArmStyle]
+) -> list[Row]:
+    """The perplexity of each model by position. The first panel of a row has the labels of the y axis."""
+    drawn = []
+    for model, name in names.items():
+        curves = [one for one in perplexity_curves(task, tables, model) if one.arm in arms]
+        if curves:
+            panel = replace(token_panel(curves, styles, "", "perplexity"), log_y=True, x_label="")
+            marks, ticks = [replace(mark, text="") for mark in panel.marks], (curves[0].context, panel.x_limits[1])
+            drawn.append(SmallPanel(replace(panel, marks=marks, ticks=ticks), name))
+    limits = common_limits([one.panel for one in drawn])
+    drawn = [replace(one, panel=replace(one.panel, y_limits=limits)) for one in drawn]
+    columns = max(1, min(COLUMNS, len(drawn)))
+    note = "Small panels: perplexity by position in tokens. Dotted: training context T"
+    rows = []
+    for start in range(0, len(drawn), columns):
+        row = [
+            replace(one, panel=replace(one.panel, y_shared=True, y_label="")) if place else one
+            for place, one in enumerate(drawn[start : start + columns])
         ]
-        limits = common_limits(drawn)
-        columns = min(COLUMNS, len(drawn))
-        small = [
-            SmallPanel(
-                replace(
-                    panel,
-                    y_limits=limits,
-                    ticks=(panel.curves[0].context, panel.x_limits[1]),
-                    marks=[replace(mark, text="") for mark in panel.marks],
-                ),
-                panel.title,
-                place % columns > 0,
-            )
-            for place, panel in enumerate(drawn)
-        ]
-        note = "Small panels: perplexity by position in tokens. Dotted: training context T"
-        return [
-            Row(SMALL_PANEL["height"], small[at : at + columns], columns, note, SMALL_PANEL["least"])
-            for at in range(0, len(small), columns)
-        ]
+        rows.append(Row(SMALL_PANEL["height"], row, columns, note, SMALL_PANEL["least"]))
+    return rows
 
 
 def _name(task: PlannedFigure, model: str) -> str:

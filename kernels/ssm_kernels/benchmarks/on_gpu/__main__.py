@@ -35,7 +35,7 @@ def main(words: Sequence[str]) -> int:
         return 2
     on_device = any(name not in WITHOUT_DEVICE for name in args.stages or STAGES)
     if on_device and not args.rehearse and not torch.cuda.is_available():
-        print("on_gpu: torch finds no CUDA device; without one, rehearse: --rehearse", file=sys.stderr)
+        print(f"on_gpu: {machine.NO_DEVICE}", file=sys.stderr)
         return 1
     root = Path(__file__).parents[4]
     folder = args.out or root / ("results/gpu_rehearsal" if args.rehearse else "reports/gpu")

@@ -10,6 +10,7 @@ from importlib import metadata, util
 
 # Import -> name in a package index, where they differ.
 INDEX_NAMES = {"PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn"}
+NO_DEVICE = "torch finds no CUDA device; without one, rehearse: --rehearse"
 RECORDED = ("torch", "triton", "numpy", "flash-linear-attention", "mamba-ssm", "causal-conv1d", "transformers")
 
 
@@ -51,7 +52,7 @@ def device(kind: str) -> dict[str, str]:
     import torch
 
     if not torch.cuda.is_available():
-        raise RuntimeError("torch finds no CUDA device; without one, rehearse: --rehearse")
+        raise RuntimeError(NO_DEVICE)
     major, minor = torch.cuda.get_device_capability()
     return {
         "name": torch.cuda.get_device_name(),

@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch
 
-from ssm_kernels.benchmarks.cases import Case
+from ssm_kernels.benchmarks.cases import Case, rehearsed
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskSkippedError
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.scans import oracle, timed_scan
@@ -104,11 +104,10 @@ def _inside(change: Change, call: Callable[[], object]) -> Callable[[], object]:
 
 @cache
 def _cases(setting: Setting) -> dict[str, tuple[Case, str]]:
-    tiny = {3: (1, 5, 8), 4: (1, 5, 8, 4), 5: (1, 5, 2, 4, 4)}
     found: dict[str, tuple[Case, str]] = {}
     for operation, system, sizes in SHAPES:
         backends = ("cuda", "triton") if operation == "selective_scan" else ("triton",)
-        chosen, dtype = (tiny[len(sizes)], torch.float32) if setting.rehearse else (sizes, torch.bfloat16)
-        case = Case(operation, system, chosen, dtype=dtype)
+        case = Case(operation, system, sizes, dtype=torch.bfloat16)
+        case = rehearsed(case) if setting.rehearse else case
         found |= {f"{case.name}, {case.shape}, {backend}": (case, backend) for backend in backends}
     return found

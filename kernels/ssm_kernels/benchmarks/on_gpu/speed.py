@@ -5,14 +5,13 @@ A task is one case. Nothing is timed before its outputs and gradients agree with
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
 
 from ssm_kernels.backends import unavailable
-from ssm_kernels.benchmarks.cases import Case, gpu_cases
+from ssm_kernels.benchmarks.cases import Case, gpu_cases, rehearsed
 from ssm_kernels.benchmarks.limits import Limits, limit_ms, measure_gpu
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError
 from ssm_kernels.benchmarks.scans import scan_speed
@@ -71,12 +70,8 @@ def _cases(setting: Setting) -> dict[str, Case]:
     cases = gpu_cases()
     if setting.rehearse:
         kinds = {(case.operation, case.system): case for case in reversed(cases) if case.backward}
-        cases = [replace(case, sizes=_tiny(case), dtype=torch.float32) for case in kinds.values()]
+        cases = [rehearsed(case) for case in kinds.values()]
     return {f"{case.name}, {case.shape}, {case.direction}": case for case in cases}
-
-
-def _tiny(case: Case) -> tuple[int, ...]:
-    return {3: (1, 5, 8), 4: (1, 5, 8, 4), 5: (1, 5, 2, 4, 4)}[len(case.sizes)]
 
 
 @cache
