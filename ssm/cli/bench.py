@@ -9,6 +9,8 @@ from typing import Any
 
 from ssm.cli import path, positive
 
+MODELS = ("mamba1", "mamba2", "gated_deltanet", "griffin", "rwkv7", "s5")
+
 HELP = "measure the speed of scans and training, next to other libraries"
 EPILOG = """\
 ssm bench scans:
@@ -26,8 +28,9 @@ ssm bench scans:
   wrong.
 
 ssm bench training:
-  times training steps of small Mamba and Mamba-2 models against those of
-  transformers, with the same weights, batches and optimizer.
+  times training steps of small models against those of transformers, and
+  against our models with PyTorch's scans instead of our C++ code. All have
+  the same weights, batches and optimizer.
 
 The implementations take turns, and times are medians. To install the others:
 pip install 'ssm-length[bench]'
@@ -46,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="TEXT", default="", help="scans: operations and systems with TEXT in their name"
     )
-    parser.add_argument("--model", choices=("mamba1", "mamba2"), help="training: only this model")
+    parser.add_argument("--model", choices=MODELS, help="training: only this model")
     parser.add_argument(
         "--context", type=positive(int), default=128, metavar="T", help="training: tokens of a sequence (default: 128)"
     )
@@ -138,18 +141,21 @@ def _compile_for(instructions: str) -> None:
 
 def _training(args: argparse.Namespace) -> int:
     import polars as pl
-    from ssm_kernels.benchmarks.training_speed import MODELS, table_text, training_speed
+    from ssm_kernels.benchmarks.training_speed import SUBJECTS, table_text, training_speed
 
     from ssm.base.tables import TRAINING_SPEED, write_table
 
     frames = []
-    for model in [args.model] if args.model else MODELS:
+    for model in [args.model] if args.model else SUBJECTS:
         frame = training_speed(model, args.context, args.batch, args.repeats, args.seconds)
         print(f"{model}, T={args.context}, B={args.batch}: median of up to {args.repeats} training steps")
         print(f"\n{table_text(frame)}\n", flush=True)
         frames.append(frame)
     source = _provenance(
-        args, models=[spec.content() for spec in MODELS.values()], context=args.context, batch=args.batch
+        args,
+        models=[subject.spec(name).content() for name, subject in SUBJECTS.items()],
+        context=args.context,
+        batch=args.batch,
     )
     print(_machine(args, source))
     if args.out is not None:

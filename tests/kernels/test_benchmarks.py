@@ -20,7 +20,7 @@ from ssm_kernels.benchmarks.limits import Limits, limit_ms, work
 from ssm_kernels.benchmarks.markdown import END, START, main
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.table import speed_frame
-from ssm_kernels.benchmarks.training_speed import GateError, ratios
+from ssm_kernels.benchmarks.training_speed import SUBJECTS, GateError, ratios
 from torch import Tensor
 
 from ssm.base.errors import UserError
@@ -281,10 +281,14 @@ def test_training_speeds_are_printed_and_saved(tmp_path: Path, capsys: pytest.Ca
     assert run(*TINY, "--out", out) == 0
     said = capsys.readouterr().out
     frame = read_table(out, TRAINING_SPEED)
-    peers = ["transformers, mambapy", *(f"transformers, chunk {chunk}" for chunk in (16, 32, 64, 256))]
-    assert frame["implementation"].unique(maintain_order=True).to_list() == ["ssm", *peers]
-    assert frame.filter(implementation="ssm", flush_denormal=True)["repeat"].to_list() == [1, 2, 1, 2]
-    for model in ("mamba1", "mamba2"):
+    chunks = [f"transformers, chunk {chunk}" for chunk in (16, 32, 64, 256)]
+    peers = {"mamba1": ["transformers, mambapy"], "mamba2": chunks, "rwkv7": [], "s5": []}
+    assert tuple(SUBJECTS) == bench.MODELS
+    for (model,), rows in frame.group_by("model"):
+        names = rows["implementation"].unique(maintain_order=True).to_list()
+        assert names == ["ssm", *peers.get(str(model), ["transformers"]), "ssm, PyTorch scans"]
+    assert frame.filter(implementation="ssm", flush_denormal=True)["repeat"].to_list() == [1, 2] * len(SUBJECTS)
+    for model in SUBJECTS:
         assert f"{model}, T=6, B=2: median of up to 2 training steps" in said
         assert f"{ratios(frame.filter(model=model))[True][0]:.2f}x" in said
     made = read_provenance(out)
@@ -324,7 +328,10 @@ def other_gradients(peer: Any) -> None:
     [
         (other_logits, r"nothing was timed: the logits of ssm and transformers, chunk 32 differ by \d"),
         (no_logits, "the logits of ssm and transformers, chunk 32 differ by nan"),
-        (other_gradients, r"the gradients of layers\.1\.mixer\.A_log of ssm and transformers, chunk 32 differ by"),
+        (
+            other_gradients,
+            r"the gradients of backbone\.layers\.1\.mixer\.A_log of ssm and transformers, chunk 32 differ by",
+        ),
     ],
 )
 def test_no_speed_is_reported_for_wrong_results(
@@ -334,15 +341,15 @@ def test_no_speed_is_reported_for_wrong_results(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = training_module.transformers_mamba2
+    right = training_module.transformers_peer
 
-    def wrong(model: Any, chunk: int) -> Any:
-        peer = right(model, chunk)
-        if chunk == 32:
-            spoil(peer)
+    def wrong(model: Any, form: str, **options: Any) -> Any:
+        peer = right(model, form, **options)
+        if options["chunk_size"] == 32:
+            spoil(peer.model)
         return peer
 
-    monkeypatch.setattr(training_module, "transformers_mamba2", wrong)
+    monkeypatch.setattr(training_module, "transformers_peer", wrong)
     with pytest.raises(GateError, match=says):
         run(*TINY, "--model", "mamba2", "--out", tmp_path / "speed.parquet")
     assert capsys.readouterr().out == ""

@@ -1,65 +1,76 @@
-"""transformers' Mamba and Mamba-2 with the weights of our model, as independent implementations for comparison."""
+"""transformers' model with the weights of our model, as an independent implementation for comparison."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ssm.base.errors import UserError
 from ssm.models.backbone import LanguageModel
 from ssm.models.formats import FORMATS
+from ssm.models.formats.format import Piece
 
-# Our name of a parameter -> their name.
-NAMES = {row.ours: str(row.theirs) for key in ("mamba", "mamba2") for row in FORMATS[key].rows}
+# transformers replaces these by fla's Triton kernels where fla is installed. Triton has no CPUs.
+REPLACED = ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule")
 
 
-def transformers_mamba2(model: LanguageModel, chunk: int) -> nn.Module:
-    """A transformers.Mamba2ForCausalLM with the weights of `model`. Its scan takes `chunk` tokens at a time.
+@dataclass(frozen=True)
+class Peer:
+    """transformers' model, and which of its tensors hold which rows of ours.
 
-    Called with tokens (B, T), it returns an object with `logits` (B, T, V). V is rounded up like that of our embedding.
+    Called with tokens (B, T), the model returns an object with `logits` (B, T, V). V is rounded up like that of our
+    embedding.
+    """
+
+    model: nn.Module
+    pieces: list[Piece]
+
+    def converted(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors with the names and shapes of our parameters -> the same with their names and shapes."""
+        return {piece.names[0]: piece.take(ours[piece.ours]) for piece in self.pieces if piece.ours in ours}
+
+
+def transformers_peer(model: LanguageModel, form: str, **options: Any) -> Peer:
+    """transformers' model with the weights of `model`.
+
+    Args:
+        form: the checkpoint format that describes it: "mamba", "mamba2", "qwen3_next", "recurrent_gemma" ...
+        options: more keys of transformers' config.
 
     Raises:
-        UserError: transformers is not installed, or its Mamba-2 cannot express `model`.
+        UserError: transformers or mambapy is not installed.
+        CheckpointError: the format cannot describe `model`.
     """
-    return _with_weights("Mamba2", model, chunk_size=chunk)
-
-
-def transformers_mamba(model: LanguageModel, mambapy: bool) -> nn.Module:
-    """A transformers.MambaForCausalLM with the weights of `model`. It scans with mambapy, in parallel, or step by step.
-
-    Raises:
-        UserError: transformers or mambapy is not installed, or transformers' Mamba cannot express `model`.
-    """
-    if mambapy and importlib.util.find_spec("mambapy") is None:
+    if options.get("use_mambapy") and importlib.util.find_spec("mambapy") is None:
         raise UserError("the comparison needs mambapy: pip install 'ssm-length[bench]'")
-    # Only compiled code uses transformers' associative scan.
-    return _with_weights("Mamba", model, use_mambapy=mambapy, use_associative_scan=False)
-
-
-def peer_name(name: str) -> str:
-    """transformers' name of our parameter `name`."""
-    layer = re.match(r"layers\.(\d+)\.", name)
-    if layer is None:
-        return NAMES[name]
-    return NAMES[name.replace(layer[1], "{i}", 1)].format(i=layer[1])
-
-
-def _with_weights(name: str, model: LanguageModel, **options: Any) -> nn.Module:
     transformers = _transformers()
-    form = FORMATS[name.lower()]
-    config = form.config_of(model.spec, model.vocab_size)
-    peer: nn.Module = getattr(transformers, f"{name}ForCausalLM")(
-        getattr(transformers, f"{name}Config")(**config, **options)
-    )
+    described = FORMATS[form]
+    config = described.config_of(model.spec, model.vocab_size)
+    architecture = getattr(transformers, described.architecture)
+    # Not AutoConfig: fla puts its own classes there.
+    peer: nn.Module = architecture(architecture.config_class(**config, **options))
+    _keep_pytorch(sys.modules[type(peer).__module__])
     weights = model.state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    result = Peer(peer, described.pieces(model.spec, shapes))
     with torch.no_grad():
-        for piece in form.pieces(model.spec, {ours: tuple(tensor.shape) for ours, tensor in weights.items()}):
-            peer.get_parameter(piece.names[0]).copy_(piece.take(weights[piece.ours]))
-    return peer
+        for name, tensor in result.converted(weights).items():
+            peer.get_parameter(name).copy_(tensor)
+    return result
+
+
+def _keep_pytorch(module: Any) -> None:
+    """Undo the replacements in one of transformers' modules."""
+    for name in REPLACED:
+        if hasattr(module, name):
+            setattr(module, name, inspect.unwrap(getattr(module, name)))
 
 
 def _transformers() -> Any:

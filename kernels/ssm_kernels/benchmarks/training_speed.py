@@ -1,12 +1,13 @@
-"""Speed of a training step on the CPU, compared with transformers' Mamba and Mamba-2.
+"""Speed of a training step on the CPU, compared with transformers' models and with our models in PyTorch alone.
 
-Both sides have the same weights, batches, optimizer and clipping. Nothing is timed before their results agree.
+All have the same weights, batches, optimizer and clipping. Nothing is timed before their results agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 import torch
@@ -16,23 +17,91 @@ from torch import Tensor, nn
 from ssm.base.errors import UserError
 from ssm.base.tables import TRAINING_SPEED
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.specs.mixers.mamba1 import Mamba1Mixer
-from ssm.specs.mixers.mamba2 import Mamba2Mixer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import Budget, TrainingSpec
 from ssm.training.optimizer import build_optimizer, set_rates
-from ssm_kernels.benchmarks.peer import peer_name, transformers_mamba, transformers_mamba2
+from ssm_kernels.backends import use_backend
+from ssm_kernels.benchmarks.peer import Peer, transformers_peer
 from ssm_kernels.benchmarks.race import Contestant, flushed_denormals, race
 
-# 4 layers of width 128: small enough for a laptop, and large enough for the projections to matter.
-MODELS = {
-    "mamba1": ModelSpec(name="mamba1", d_model=128, n_layers=4, mixer=Mamba1Mixer(), peak_lr=1e-3),
-    "mamba2": ModelSpec(name="mamba2", d_model=128, n_layers=4, mixer=Mamba2Mixer(d_state=64), peak_lr=1e-3),
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to train, and the implementations of transformers that it is compared with.
+
+    Args:
+        model: its spec, without name and peak_lr.
+        form: the checkpoint format of transformers' model; None: transformers has none.
+        options: name of an implementation -> keys of transformers' config.
+    """
+
+    model: dict[str, Any]
+    form: str | None = None
+    options: dict[str, dict[str, Any]] = field(default_factory=lambda: {"transformers": {}})
+
+    def spec(self, name: str) -> ModelSpec:
+        return ModelSpec.parse({"name": name, "d_model": 128, "n_layers": 4, "peak_lr": 1e-3} | self.model, name)
+
+
+# 4 layers of width 128: small enough for a laptop, and large enough for the projections to matter. Layers, norms and
+# feed-forward layers are those of transformers' models: Qwen3-Next for Gated DeltaNet, and RecurrentGemma for Griffin.
+SUBJECTS = {
+    "mamba1": Subject(
+        {"mixer": {"kind": "mamba1"}},
+        "mamba",
+        {"transformers, mambapy": {"use_mambapy": True, "use_associative_scan": False}},
+    ),
+    "mamba2": Subject(
+        {"mixer": {"kind": "mamba2", "d_state": 64}},
+        "mamba2",
+        {f"transformers, chunk {chunk}": {"chunk_size": chunk} for chunk in (16, 32, 64, 256)},  # 256 is its default
+    ),
+    "gated_deltanet": Subject(
+        {
+            "mixer": {"kind": "gated_deltanet", "n_heads": 2, "key_dim": 64, "value_dim": 64, "norm_eps": 1e-6},
+            "ffn": {"kind": "gated_mlp", "d_hidden": 384},
+            "norm": "rms_from_one",
+            "norm_eps": 1e-6,
+        },
+        "qwen3_next",
+    ),
+    "griffin": Subject(
+        {
+            "mixer": {"kind": "rglru", "blocks": 4, "unscaled_start": True},
+            "mixer_at": {
+                2: {
+                    "kind": "attention",
+                    "n_heads": 4,
+                    "n_kv_heads": 1,
+                    "rotary_pct": 0.5,
+                    "window": 64,
+                    "out_bias": True,
+                }
+            },
+            "ffn": {"kind": "gated_mlp", "d_hidden": 384, "activation": "gelu_tanh", "bias": True},
+            "norm": "rms_from_one",
+            "norm_eps": 1e-6,
+            "embedding_scale": 11.3125,  # sqrt(128) in bfloat16
+            "logit_cap": 30.0,
+        },
+        "recurrent_gemma",
+        {"transformers": {"pad_token_id": None}},  # by default the embedding of token 0 gets no gradient
+    ),
+    "rwkv7": Subject(
+        {
+            "mixer": {"kind": "rwkv7", "head_dim": 64},
+            "ffn": {"kind": "rwkv_channel_mix", "d_hidden": 512, "receptance": False},
+            "norm": "layer",
+            "embedding_norm": True,
+        }
+    ),
+    "s5": Subject({"mixer": {"kind": "s5", "d_state": 128}}),
 }
+PYTORCH = "ssm, PyTorch scans"  # our model without our C++ code
 VOCABULARY = 256  # bytes
-PEER_CHUNKS = (16, 32, 64, 256)  # chunk sizes of transformers' Mamba-2; 256 is its default
 TOLERANCE = 1e-4  # largest difference of logits and of losses
 GRADIENT_TOLERANCE = 1e-3  # largest norm of the difference over norm, for each parameter
+TINY = 1e-12  # a smaller gradient counts as this; some are zero at the start, because their output weights are zero
 GATE_STEPS = 3  # training steps with equal losses before timing; they also warm up
 
 
@@ -48,6 +117,11 @@ class Trainee:
     model: nn.Module
     logits: Callable[[Tensor], Tensor]  # tokens (B, T) -> (B, T, V)
     optimizer: torch.optim.Optimizer
+    peer: Peer | None = None  # its parameters in relation to ours; None: they are the same
+
+    def expected(self, ours: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The gradients that this implementation should have, from ours."""
+        return ours if self.peer is None else self.peer.converted(ours)
 
     def gradients(self, tokens: Tensor) -> dict[str, Tensor]:
         """Gradients of the loss by name of the parameter."""
@@ -71,7 +145,7 @@ class Trainee:
 
 
 def training_speed(model: str, context: int, batch_size: int, repeats: int, seconds: float) -> pl.DataFrame:
-    """Time training steps of all implementations of one of MODELS, with denormals flushed to zero and with them kept.
+    """Time training steps of all implementations of one of SUBJECTS, with denormals flushed to zero and with them kept.
 
     Args:
         repeats: largest number of timed steps of each implementation.
@@ -85,7 +159,7 @@ def training_speed(model: str, context: int, batch_size: int, repeats: int, seco
         UserError: transformers or mambapy is not installed.
     """
     training = TrainingSpec(context=context, batch_tokens=context * batch_size, budget=Budget(steps=1))
-    trainees = _trainees(MODELS[model], training)
+    trainees = _trainees(model, training)
     generator = torch.Generator().manual_seed(0)
 
     def batch() -> Tensor:
@@ -122,13 +196,13 @@ def check(trainees: list[Trainee], batches: list[Tensor], clip_norm: float) -> N
         for peer in peers:
             difference = float((peer.logits(batches[0][:, :-1]) - expected).abs().max())
             _agree(f"logits of {ours.name} and {peer.name}", difference, TOLERANCE)
-    wanted = ours.gradients(batches[0])
+    gradients = ours.gradients(batches[0])
     for peer in peers:
         found = peer.gradients(batches[0])
-        for name, gradient in wanted.items():
-            theirs = found[peer_name(name)].view_as(gradient)
-            difference = float((theirs - gradient).norm() / gradient.norm())
+        for name, gradient in peer.expected(gradients).items():
+            difference = float((found.pop(name) - gradient).norm() / gradient.norm().clamp_min(TINY))
             _agree(f"gradients of {name} of {ours.name} and {peer.name}", difference, GRADIENT_TOLERANCE)
+        assert not found, f"parameters without a counterpart in ours: {', '.join(found)}"
     for step, tokens in enumerate(batches, 1):
         losses = [trainee.step(tokens, clip_norm) for trainee in trainees]
         for peer, loss in zip(peers, losses[1:], strict=True):
@@ -141,36 +215,50 @@ def _agree(what: str, difference: float, tolerance: float) -> None:
         raise GateError(f"nothing was timed: the {what} differ by {difference:.3g}, more than {tolerance:g}")
 
 
-def _trainees(spec: ModelSpec, training: TrainingSpec) -> list[Trainee]:
-    """Ours, then transformers with each of its scans. All have the same weights and learning rates."""
+def _trainees(name: str, training: TrainingSpec) -> list[Trainee]:
+    """Ours, then transformers' implementations and PyTorch's scans. All have the same weights and learning rates."""
+    subject = SUBJECTS[name]
+    spec = subject.spec(name)
     model = build_model(spec, VOCABULARY, 0)
-    optimizer = build_optimizer(model, training)
-    if isinstance(spec.mixer, Mamba1Mixer):
-        peers = {"transformers, mambapy": transformers_mamba(model, mambapy=True)}
-    else:
-        peers = {f"transformers, chunk {chunk}": transformers_mamba2(model, chunk) for chunk in PEER_CHUNKS}
-    trainees = [Trainee("ssm", model, lambda tokens: model(tokens)[0], optimizer)]
-    for name, peer in peers.items():
-        theirs = _optimizer_like(optimizer, model, peer.train(), training)
-        trainees.append(Trainee(name, peer, _logits_of(peer), theirs))
+    trainees = [Trainee("ssm", model, _logits_of(model), build_optimizer(model, training))]
+    if subject.form is not None:
+        for title, options in subject.options.items():
+            peer = transformers_peer(model, subject.form, **options)
+            theirs = _optimizer_like(trainees[0].optimizer, model, peer, training)
+            trainees.append(Trainee(title, peer.model.train(), _peer_logits_of(peer.model), theirs, peer))
+    plain = build_model(spec, VOCABULARY, 0)
+    trainees.append(Trainee(PYTORCH, plain, _pytorch_logits_of(plain), build_optimizer(plain, training)))
     for trainee in trainees:
         set_rates(trainee.optimizer, spec.peak_lr, training.weight_decay)
     return trainees
 
 
-def _logits_of(peer: nn.Module) -> Callable[[Tensor], Tensor]:
+def _logits_of(model: LanguageModel) -> Callable[[Tensor], Tensor]:
+    return lambda tokens: model(tokens)[0]
+
+
+def _peer_logits_of(peer: nn.Module) -> Callable[[Tensor], Tensor]:
     return lambda tokens: peer(tokens, use_cache=False).logits
 
 
+def _pytorch_logits_of(model: LanguageModel) -> Callable[[Tensor], Tensor]:
+    def logits(tokens: Tensor) -> Tensor:
+        with use_backend("torch"):
+            return model(tokens)[0]
+
+    return logits
+
+
 def _optimizer_like(
-    optimizer: torch.optim.Optimizer, model: LanguageModel, peer: nn.Module, training: TrainingSpec
+    optimizer: torch.optim.Optimizer, model: LanguageModel, peer: Peer, training: TrainingSpec
 ) -> torch.optim.AdamW:
     """An optimizer for `peer`, with the parameter groups of the optimizer of `model`."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    groups = [
-        group | {"params": [peer.get_parameter(peer_name(names[id(parameter)])) for parameter in group["params"]]}
-        for group in optimizer.param_groups
-    ]
+    groups = []
+    for group in optimizer.param_groups:
+        ours = {names[id(parameter)]: parameter for parameter in group["params"]}
+        theirs = [peer.model.get_parameter(name) for name in peer.converted(ours)]
+        groups.append(group | {"params": theirs})
     return torch.optim.AdamW(groups, lr=0.0, betas=training.betas, eps=training.eps, fused=True)
 
 
@@ -181,7 +269,7 @@ def medians(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, str]]:
-    """Denormal setting -> (our speed over that of the fastest peer, by medians; name of this peer)."""
+    """Denormal setting -> (our speed over that of the fastest other implementation, by medians; its name)."""
     ratio_of = {}
     for flush in (True, False):
         here = medians(frame).filter(flush_denormal=flush)
@@ -202,5 +290,5 @@ def table_text(frame: pl.DataFrame) -> str:
         numbers = "".join(f"{row['milliseconds']:>13.2f}{row['tokens_per_second']:>13,.0f}" for row in (flushed, kept))
         lines.append(f"{flushed['implementation']:<24}{numbers}")
     best = "".join(f"{ratio:>25.2f}x" for ratio, _ in ratios(frame).values())
-    lines.append(f"{'ssm / fastest peer':<24}{best}")
+    lines.append(f"{'ssm / fastest other':<24}{best}")
     return "\n".join(lines)
