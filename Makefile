@@ -14,7 +14,7 @@
 #                  libraries; builds mamba_ssm without its CUDA part (five minutes)
 # make families    `ssm diagnose` and `ssm extend` on a tiny model of every family in the docs (ten minutes)
 # make nightly     campaign, journey, families, gpu-rehearsal and ten minutes of fuzz; a failure does not stop the others
-# make bench       the speed of scans and training next to other implementations; tables are in results/bench
+# make bench       the speed of scans, training and inference next to other implementations; tables are in results/bench
 # make gpu         what only a GPU can show, in stages of at most nine minutes; results are in reports/gpu. Needs no
 #                  network, and not the environment; says what is missing
 # make gpu-rehearsal  the same without a GPU, at tiny sizes; results are in results/gpu_rehearsal
@@ -112,6 +112,7 @@ bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench
 	@ssm bench scans --out results/bench/scans.parquet
 	@ssm bench training --out results/bench/training.parquet
+	@ssm bench inference --out results/bench/inference.parquet
 
 gpu:
 	@PYTHONPATH=kernels $(PYTHON) -m ssm_kernels.benchmarks.on_gpu $(STAGES) $(ARGS)

@@ -11,7 +11,7 @@ from ssm.cli import path, positive
 
 MODELS = ("mamba1", "mamba2", "gated_deltanet", "griffin", "rwkv7", "s5")
 
-HELP = "measure the speed of scans and training, next to other libraries"
+HELP = "measure the speed of scans, training and inference, next to other libraries"
 EPILOG = """\
 ssm bench scans:
   times every backend that runs here and every other implementation that is
@@ -32,6 +32,11 @@ ssm bench training:
   against our models with PyTorch's scans instead of our C++ code. All have
   the same weights, batches and optimizer.
 
+ssm bench inference:
+  times a Mamba-2 of 130M parameters that reads 4,096 tokens and generates 32,
+  and transformers' model with the same weights. The peak is the most memory
+  that a call adds to the process.
+
 The implementations take turns, and times are medians. To install the others:
 pip install 'ssm-length[bench]'
 
@@ -40,12 +45,13 @@ examples:
   ssm bench scans --only gated_scan --repeats 5
   ssm bench scans --instructions avx2
   ssm bench training --model mamba1
-  make bench                           both, with tables in results/bench
+  ssm bench inference --repeats 3
+  make bench                           all, with tables in results/bench
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("scans", "training"), help="what to measure")
+    parser.add_argument("what", choices=("scans", "training", "inference"), help="what to measure")
     parser.add_argument(
         "--only", metavar="TEXT", default="", help="scans: operations and systems with TEXT in their name"
     )
@@ -85,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
     torch.set_num_threads(args.threads)
     keep_freed_memory()
-    return _scans(args) if args.what == "scans" else _training(args)
+    return {"scans": _scans, "training": _training, "inference": _inference}[args.what](args)
 
 
 def _scans(args: argparse.Namespace) -> int:
@@ -160,6 +166,20 @@ def _training(args: argparse.Namespace) -> int:
     print(_machine(args, source))
     if args.out is not None:
         write_table(pl.concat(frames), TRAINING_SPEED, args.out, source)
+    return 0
+
+
+def _inference(args: argparse.Namespace) -> int:
+    from ssm_kernels.benchmarks.inference_speed import MODEL, READ, VOCABULARY, inference_speed, table_text
+
+    from ssm.base.tables import INFERENCE_SPEED, write_table
+
+    frame = inference_speed(MODEL, VOCABULARY, READ, args.repeats, args.seconds)
+    print(f"{MODEL.name}: median of up to {args.repeats} calls\n\n{table_text(frame)}\n")
+    source = _provenance(args, model=MODEL.content())
+    print(_machine(args, source))
+    if args.out is not None:
+        write_table(frame, INFERENCE_SPEED, args.out, source)
     return 0
 
 

@@ -12,20 +12,23 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
+from ssm_kernels.benchmarks import inference_speed as inference_module
 from ssm_kernels.benchmarks import limits as limits_module
 from ssm_kernels.benchmarks import scans as scans_module
 from ssm_kernels.benchmarks import training_speed as training_module
 from ssm_kernels.benchmarks.cases import Case, cpu_cases, gpu_cases
+from ssm_kernels.benchmarks.gate import GateError
 from ssm_kernels.benchmarks.limits import Limits, limit_ms, work
 from ssm_kernels.benchmarks.markdown import END, START, main
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.table import speed_frame
-from ssm_kernels.benchmarks.training_speed import SUBJECTS, GateError, ratios
+from ssm_kernels.benchmarks.training_speed import SUBJECTS, ratios
 from torch import Tensor
 
 from ssm.base.errors import UserError
-from ssm.base.tables import SCAN_SPEED, TRAINING_SPEED, read_provenance, read_table, write_table
+from ssm.base.tables import INFERENCE_SPEED, SCAN_SPEED, TRAINING_SPEED, read_provenance, read_table, write_table
 from ssm.cli import bench
+from ssm.specs.model import ModelSpec
 
 CPU = torch.device("cpu")
 TINY = ("training", "--repeats", 2, "--context", 6, "--batch", 2)
@@ -354,3 +357,46 @@ def test_no_speed_is_reported_for_wrong_results(
         run(*TINY, "--model", "mamba2", "--out", tmp_path / "speed.parquet")
     assert capsys.readouterr().out == ""
     assert not (tmp_path / "speed.parquet").exists()
+
+
+# Inference
+
+
+@pytest.fixture
+def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixer = {"kind": "mamba2", "d_state": 4, "head_dim": 8}
+    spec = {"name": "small", "d_model": 16, "n_layers": 2, "mixer": mixer, "peak_lr": 1e-3}
+    for name, value in {"MODEL": ModelSpec.parse(spec, "small"), "VOCABULARY": 40, "READ": 50}.items():
+        monkeypatch.setattr(inference_module, name, value)
+
+
+@pytest.mark.usefixtures("small_model")
+def test_inference_speeds_are_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "speed.parquet"
+    assert run("inference", "--repeats", 2, "--out", out) == 0
+    frame = read_table(out, INFERENCE_SPEED)
+    assert frame["repeat"].to_list() == [1, 2] * 4
+    assert set(frame["implementation"]) == {"ssm", "transformers"}
+    assert "read 50 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("small_model")
+@pytest.mark.parametrize(("at", "what"), [(2, "generated tokens"), (1, "logits")])
+def test_no_speed_of_inference_is_reported_for_wrong_results(
+    at: int, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = inference_module._readers
+
+    def wrong(model: Any) -> Any:
+        ours, other = right(model)
+        other = replace(other, read=lambda tokens: 1.01 * ours.read(tokens)) if at == 1 else other
+        return ours, replace(other, generate=lambda prompt, n: ours.generate(prompt, n).flip(0))
+
+    monkeypatch.setattr(inference_module, "_readers", wrong)
+    with pytest.raises(GateError, match=f"the {what} of ssm and transformers differ"):
+        run("inference", "--repeats", 1)
+
+
+def test_the_peak_is_the_memory_that_a_call_adds() -> None:
+    mebibytes = inference_module._peak_mib(lambda: torch.ones(64 * 2**18).add_(1).sum())
+    assert mebibytes is None or 63 < mebibytes < 80

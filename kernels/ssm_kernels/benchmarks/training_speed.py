@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ssm.base.errors import UserError
 from ssm.base.tables import TRAINING_SPEED
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import Budget, TrainingSpec
 from ssm.training.optimizer import build_optimizer, set_rates
 from ssm_kernels.backends import use_backend
+from ssm_kernels.benchmarks.gate import agree
 from ssm_kernels.benchmarks.peer import Peer, transformers_peer
 from ssm_kernels.benchmarks.race import Contestant, flushed_denormals, race
 
@@ -103,10 +103,6 @@ TOLERANCE = 1e-4  # largest difference of logits and of losses
 GRADIENT_TOLERANCE = 1e-3  # largest norm of the difference over norm, for each parameter
 TINY = 1e-12  # a smaller gradient counts as this; some are zero at the start, because their output weights are zero
 GATE_STEPS = 3  # training steps with equal losses before timing; they also warm up
-
-
-class GateError(UserError):
-    """The implementations disagree, so their speeds cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -195,24 +191,19 @@ def check(trainees: list[Trainee], batches: list[Tensor], clip_norm: float) -> N
         expected = ours.logits(batches[0][:, :-1])  # (B, T, V)
         for peer in peers:
             difference = float((peer.logits(batches[0][:, :-1]) - expected).abs().max())
-            _agree(f"logits of {ours.name} and {peer.name}", difference, TOLERANCE)
+            agree(f"logits of {ours.name} and {peer.name}", difference, TOLERANCE)
     gradients = ours.gradients(batches[0])
     for peer in peers:
         found = peer.gradients(batches[0])
         for name, gradient in peer.expected(gradients).items():
             difference = float((found.pop(name) - gradient).norm() / gradient.norm().clamp_min(TINY))
-            _agree(f"gradients of {name} of {ours.name} and {peer.name}", difference, GRADIENT_TOLERANCE)
+            agree(f"gradients of {name} of {ours.name} and {peer.name}", difference, GRADIENT_TOLERANCE)
         assert not found, f"parameters without a counterpart in ours: {', '.join(found)}"
     for step, tokens in enumerate(batches, 1):
         losses = [trainee.step(tokens, clip_norm) for trainee in trainees]
         for peer, loss in zip(peers, losses[1:], strict=True):
             difference = abs(loss - losses[0])
-            _agree(f"losses of {ours.name} and {peer.name} at training step {step}", difference, TOLERANCE)
-
-
-def _agree(what: str, difference: float, tolerance: float) -> None:
-    if not difference <= tolerance:  # NaN fails too
-        raise GateError(f"nothing was timed: the {what} differ by {difference:.3g}, more than {tolerance:g}")
+            agree(f"losses of {ours.name} and {peer.name} at training step {step}", difference, TOLERANCE)
 
 
 def _trainees(name: str, training: TrainingSpec) -> list[Trainee]:

@@ -3,6 +3,7 @@
 The schema of a measurement is in its spec (ssm/specs/measurements). This package has the other schemas.
 """
 
+from ssm.base.tables.inference_speed import INFERENCE_SPEED
 from ssm.base.tables.metrics import METRICS
 from ssm.base.tables.scan_speed import SCAN_SPEED
 from ssm.base.tables.spelled_bytes import SPELLED_BYTES
@@ -11,6 +12,7 @@ from ssm.base.tables.training_speed import TRAINING_SPEED
 from ssm.base.tables.verdicts import VERDICTS
 
 __all__ = [
+    "INFERENCE_SPEED",
     "METRICS",
     "SCAN_SPEED",
     "SPELLED_BYTES",
