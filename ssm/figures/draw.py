@@ -28,6 +28,7 @@ from ssm.figures.style import LARGE, NORMAL, RC, SMALL, TITLE, WIDTH, arm_styles
 DPI = 200
 PAGE = 8.0  # inches: the height of the highest figure, 1,600 pixels
 BESIDE, BETWEEN = 0.5, 0.25  # inches: space left of the axes of a panel, and between labels of two panels
+ALIGNED = 4  # most panels of a row whose axes are aligned with those of other rows
 LONGEST_DIRECT = 22  # characters of the longest label that is written next to its line
 LINE = 1.25 * NORMAL / 72  # inches: height of a line of text
 NOTE = 90  # characters per line of the note below a figure
@@ -109,13 +110,23 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
 
 
 def _draw_on(figure: Figure, rows: list[Row]) -> tuple[GridSpec, list[list[Axes]]]:
-    """Lay out the rows on one grid, so that the axes of different rows are aligned. Returns the axes of each row."""
-    columns = math.lcm(*(row.columns for row in rows))
+    """Lay out the rows on one grid, so that the axes of different rows are aligned. Returns the axes of each row.
+
+    If a row has many panels, each row has a grid of its own. Otherwise the labels of wide panels would leave no room
+    for the narrow ones.
+    """
+    apart = any(row.columns > ALIGNED for row in rows)
+    columns = 1 if apart else math.lcm(*(row.columns for row in rows))
     grid = figure.add_gridspec(len(rows), columns)
     drawn = []
     for place, row in enumerate(rows):
-        span = columns // row.columns
-        own = [figure.add_subplot(grid[place, at * span : (at + 1) * span]) for at in range(len(row.panels))]
+        if apart:
+            own_grid = grid[place, 0].subgridspec(1, row.columns)
+            cells = [own_grid[0, at] for at in range(len(row.panels))]
+        else:
+            span = columns // row.columns
+            cells = [grid[place, at * span : (at + 1) * span] for at in range(len(row.panels))]
+        own = [figure.add_subplot(cell) for cell in cells]
         for axes, draw_on in zip(own, row.panels, strict=True):
             draw_on(axes, row.columns)
         drawn.append(own)
@@ -236,7 +247,7 @@ def _add_legend(figure: Figure, all_axes: list[Axes]) -> float:
         if columns > math.ceil(len(lines) / rows):
             continue  # fewer columns need no more rows
         legend = figure.legend(list(lines.values()), list(lines), loc="outside upper left", ncols=columns)
-        if columns == 1 or legend.get_window_extent().width <= (figure.get_figwidth() - 0.3) * figure.dpi:
+        if columns == 1 or legend.get_window_extent().width <= (figure.get_figwidth() - 0.2) * figure.dpi:
             return LINE * rows + 0.1
         legend.remove()
     return 0.0
