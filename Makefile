@@ -4,7 +4,7 @@
 # make verdicts    one line for each claim of finished figures
 # make compare     compares finished figures with the reference results in reports
 # make test        the tests, and the ten slowest of them
-# make test-exhaustive  slow tests that rarely find what the others do not
+# make test-exhaustive  slow tests that rarely find what the others do not; make test-all: these and the others
 # make mutants     the mutation score of the modules in tests/mutants/modules.toml, and the mutants that no test detects
 # make fuzz        damaged and hostile input of every kind, for MINUTES
 # make test-slurm  the workflow on a SLURM cluster of two nodes on this machine, with kills (under four minutes)
@@ -56,7 +56,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help environment environment-dev figures verdicts compare test test-exhaustive test-slurm mutants fuzz campaign journey libraries families nightly bench gpu gpu-rehearsal docs check clean
+.PHONY: help environment environment-dev figures verdicts compare test test-exhaustive test-all test-slurm mutants fuzz campaign journey libraries families nightly bench gpu gpu-rehearsal docs check check-types check-others clean
 .DEFAULT_GOAL := figures
 
 help:
@@ -83,6 +83,9 @@ test: $(VENV)/.installed-dev
 
 test-exhaustive: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist worksteal -m exhaustive
+
+test-all: $(VENV)/.installed-dev
+	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist worksteal -m 'not slurm'
 
 test-slurm: $(VENV)/.installed-dev
 	@timeout -k 10 300 python -m pytest -s -rs -m slurm tests/workflow/test_slurm.py
@@ -124,9 +127,14 @@ docs: $(VENV)/.installed
 	@python -m ssm.plan.manual
 
 check: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory --jobs=2 check-types check-others
+
+check-types:
+	@mypy
+
+check-others:
 	@ruff check .
 	@ruff format --check .
-	@mypy
 	@codespell
 	@ssm reference --check
 	@snakefmt --check workflow

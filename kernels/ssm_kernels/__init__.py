@@ -11,14 +11,18 @@ Each operation runs in several backends. "auto" takes the fastest one that can r
 time in the precision of its inputs. It is the oracle of the tests.
 """
 
-from ssm_kernels.backends import BACKENDS, BackendError, chosen, use_backend
-from ssm_kernels.causal_conv1d import causal_conv1d
-from ssm_kernels.delta_scan import delta_scan
-from ssm_kernels.diagonal_scan import diagonal_scan
-from ssm_kernels.gated_rms_norm import gated_rms_norm
-from ssm_kernels.gated_scan import gated_scan
-from ssm_kernels.operators import observe
-from ssm_kernels.selective_scan import selective_scan
+from importlib.util import find_spec
+from typing import NoReturn
+
+if find_spec("torch") is not None:
+    from ssm_kernels.backends import BACKENDS, BackendError, chosen, use_backend
+    from ssm_kernels.causal_conv1d import causal_conv1d
+    from ssm_kernels.delta_scan import delta_scan
+    from ssm_kernels.diagonal_scan import diagonal_scan
+    from ssm_kernels.gated_rms_norm import gated_rms_norm
+    from ssm_kernels.gated_scan import gated_scan
+    from ssm_kernels.operators import observe
+    from ssm_kernels.selective_scan import selective_scan
 
 __all__ = [
     "BACKENDS",
@@ -33,3 +37,10 @@ __all__ = [
     "selective_scan",
     "use_backend",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Without torch, this package has none of its names. `benchmarks.on_gpu` then says what to install."""
+    if name in __all__:
+        raise ModuleNotFoundError(f"ssm_kernels.{name} needs torch, which is not installed", name="torch")
+    raise AttributeError(f"module 'ssm_kernels' has no attribute '{name}'")

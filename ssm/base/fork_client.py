@@ -30,16 +30,18 @@ from ssm.base.stopping import on_signals
 
 VARIABLE = "SSM_FORK_SERVER"  # environment variable with the name of the server's socket
 TAKEN = b"+"  # the server's first answer if it accepts a job; otherwise it sends nothing
-# Variables that keep packages from starting threads at their import: numpy's two, and that of pyarrow's allocator.
+# Variables that keep packages from starting threads at their import: numpy's two, and those of the allocators of
+# pyarrow and polars.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "_RJEM_MALLOC_CONF": "background_thread:false",
 }
 # Environment variables that may differ between jobs: those of a shell (one that runs a script removes PS1 and PS2), the
 # temporary folder, and numbers of threads (THREADS), which torch gets as an argument.
 OWN = {"_", "SHLVL", "PS1", "PS2", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR"}
-OWN |= {"VECLIB_MAXIMUM_THREADS", "JE_ARROW_MALLOC_CONF"}
+OWN |= {"VECLIB_MAXIMUM_THREADS", "JE_ARROW_MALLOC_CONF", "_RJEM_MALLOC_CONF"}
 THREADS = "_NUM_THREADS"
 
 

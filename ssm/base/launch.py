@@ -6,7 +6,6 @@ scheduler needs this code to distinguish a preempted job from a failed one.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,11 +14,11 @@ import time
 from collections.abc import Sequence
 
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
+from ssm.base.parent import die_with_parent
 from ssm.base.stopping import on_signals
 
 GRACE = 20.0  # seconds that other processes may run after the first one fails
 POLL = 0.05
-PR_SET_PDEATHSIG = 1
 
 
 def launch(processes: int, arguments: Sequence[str]) -> int:
@@ -97,10 +96,3 @@ def _code(verb: str, codes: list[int], told: Sequence[int] = ()) -> int:
             print(f"ssm {verb}: {what}; the same command continues from the last checkpoint", file=sys.stderr)
             return LOST
     return next((code for code in codes if code), 0)
-
-
-def die_with_parent() -> None:
-    """Let the kernel send SIGTERM to this process when its parent ends. This has an effect on Linux only."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

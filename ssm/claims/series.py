@@ -38,9 +38,10 @@ class Series(Spec):
 class PlannedFigure(Spec, ABC):
     """A planned figure: its series, and the tables that belong to no arm."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"titles"})
+    later: ClassVar[frozenset[str]] = frozenset({"titles", "sizes"})
     scale: str
-    titles: dict[str, str] = {}  # panel (model) -> its title
+    titles: dict[str, str] = {}  # panel (model) -> its title without its size
+    sizes: dict[str, str] = {}  # panel -> its number of parameters for readers, if it is equal in all arms
     series: Annotated[tuple[Series, ...], Field(strict=False)]
     tables: Names = ()  # ids of the tables that belong to no series, such as model_size
     dry_run: bool = Field(default=False, alias="rehearsal")  # true: steps are capped, so the numbers mean nothing
@@ -73,7 +74,12 @@ class PlannedFigure(Spec, ABC):
         return self
 
     def title_of(self, panel: str) -> str:
-        """The title of a panel."""
+        """The title of a panel, with its number of parameters if that is equal in all arms."""
+        size = self.sizes.get(panel)
+        return self.name_of(panel) + ("" if size is None else f", {size} parameters")
+
+    def name_of(self, panel: str) -> str:
+        """The title of a panel without its number of parameters."""
         return self.titles.get(panel, panel)
 
     def own_tables(self, kind: str) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 `ssm.base.fork_client.start` starts it and explains why it exists. Do not call it by hand.
 
 A process that forks must have only one thread: a worker would lack the other threads and could wait forever for their
-locks. polars starts a thread when it is imported. So each worker itself imports polars, and the modules of ssm that
-need it.
+locks. polars starts one thread when it is imported (version 2.1), which removes its files of data that did not fit in
+memory. It waits until there are such files. The server itself never computes with polars, so this thread holds no lock.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.fork_client import TAKEN, identity, same_user
-from ssm.base.launch import die_with_parent
+from ssm.base.parent import die_with_parent
 from ssm.cli.main import main
 
 FORK = multiprocessing.get_context("fork")
 REQUEST_SECONDS = 10.0  # how long the server waits for a client's request
-SPECS = ("pyarrow.parquet", "ssm.base.provenance", "ssm.figures.figure", "ssm.specs.measurement")
-TRAINING = tuple(f"ssm.training.{name}" for name in ("checkpoint", "distributed", "lineage", "step"))
-TORCH = (*SPECS, "scipy.stats", "torch._dynamo", "ssm.models.device", "ssm.models.inspect", *TRAINING)
-STATISTICS = (*SPECS, "scipy.stats", "ssm.claims.words")
-# The modules that the jobs of a command need, without polars. They are imported before the first of these jobs. Jobs of
-# other commands run in their own process.
+IDLE = {"polars-ooc-clea"}  # names of threads that hold no lock in the server; Linux cuts them after 15 letters
+SPECS = ("polars", "pyarrow.parquet", "ssm.base.provenance", "ssm.figures.figure", "ssm.specs.measurement")
+TRAINING = ("ssm.training.job", "ssm.training.lineage", "ssm.training.loop", "ssm.training.step")
+TORCH = (*SPECS, "scipy.stats", "torch._dynamo", "ssm.models.inspect", "ssm.evaluation.measure", *TRAINING)
+STATISTICS = (*SPECS, "scipy.stats", "ssm.claims.verdict", "ssm.claims.words")
+# The modules that the jobs of a command need. They are imported before the first of these jobs. Jobs of other commands
+# run in their own process.
 MODULES = {
     "train": TORCH,
     "evaluate": TORCH,
@@ -45,9 +46,9 @@ MODULES = {
     "plot": (
         *STATISTICS,
         *(f"matplotlib.backends.backend_{kind}" for kind in ("agg", "pdf", "svg")),
-        "ssm.figures.style",
+        "ssm.figures.draw",
     ),
-    "report": (*STATISTICS, "jinja2", "ssm.report.image", "ssm.report.strip"),
+    "report": (*STATISTICS, "ssm.report.build"),
 }
 
 
@@ -140,8 +141,9 @@ def code_changed(since: float) -> bool:
 
 
 def threads() -> int:
-    """The number of threads of this process, including those of C libraries."""
-    return len([*Path("/proc/self/task").iterdir()])
+    """The number of threads of this process, including those of C libraries, without those that hold no lock."""
+    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    return len([name for name in names if name not in IDLE])
 
 
 def _work(request: dict[str, Any], streams: list[int], others: Iterable[socket.socket], parent: int) -> None:

@@ -158,18 +158,22 @@ def _task(
 ) -> FigureTask:
     dry_run = library.workflow.dry_run is not None
     series = tuple(series)
+    titles = _titles(library, figure, series, plan)
     return FigureTask(
         figure=figure,
         scale=library.scale,
         series=series,
-        titles=_titles(library, figure, series, plan),
+        titles={panel: title for panel, (title, _) in titles.items()},
+        sizes={panel: size for panel, (_, size) in titles.items() if size is not None},
         tables=tables,
         rehearsal=dry_run,
     )
 
 
-def _titles(library: Library, figure: FigureSpec, series: tuple[Series, ...], plan: Plan) -> dict[str, str]:
-    """Panel -> its title for readers. It has the number of parameters if that is equal in all arms.
+def _titles(
+    library: Library, figure: FigureSpec, series: tuple[Series, ...], plan: Plan
+) -> dict[str, tuple[str, str | None]]:
+    """Panel -> its title for readers, and its number of parameters if that is equal in all arms.
 
     A figure without arms measures its models as they are initialized.
     """
@@ -182,19 +186,19 @@ def _titles(library: Library, figure: FigureSpec, series: tuple[Series, ...], pl
         for name in figure.models:
             model = library.models.get(name, figure.target)
             count = None if data is None else parameter_count(model, data.vocab_size, data.channels)
-            titles[name] = _with_count(library.titles[name], count)
+            titles[name] = library.titles[name], _size(count)
     return titles
 
 
-def _title(title: str, runs: list[RunSpec]) -> str:
+def _title(title: str, runs: list[RunSpec]) -> tuple[str, str | None]:
     if not set.intersection(*({mixer.kind for mixer in run.own_model.mixers()} for run in runs)):
-        return "Several systems"
+        return "Several systems", None
     counts = {parameter_count(run.own_model, run.data.vocab_size, run.data.channels) for run in runs}
-    return _with_count(title, counts.pop() if len(counts) == 1 else None)
+    return title, _size(counts.pop() if len(counts) == 1 else None)
 
 
-def _with_count(title: str, parameters: int | None) -> str:
-    return title if parameters is None else f"{title}, {short(parameters).replace('G', 'B')} parameters"
+def _size(parameters: int | None) -> str | None:
+    return None if parameters is None else short(parameters).replace("G", "B")
 
 
 def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:

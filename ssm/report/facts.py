@@ -93,8 +93,8 @@ def duration(seconds: float) -> str:
 def _models(runs: list[Run], results: Results) -> tuple[ModelFacts, ...]:
     titles: dict[str, set[str]] = {}
     for figure in results.figures:
-        for name, title in figure.task.titles.items():
-            titles.setdefault(name, set()).add(title)
+        for name in figure.task.titles:
+            titles.setdefault(name, set()).add(figure.task.title_of(name))
     models = []
     for name in dict.fromkeys(run.spec.model.name for run in runs):
         own = [run for run in runs if run.spec.model.name == name]

@@ -35,6 +35,13 @@ def ranked(folder: Path, **plot: Any) -> FigureTask:
     return synthetic.task([{"kind": "ranking", "of": RATIO} | plot], series)
 
 
+def test_a_line_has_the_name_of_its_model_without_its_size(tmp_path: Path) -> None:
+    task = ranked(tmp_path).model_copy(update={"titles": {"tiny": "Tiny, wide"}, "sizes": {"tiny": "6.23k"}})
+    assert task.title_of("tiny") == "Tiny, wide, 6.23k parameters"
+    (axes,) = draw_figure(task, tmp_path).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["large", "small", "Tiny, wide"]
+
+
 def test_models_are_in_the_order_of_the_first_arm(tmp_path: Path) -> None:
     (axes,) = draw_figure(ranked(tmp_path, level=1.0), tmp_path).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["large", "small", "tiny"]

@@ -328,6 +328,20 @@ def test_a_machine_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureF
     assert "failed: started" in capsys.readouterr().out, "the picture needs no GPU"
 
 
+def test_a_machine_without_torch_says_what_to_bring_in_one_line(tmp_path: Path) -> None:
+    """Isolated from all installed packages (-S)."""
+    around = os.environ | {"PYTHONPATH": str(ROOT / "kernels")}
+    for words in ([], ["speed", "--rehearse", "--out", str(tmp_path / "out")]):
+        command = [sys.executable, "-S", "-m", "ssm_kernels.benchmarks.on_gpu", *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=around, cwd=tmp_path, timeout=60)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("on_gpu: torch is missing. On a machine with a network: pip download ")
+        assert line.endswith("-m pip install --no-index --find-links wheels torch triton")
+        assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [

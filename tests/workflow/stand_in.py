@@ -9,16 +9,18 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from plan.mini import edit, write_config
+from workflow.forked import run_snakemake
 
 from ssm.report.papers import PAGES
 
 ROOT = Path(__file__).parents[2]
-SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile")]
+SNAKEFILE = ["--snakefile", str(ROOT / "workflow" / "Snakefile")]
+SNAKEMAKE = [sys.executable, "-m", "snakemake", *SNAKEFILE]
 STAND_IN = f"""#!{sys.executable} -S
 import pathlib, shlex, sys
 verb, *rest = sys.argv[1:]
@@ -100,8 +102,11 @@ def run(place: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def snakemake(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(place, *SNAKEMAKE, *arguments)
+def snakemake(
+    place: Path, *arguments: str, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the workflow in a forked process. Tests that need another process start SNAKEMAKE."""
+    return run_snakemake([*SNAKEFILE, *arguments], place, environment(place) if variables is None else variables)
 
 
 def make(place: Path, *arguments: str, report: bool = True) -> list[list[str]]:

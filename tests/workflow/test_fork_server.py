@@ -298,7 +298,7 @@ def test_a_client_without_a_worker_does_the_job_itself(why: str, request: pytest
 
 
 def test_the_modules_of_the_server_exist_and_start_no_threads() -> None:
-    """Otherwise the server would never fork. The failure names the module; polars, for example, starts a thread."""
+    """Otherwise the server would never fork. The failure names the module."""
     names = sorted({name for modules in MODULES.values() for name in modules})
     code = (
         "import os; from ssm.base.fork_client import ONE_THREAD; os.environ.update(ONE_THREAD)\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from plan.mini import edit, write_config
-from workflow.stand_in import ROOT, SNAKEMAKE, executable, shell_texts, until
+from workflow.stand_in import ROOT, SNAKEMAKE, executable, shell_texts, snakemake, until
 
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
 
@@ -90,16 +90,16 @@ def told(place: Path, verb: str, number: int, everybody: bool) -> int:
     (place / "waits").unlink(missing_ok=True)
     targets = [f"{verb}_mine"] if verb in ("diagnose", "extend") else ["lg_fig5"]
     with (place / f"{verb}.log").open("w") as log:
-        snakemake = subprocess.Popen(
+        job = subprocess.Popen(
             [*ON_A_NODE, *targets], cwd=place, env=environment(place), stdout=log, stderr=log, start_new_session=True
         )
     try:
-        until((place / "waits").exists, snakemake)
-        (os.killpg if everybody else os.kill)(snakemake.pid, number)
-        return snakemake.wait(SECONDS)
+        until((place / "waits").exists, job)
+        (os.killpg if everybody else os.kill)(job.pid, number)
+        return job.wait(SECONDS)
     finally:
-        if snakemake.poll() is None:
-            os.killpg(snakemake.pid, signal.SIGKILL)
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
 
 
 @pytest.mark.exhaustive
@@ -115,8 +115,8 @@ def test_a_signaled_job_starts_again_whichever_process_gets_the_signal(place: Pa
 
 def commands(place: Path, *mode: str) -> dict[str, str]:
     """The commands of the jobs of a dry run, by verb."""
-    command = [*SNAKEMAKE, *mode, "--dry-run", "--printshellcmds", "lg_fig5", "diagnose_mine", "extend_mine"]
-    planned = subprocess.run(command, cwd=place, env=environment(place), capture_output=True, text=True, check=True)
+    asked = [*mode, "--dry-run", "--printshellcmds", "lg_fig5", "diagnose_mine", "extend_mine"]
+    planned = snakemake(place, *asked, variables=environment(place))
     lines = re.findall(r"^(?:Shell command: )?(ssm .* tee .*)$", planned.stdout, re.MULTILINE)
     return {verb: next(line for line in lines if line.startswith(f"ssm {verb} ")) for verb in VERBS}
 

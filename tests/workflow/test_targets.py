@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from plan.mini import edit
-from workflow.stand_in import ROOT, SNAKEMAKE, run, snakemake
+from workflow.stand_in import ROOT, run, snakemake
 
 exhaustive = pytest.mark.exhaustive
 
@@ -49,8 +50,7 @@ def test_with_an_nvidia_driver_or_a_gpu_partition_each_job_asks_for_one_gpu(own:
 
 def test_nothing_is_submitted_to_a_cluster_that_may_have_gpus_or_not(place: Path) -> None:
     """Otherwise no job would ask for a GPU, and a run of the scale paper would train on one CPU thread."""
-    profile = [*SNAKEMAKE, "--workflow-profile", "workflow/profiles/slurm", "lg_fig4"]
-    result = run(place, *profile)
+    result = snakemake(place, "--workflow-profile", "workflow/profiles/slurm", "lg_fig4")
     assert result.returncode != 0
     told = "config.yaml: device: 'auto' cannot know whether a cluster has GPUs; set device=cuda or device=cpu, or set"
     assert told in result.stdout + result.stderr
@@ -98,12 +98,10 @@ def test_a_mistyped_target_is_answered_with_the_nearest(wrong: str, right: str, 
 
 @exhaustive
 def test_all_targets_and_scales_of_the_config_folder_give_a_graph_of_jobs() -> None:
-    dry_run = ["--configfile", "config/config.yaml", "config/dry_run.yaml"]
-    paper = ["--config", "scale=paper", "figures=[lg_fig5]"]
-    slurm = ["--workflow-profile", "workflow/profiles/slurm", *paper, "device=cuda"]
-    for arguments in (["lg_fig5", "lg", "all"], dry_run, paper, slurm):
-        command = [*SNAKEMAKE, "-n", "--forceall", *arguments]
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    """Targets of this machine, and the scale paper on a cluster. `.ci/run` makes the whole graph of a dry run."""
+    paper = ["--config", "scale=paper", "figures=[lg_fig5]", "device=cuda"]
+    for arguments in (["lg_fig5", "lg", "all"], ["--workflow-profile", "workflow/profiles/slurm", *paper]):
+        result = snakemake(ROOT, "-n", "--forceall", *arguments, variables=os.environ)
         assert result.returncode == 0, result.stderr
         assert "Train mamba2-" in result.stdout
         assert "Write the report on" in result.stdout

@@ -177,15 +177,15 @@ def test_two_folders_cannot_work_on_the_same_results(place: Path, tmp_path: Path
         [*SNAKEMAKE, *shared], cwd=place, env=environment(place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     with (place / "gate").open("w"):
-        result = run(other, *SNAKEMAKE, *shared)
+        result = snakemake(other, *shared)
         assert result.returncode != 0
         told = f"A snakemake in {place} on {socket.gethostname()} uses {tmp_path / 'shared'}/smoke"
         assert told in result.stdout + result.stderr
         assert not (other / "calls.txt").exists()
-        assert run(other, *SNAKEMAKE, "-n", *shared).returncode == 0, "a dry run uses no results"
+        assert snakemake(other, "-n", *shared).returncode == 0, "a dry run uses no results"
         (place / "gate").unlink()
     assert living.wait(timeout=100) == 0
-    assert run(other, *SNAKEMAKE, *shared).returncode == 0
+    assert snakemake(other, *shared).returncode == 0
 
 
 @pytest.mark.exhaustive

@@ -6,6 +6,7 @@ autograd takes more memory than a GPU has.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -18,6 +19,7 @@ from ssm_kernels import backends
 from ssm_kernels.benchmarks.cases import Arguments, Case
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.scan_peers import peers
+from ssm_kernels.testing import numerics
 
 Outputs = tuple[Tensor, Tensor | None]
 Scan = Callable[[Arguments], Outputs]
@@ -85,7 +87,7 @@ def _checked(
     error = None
     try:
         error = _worst(_results(scan, arguments, case), expected, case)
-        if error <= TOLERANCE[case.dtype]:  # false for NaN
+        if error <= TOLERANCE[case.dtype]:
             return error, _call(scan, arguments, case)
     except Exception as problem:  # it lacks a feature, or cannot be compiled, started or imported here
         return error, (str(problem).strip() or type(problem).__name__).splitlines()[0]
@@ -174,9 +176,9 @@ def _doubled(arguments: Arguments) -> Arguments:
 
 def _worst(found: list[Tensor | None], expected: list[Tensor | None], case: Case) -> float:
     """The largest relative error. A missing result counts as infinite, except a final state in a case without state."""
-    errors = []
-    for place, (a, b) in enumerate(zip(found, expected, strict=True)):
-        if b is None or (place == 1 and not case.state):
-            continue
-        errors.append(float("inf") if a is None else float((a.to(b.dtype) - b).norm() / (b.norm() + 1e-30)))
-    return float("nan") if any(error != error for error in errors) else max(errors)
+    pairs = [
+        (a, b)
+        for place, (a, b) in enumerate(zip(found, expected, strict=True))
+        if b is not None and (place != 1 or case.state)
+    ]
+    return max(math.inf if a is None else numerics.error(a, b) for a, b in pairs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,7 +104,7 @@ class Ranking(ChosenArms, OfArms):
         found = {(model, arm): self._estimate(task, tables, model, arm) for model in models for arm in arms}
         leading = {model: found[model, arms[0]] for model in models}
         models.sort(key=lambda model: -math.inf if (one := leading[model]) is None else -one.value)
-        names = {model: _name(task, model) for model in models}
+        names = {model: task.name_of(model) for model in models}
         ranking = RankingPanel(
             {model: name + (" (no number)" if leading[model] is None else "") for model, name in names.items()},
             found,
@@ -154,8 +153,3 @@ def _small_panels(
         ]
         rows.append(Row(SMALL_PANEL["height"], row, columns, note, SMALL_PANEL["least"]))
     return rows
-
-
-def _name(task: PlannedFigure, model: str) -> str:
-    """The title of a model without its number of parameters, for which there is no room."""
-    return re.sub(r", [^,]+ parameters$", "", task.title_of(model))

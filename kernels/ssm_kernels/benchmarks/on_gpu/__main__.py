@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ssm_kernels.benchmarks.on_gpu import machine, report
 from ssm_kernels.benchmarks.on_gpu.report import Report
 from ssm_kernels.benchmarks.on_gpu.stages import STAGES, WITHOUT_DEVICE, Stage
@@ -34,8 +32,9 @@ def main(words: Sequence[str]) -> int:
         print(f"on_gpu: unknown stage '{unknown[0]}', expected one of {', '.join(STAGES)}", file=sys.stderr)
         return 2
     on_device = any(name not in WITHOUT_DEVICE for name in args.stages or STAGES)
-    if on_device and not args.rehearse and not torch.cuda.is_available():
-        print(f"on_gpu: {machine.NO_DEVICE}", file=sys.stderr)
+    problem = machine.problem(args.rehearse) if on_device else None
+    if problem:
+        print(f"on_gpu: {problem}", file=sys.stderr)
         return 1
     root = Path(__file__).parents[4]
     folder = args.out or root / ("results/gpu_rehearsal" if args.rehearse else "reports/gpu")

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata, util
 
+from ssm_kernels.benchmarks.on_gpu.stages import KERNELS
+
 # Import -> name in a package index, where they differ.
 INDEX_NAMES = {"PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn"}
 NO_DEVICE = "torch finds no CUDA device; without one, rehearse: --rehearse"
@@ -28,6 +30,16 @@ def wheels(packages: Sequence[str]) -> list[str]:
         f"pip download --only-binary=:all: --python-version {version} {tags} -c constraints.txt -d wheels {names}",
         f"{sys.executable} -m pip install --no-index --find-links wheels {names}",
     ]
+
+
+def problem(rehearse: bool) -> str | None:
+    """Why no stage with kernels can run here, in one line: torch is missing, or it finds no device."""
+    if missing(["torch"]):
+        download, install = wheels(missing(KERNELS))
+        return f"torch is missing. On a machine with a network: {download}; here, with the folder wheels: {install}"
+    import torch
+
+    return None if rehearse or torch.cuda.is_available() else NO_DEVICE
 
 
 def versions() -> dict[str, str]:

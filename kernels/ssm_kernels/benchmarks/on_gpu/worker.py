@@ -12,7 +12,6 @@ worker answers and ends: every later call of CUDA would fail.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import importlib
 import json
@@ -24,12 +23,12 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from ssm.base.parent import die_with_parent
 from ssm_kernels.benchmarks.on_gpu import machine
 from ssm_kernels.benchmarks.on_gpu.stages import WITHOUT_DEVICE
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 
 SKIPPED = 3  # exit code of a skipped task
-PR_SET_PDEATHSIG = 1
 
 
 def main(words: list[str]) -> int:
@@ -39,7 +38,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("--task")
     args = parser.parse_args(words)
-    die_with_parent()
+    die_with_parent(signal.SIGKILL)
     setting = Setting(args.rehearse, args.out, Path(__file__).parents[4])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes to the log
@@ -66,13 +65,6 @@ def main(words: list[str]) -> int:
         if answer["broken"]:
             return 1
     return 0
-
-
-def die_with_parent() -> None:
-    """Let the kernel end this process when its parent ends. This has an effect on Linux only."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _done(module: Any, setting: Setting, name: str) -> dict[str, Any]:
