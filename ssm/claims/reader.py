@@ -21,6 +21,11 @@ class Reader(Spec):
         """The names of the measurements that it reads of a series."""
         return ()
 
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Those that the measured arm itself must have."""
+        return self.names
+
     def named(self) -> dict[str, tuple[str, str | None]]:
         """Field -> (name, kind) of the measurement that the field names; kind None: any kind."""
         return {}

@@ -36,6 +36,10 @@ class RestartQuantity(ArmQuantity):
             raise ValueError("give either 'times_context' or 'position' (tokens)")
         return self
 
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        return self.names if self.restarted is None else (self.name_of("position_loss"),)
+
     def arms(self) -> tuple[str, ...]:
         return super().arms() if self.restarted is None else (*super().arms(), self.restarted)
 

@@ -7,8 +7,8 @@ sequences. Losses are averaged in nats and then turned into perplexities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -104,6 +104,19 @@ def panels(task: PlannedFigure) -> list[str]:
 def arms(task: PlannedFigure) -> list[str]:
     """The arms that have series, in the order of the plan. (The figure file's order is lost in sorted JSON.)"""
     return list(dict.fromkeys(series.arm for series in task.series))
+
+
+def together(task: PlannedFigure, by_model: Mapping[str, Sequence[Curve]]) -> list[Curve]:
+    """The curves of all models for one panel. The label has the model, and the arm if a model has several curves."""
+    return [
+        replace(
+            curve,
+            arm=f"{curve.arm} of {model}",
+            label=task.title_of(model) + (f", {curve.label}" if len(curves) > 1 else ""),
+        )
+        for model, curves in by_model.items()
+        for curve in curves
+    ]
 
 
 def chosen_arms(task: PlannedFigure, names: Sequence[str] | None) -> list[str]:

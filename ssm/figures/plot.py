@@ -155,7 +155,7 @@ class OfArms(OfQuantity, Plot):
         """
         quantity = self.quantity(arm)
         own = [series for series in task.series if (series.panel, series.arm) == (panel, arm)]
-        if not own or not all(set(quantity.names) <= set(series.tables) for series in own):
+        if not own or not all(set(quantity.own_names) <= set(series.tables) for series in own):
             return None
         try:
             values = np.array(list(quantity.numbers(PanelTables(task, panel, tables)).values()))

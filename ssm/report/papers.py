@@ -109,6 +109,7 @@ ADDED = Paper(
         "x_first": "three systems that break, and three that hold",
         "x_systems": "seventeen systems, and State Passing",
         "x_cause": "one factor at a time",
+        "x_dose": "how much State Passing a model needs",
         "x_repairs": "repairs with and without training",
         "x_prose": "headline findings on English prose",
     },

@@ -77,3 +77,14 @@ def test_a_model_without_a_number_is_first_and_says_so(tmp_path: Path) -> None:
     synthetic.diverge(tmp_path / "tiny-base1.parquet", "position_loss")
     (axes,) = draw_figure(task, tmp_path).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["tiny (no number)", "large", "small"]
+
+
+def test_bars_and_sweeps_need_the_restarted_loss_of_the_restarted_arm_alone(tmp_path: Path) -> None:
+    share = {"kind": "repaired_share", "before": "base", "restarted": "base", "times_context": 2}
+    curve = {"kind": "sweep", "of": share, "families": {"dose": ["base", "state_passing"]}, "at": [0, 1]}
+    series = ranked(tmp_path).series[:4]  # the model "small"
+    drawings = [curve, {"kind": "bars", "of": share, "arms": ["state_passing"]}]
+    sweep, bars = draw_figure(synthetic.task(drawings, [one.content() for one in series]), tmp_path).axes
+    expected = np.mean([1 - (0.05 + SPREAD * seed) / (0.1 + SPREAD * seed) for seed in range(2)])
+    assert line(sweep, "dose").get_ydata() == pytest.approx([0.0, expected])
+    assert [patch.get_width() for patch in bars.patches] == pytest.approx([expected])

@@ -105,6 +105,23 @@ def test_a_sweep_draws_the_mean_over_seeds_at_every_number(tmp_path: Path) -> No
         assert tbtt == ARMS["tbtt"].color
 
 
+def test_all_models_in_one_panel_have_a_curve_each(tmp_path: Path) -> None:
+    plot = SWEEP | {"reference": [], "where": {"init": "mimetic"}, "together": True, "title": "all"}
+    (axes,) = draw_figure(task([plot], excess(height), tmp_path, models=("tiny", "large")), tmp_path).axes
+    assert axes.get_title(loc="left") == "all"
+    found = lines(axes)
+    assert list(found) == ["tiny", "large"]
+    assert len({line.get_color() for line in found.values()}) == 2
+    for model, line in found.items():
+        expected = [np.mean([height(model, {"d_state": n, "init": "mimetic"}, s) for s in SEEDS]) for n in (8, 16, 32)]
+        np.testing.assert_allclose(line.get_ydata(), expected)
+
+
+def test_a_panel_of_all_models_has_no_references() -> None:
+    with pytest.raises(ConfigError, match="leave out 'together' or 'reference'"):
+        spec([SWEEP | {"together": True}], ARMS_OF_GRID, ("tiny", "large"))
+
+
 def test_families_on_one_axis_have_separate_curves(tmp_path: Path) -> None:
     arms = {"base": BASE | {"grid": GRID}, "tbtt": {"label": "TBTT", "training": "q", "from": "base"}}
     plot = SWEEP | {"reference": [], "where": {"init": "mimetic"}}

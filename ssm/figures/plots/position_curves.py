@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure
-from ssm.figures.data import Curve, chosen_arms, panels, perplexity_curves, ratio_curves
+from ssm.figures.data import Curve, chosen_arms, panels, perplexity_curves, ratio_curves, together
 from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, token_panel, token_range
 from ssm.figures.plot import ChosenArms, SeriesPlot, Titled, require_arms
 from ssm.figures.style import ArmStyle, arm_styles
@@ -76,12 +76,7 @@ def _by_title(plot: PositionCurves, task: PlannedFigure, found: dict[str, list[C
     there = {model: curves for model, curves in chosen.items() if curves}
     if not plot.together or len(there) < 2:
         return {plot.title_of(task, model): curves for model, curves in there.items()}
-    joined = []
-    for model, curves in there.items():
-        for curve in curves:
-            label = task.title_of(model) + (f", {curve.label}" if len(curves) > 1 else "")
-            joined.append(replace(curve, arm=f"{curve.arm} of {model}", label=label))
-    return {plot.title or "": joined}
+    return {plot.title or "": together(task, there)}
 
 
 def _ratio_panel(

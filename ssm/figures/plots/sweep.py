@@ -14,7 +14,7 @@ from ssm.base.errors import nearest
 from ssm.claims.families import Member, axis_name, has_values, is_number, member_name, place_words
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Arms, Numbers
-from ssm.figures.data import Curve, chosen_arms, panels
+from ssm.figures.data import Curve, chosen_arms, panels, together
 from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, x_range
 from ssm.figures.plot import OfArms, Titled, require_arms
 from ssm.figures.style import ArmStyle, arm_styles
@@ -35,7 +35,8 @@ class SweepCurves(Titled, OfArms):
     """The quantity `of` by the number in which arms differ: a panel for each model, a curve for each family.
 
     On a grid, the number is the axis `over`. Each curve then has fixed values on all other axes; `where` selects some
-    of them. Without a grid, `families` lists the arms of each curve, and `at` their numbers.
+    of them. Without a grid, `families` lists the arms of each curve, and `at` their numbers. With `together`, one panel
+    has the curves of all models.
     """
 
     kind: Literal["sweep"] = "sweep"
@@ -43,6 +44,7 @@ class SweepCurves(Titled, OfArms):
     where: dict[Name, Setting] = {}  # only members with these values on other axes
     families: Annotated[dict[Name, Arms], Field(min_length=1)] | None = None  # name of a curve -> its arms
     at: Numbers | None = None  # the numbers of the arms of each family
+    together: bool = False  # true: all models in one panel
     log_x: bool = False  # true: logarithmic horizontal axis
     log_y: bool = False  # true: logarithmic vertical axis
     level: float | None = None  # a reference line, such as chance
@@ -56,6 +58,8 @@ class SweepCurves(Titled, OfArms):
             raise ValueError("give either 'families' with their numbers 'at', or 'over', an axis of the figure's grid")
         if (self.at is None) == (self.over is None) or (self.where and self.over is None):
             raise ValueError("'at' needs 'families', and 'where' needs 'over'")
+        if self.together and self.reference:
+            raise ValueError("'reference' is a line in the panel of a model; leave out 'together' or 'reference'")
         for name, arms in (self.families or {}).items():
             if len(arms) != len(self.at or ()):
                 raise ValueError(f"families.{name}: {len(arms)} arms at {len(self.at or ())} numbers ('at')")
@@ -76,12 +80,21 @@ class SweepCurves(Titled, OfArms):
             raise ValueError(f"over: not all values of '{self.over}' are numbers; use the plot 'bars'")
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
-        """A panel for each model, with a shared y axis and a marker at each point."""
+        """A panel for each model, or one for all, with a shared y axis and a marker at each point."""
         own_families = {model: families(self, task, model) for model in panels(task)}
-        found = {model: sweep_curves(self, own, task, tables, model) for model, own in own_families.items()}
+        by_model = {model: sweep_curves(self, own, task, tables, model) for model, own in own_families.items()}
         every_family = [one for own in own_families.values() for one in own]
         places = {one.name: one.place for one in every_family if one.place is not None and one.place[1]}
+        found = [
+            (self.title_of(task, model), own, _references(self, task, tables, model, own))
+            for model, own in by_model.items()
+            if own
+        ]
         names = list(dict.fromkeys(one.name for one in every_family))
+        if self.together:
+            curves = together(task, by_model)
+            found = [(self.title or "", curves, [])] if curves else []
+            names = [curve.arm for curve in curves]
         looks = arm_styles(names, places)
         used = {look.color for look in looks.values()}
         references = chosen_arms(task, self.reference)
@@ -90,9 +103,9 @@ class SweepCurves(Titled, OfArms):
         looks = styles | looks
         plots = [
             CurvePanel(
-                [*own, *_references(self, task, tables, model, own)],
+                [*own, *lines],
                 looks,
-                self.title_of(task, model),
+                title,
                 self.x_label or axis_name(self.over or "number"),
                 self.y_label or self.score.replace("_", " "),
                 x_range(own, self.log_x),
@@ -103,10 +116,9 @@ class SweepCurves(Titled, OfArms):
                 ticks=tuple(sorted({float(x) for curve in own for x in curve.x})),
                 seeds="dots",
             )
-            for model, own in found.items()
-            if own
+            for title, own, lines in found
         ]
-        every = [curve for own in found.values() for curve in own]
+        every = [curve for own in by_model.values() for curve in own]
         note = note_on(every, "dots", marked=False) + (
             "" if all(one.finite().all() for one in every) else ". Missing point: no number"
         )
