@@ -11,7 +11,7 @@ from ssm.cli import path, positive
 
 MODELS = ("mamba1", "mamba2", "gated_deltanet", "griffin", "rwkv7", "s5")
 
-HELP = "measure the speed of scans, training and inference, next to other libraries"
+HELP = "measure the speed of scans, training and inference"
 EPILOG = """\
 ssm bench scans:
   times every backend that runs here and every other implementation that is
