@@ -99,7 +99,7 @@ struct Tile {
         for (int64_t k = 0; k < n; k++, a += column, b += stride) {
             Vec<T> right[NV];
 #pragma GCC unroll 4
-            for (int j = 0; j < NV; j++) right[j] = Vec<T>::load(b + j * W);
+            for (int j = 0; j < NV; j++) right[j] = simd::in_register(Vec<T>::load(b + j * W));
 #pragma GCC unroll 8
             for (int i = 0; i < MR; i++) {
                 const Vec<T> left(a[i * row]);

@@ -156,6 +156,18 @@ template <> SIMD_INLINE Vec<double> min(Vec<double> a, Vec<double> b) {
 }
 #endif
 
+// The same value. GCC keeps it in a register, instead of reading it from memory again at every use.
+template <typename T> SIMD_INLINE Vec<T> in_register(Vec<T> a) {
+#if defined(SIMD_AVX512)
+    __asm__("" : "+v"(a.v));
+#elif defined(__SSE__)
+    __asm__("" : "+x"(a.v));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(a.v));
+#endif
+    return a;
+}
+
 // Selects per lane: a where x is negative, else b.
 template <typename T> SIMD_INLINE Vec<T> where_negative(Vec<T> x, Vec<T> a, Vec<T> b) {
     return Vec<T>(x.v < typename Vec<T>::Raw{} ? a.v : b.v);
