@@ -33,12 +33,13 @@ class SizedStatement:
 
 
 def all_scales(folder: Path) -> list[Reference]:
-    """The references in `folder`, such as reports/smoke, and those of other scales beside it, such as reports/gpu.
+    """The references in `folder`, such as reports/smoke, and those of other scales beside it, smallest scale first.
 
     Raises:
         ConfigError: a file is not a reference.
     """
-    return [*read_references(folder).values(), *other_scales(folder)]
+    found = [*read_references(folder).values(), *other_scales(folder)]
+    return sorted(found, key=lambda reference: SCALES.index(reference.scale))
 
 
 def other_scales(folder: Path) -> list[Reference]:
