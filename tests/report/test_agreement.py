@@ -18,6 +18,7 @@ from ssm.claims.claim import Expected
 from ssm.cli.main import main
 from ssm.report.papers import PAGES
 from ssm.report.reference import write_reference
+from ssm.report.scales import all_scales
 from ssm.report.strip import strip
 
 RESULTS, REFERENCE = Path("results/smoke"), Path("reports/smoke")
@@ -246,3 +247,10 @@ def test_a_page_says_where_numbers_of_seeds_are_missing() -> None:
     del content["claims"][0]["by_seed"]
     (REFERENCE / "lg_fig1.json").write_text(json.dumps(content))
     assert "The numbers of single seeds were not recorded for 1 of these 3 verdicts." in pages()["lg"]
+
+
+def test_scales_have_one_order_whichever_folder_is_named() -> None:
+    reports = Path(__file__).parents[2] / "reports"
+    found = [[one.scale for one in all_scales(reports / scale)] for scale in ("smoke", "desk")]
+    assert found[0] == found[1]
+    assert set(found[0]) == {"smoke", "desk"}
