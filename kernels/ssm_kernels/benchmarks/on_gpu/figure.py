@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ssm.base.parent import die_with_parent
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError
+from ssm_kernels.benchmarks.on_gpu.worker import called
 
 FIGURE = "lg_fig5"
 JOBS = 8  # at the same time: small models are limited by the start of kernels
@@ -76,10 +73,7 @@ def _run(path: Path) -> dict[str, Any]:
 
 def _called(setting: Setting, module: str, *words: str) -> str:
     """Output of `python -m module`, in the folder of the project. All goes to the log too."""
-    command = [sys.executable, "-m", module, *words]
-    ends = partial(die_with_parent, signal.SIGKILL)
-    done = subprocess.run(command, cwd=setting.root, capture_output=True, text=True, preexec_fn=ends)
-    sys.stderr.write(done.stdout + done.stderr)
+    done = called([sys.executable, "-m", module, *words], setting.root)
     if done.returncode:
         last = [line for line in (done.stderr or done.stdout).splitlines() if "rror" in line] or [done.stderr[-200:]]
         raise TaskError(f"{module} {words[0]}: exit code {done.returncode}: {last[0].strip()}")

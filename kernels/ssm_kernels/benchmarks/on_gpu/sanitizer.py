@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
-from functools import partial
 from typing import Any
 
-from ssm.base.parent import die_with_parent
 from ssm_kernels import backends
 from ssm_kernels.benchmarks.on_gpu import kernels
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
-from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED
+from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED, called
 from ssm_kernels.benchmarks.on_gpu.workers import command, environment
 from ssm_kernels.testing.cases import EVERY
 
@@ -49,14 +44,7 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     )
     # Every tensor is its own allocation, so that an access beyond its end is seen.
     more = environment(setting) | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    done = subprocess.run(
-        [*before, *task],
-        env=os.environ | more,
-        capture_output=True,
-        text=True,
-        preexec_fn=partial(die_with_parent, signal.SIGKILL),
-    )
-    sys.stderr.write(done.stdout + done.stderr)
+    done = called([*before, *task], variables=os.environ | more)
     said = [line for line in done.stdout.splitlines() if line.strip()]
     if done.returncode == SKIPPED:
         own = [line for line in said if not line.startswith("===")]  # without the lines of the tool

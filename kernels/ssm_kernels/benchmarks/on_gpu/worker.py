@@ -17,9 +17,12 @@ import importlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +68,21 @@ def main(words: list[str]) -> int:
         if answer["broken"]:
             return 1
     return 0
+
+
+def called(
+    command: Sequence[str], folder: Path | None = None, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that ends with this process. Its output also goes to the log.
+
+    Args:
+        folder: where it runs; None: in this folder.
+        variables: its environment; None: that of this process.
+    """
+    ends = partial(die_with_parent, signal.SIGKILL)
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, preexec_fn=ends)
+    sys.stderr.write(done.stdout + done.stderr)
+    return done
 
 
 def _done(module: Any, setting: Setting, name: str) -> dict[str, Any]:
