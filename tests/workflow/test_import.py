@@ -77,11 +77,12 @@ sys.exit(main())
 """
 
 
-def publish(place: Path, folder: Path, scale: float = 1.0) -> None:
+def publish(place: Path, folder: Path, scale: float = 1.0, d_state: int = 8) -> None:
     """Replace the folder by a small checkpoint in mamba_ssm's format, of the model in the config folder."""
     shutil.rmtree(folder)
     spec = load_config(place / "config").models.get("tiny", "here")
-    model = round_trip.moved(build_model(spec, 256, 0))
+    mixer = spec.mixer.model_copy(update={"d_state": d_state})
+    model = round_trip.moved(build_model(spec.model_copy(update={"mixer": mixer}), 256, 0))
     with torch.no_grad():
         model.norm.weight.mul_(scale)  # type: ignore[operator, union-attr]
     export_checkpoint(model, "mamba_ssm", folder)  # type: ignore[arg-type]
@@ -97,13 +98,19 @@ def test_a_figure_from_published_weights_with_a_kill(
     edit(place / "config", "data.yaml", 'paths: ["my text"]', f"paths: [{ROOT / 'ssm' / 'specs'}]")
     results = place / "a b" / "smoke"
 
+    def failed() -> str:
+        """The log of a failed import, which leaves no run and no table."""
+        assert snakemake(place, "--cores", "2", "lg_fig5").returncode != 0
+        assert not list(results.glob("runs/*/run.json"))
+        assert not list(results.glob("tables/*"))
+        (log,) = (results / "logs" / "runs").glob("*imported*.log")
+        return log.read_text()
+
+    publish(place, weights, d_state=4)
+    assert failed() == "ssm import: my models/mine: is not the model 'tiny': d_state is 4, not 8\n"
     publish(place, weights)
     (place / "kill").touch()
-    assert snakemake(place, "--cores", "2", "lg_fig5").returncode != 0
-    assert not list(results.glob("runs/*/run.json"))
-    assert not list(results.glob("tables/*"))
-    (log,) = (results / "logs" / "runs").glob("*imported*.log")
-    assert "ssm import: " not in log.read_text()
+    assert "ssm import: " not in failed()
     (place / "kill").unlink()
 
     made = snakemake(place, "--cores", "2")

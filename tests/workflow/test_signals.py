@@ -117,6 +117,7 @@ def commands(place: Path, *mode: str) -> dict[str, str]:
     """The commands of the jobs of a dry run, by verb."""
     asked = [*mode, "--dry-run", "--printshellcmds", "lg_fig5", "diagnose_mine", "extend_mine"]
     planned = snakemake(place, *asked, variables=environment(place))
+    planned.check_returncode()
     lines = re.findall(r"^(?:Shell command: )?(ssm .* tee .*)$", planned.stdout, re.MULTILINE)
     return {verb: next(line for line in lines if line.startswith(f"ssm {verb} ")) for verb in VERBS}
 

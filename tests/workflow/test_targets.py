@@ -98,9 +98,10 @@ def test_a_mistyped_target_is_answered_with_the_nearest(wrong: str, right: str, 
 
 @exhaustive
 def test_all_targets_and_scales_of_the_config_folder_give_a_graph_of_jobs() -> None:
-    """Targets of this machine, and the scale paper on a cluster. `.ci/run` makes the whole graph of a dry run."""
-    paper = ["--config", "scale=paper", "figures=[lg_fig5]", "device=cuda"]
-    for arguments in (["lg_fig5", "lg", "all"], ["--workflow-profile", "workflow/profiles/slurm", *paper]):
+    dry_run = ["--configfile", "config/config.yaml", "config/dry_run.yaml"]
+    paper = ["--config", "scale=paper", "figures=[lg_fig5]"]
+    slurm = ["--workflow-profile", "workflow/profiles/slurm", *paper, "device=cuda"]
+    for arguments in (["lg_fig5", "lg", "all"], dry_run, paper, slurm):
         result = snakemake(ROOT, "-n", "--forceall", *arguments, variables=os.environ)
         assert result.returncode == 0, result.stderr
         assert "Train mamba2-" in result.stdout
