@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from figures import synthetic
 from figures.synthetic import line
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -384,3 +385,16 @@ def test_ssm_plot_draws_a_planned_figure(tmp_path: Path, capsys: pytest.CaptureF
     written = capsys.readouterr().out.split()
     assert [Path(path).suffix for path in written] == [".svg", ".png", ".pdf"]
     assert all(Path(path).stat().st_size > 1000 for path in written)
+
+
+def test_narrow_panels_use_the_width_below_wide_panels_with_long_labels() -> None:
+    def wide(axes: Axes, columns: int) -> None:
+        axes.set_ylabel("a label\nof two lines")
+        axes.set_yticks([0.0, 1.0], ["0.0000", "1.0000"])
+
+    def narrow(axes: Axes, columns: int) -> None:
+        axes.set_yticks([0.0, 1.0])
+
+    figure = compose([Row(1.5, [wide] * 2, 2), Row(1.5, [narrow] * 6, 6)])
+    figure.draw_without_rendering()
+    assert sum(axes.get_position().width for axes in figure.axes[2:]) > 0.6
