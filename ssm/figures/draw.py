@@ -22,7 +22,7 @@ from ssm.base.files import whole_file
 from ssm.base.prose import plain
 from ssm.figures.data import arms
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import Row, heights, side_by_side, wrapped, wrapped_title
+from ssm.figures.panel import DIVERGED, Row, heights, side_by_side, wrapped, wrapped_title
 from ssm.figures.style import LARGE, NORMAL, RC, SMALL, TITLE, WIDTH, arm_styles
 
 DPI = 200
@@ -238,10 +238,20 @@ def _end(axes: Axes, line: Line2D) -> float | None:
 
 
 def _add_legend(figure: Figure, all_axes: list[Axes]) -> float:
-    """Add one legend above all panels, with each arm once. Returns its height in inches."""
-    lines: dict[str, Line2D] = {}
+    """Add one legend above all panels, with each arm once. Returns its height in inches.
+
+    An arm that diverged in some panels has all their titles after its name.
+    """
+    found: dict[str, Line2D] = {}
+    panels: dict[str, list[str]] = {}  # arm -> titles of the panels in which it diverged
     for line in itertools.chain.from_iterable(map(_labelled, all_axes)):
-        lines.setdefault(str(line.get_label()), line)
+        name, diverged, title = str(line.get_label()).partition(DIVERGED)
+        found.setdefault(name, line)
+        panels.setdefault(name, []).extend([title.removesuffix(")")] if diverged else [])
+    lines = {
+        name + (f"{DIVERGED}{', '.join(dict.fromkeys(titles))})" if titles else ""): found[name]
+        for name, titles in panels.items()
+    }
     for columns in range(len(lines), 0, -1):
         rows = math.ceil(len(lines) / columns)
         if columns > math.ceil(len(lines) / rows):

@@ -27,6 +27,7 @@ NARROW = 0.8  # height of a panel in a row of several plots, relative to its hei
 LETTER = 0.085  # inches: width of a letter
 UNBROKEN = "\u00a0"  # a space at which lines are not broken
 BAND = 0.16  # opacity of the bands
+DIVERGED = " (diverged: "  # in a label, before the title of the panel in which a curve has no finite value
 EDGE = 0.015  # space left and right of the curves, as a fraction of the axis
 
 Plotter = Callable[["Axes", int], None]  # draws on axes, given the number of columns of its row
@@ -154,7 +155,7 @@ class CurvePanel:
         style, finite = self.styles[curve.arm], curve.finite()
         label = curve.label
         if not finite.any():
-            label += " (diverged)" if columns == 1 else f" (diverged: {self.title})"
+            label += " (diverged)" if columns == 1 else f"{DIVERGED}{self.title})"
         y = np.where(finite, curve.y, np.nan)
         if self.seeds == "lines":
             for number, (x, values) in enumerate(curve.of_seeds):

@@ -151,6 +151,15 @@ def test_arms_that_diverge_or_break_off_are_marked(tmp_path: Path) -> None:
     assert any(each.get_marker() == "x" and each.get_xdata() == [60] for each in axes.lines)
 
 
+def test_a_legend_names_an_arm_once_with_all_panels_in_which_it_diverged(tmp_path: Path) -> None:
+    series = []
+    for model, value in {"tiny": math.nan, "small": 1.0, "large": math.nan}.items():
+        synthetic.position_loss(tmp_path / f"{model}.parquet", 64, lambda p, v=value: v)
+        series.append(synthetic.series("base", 0, panel=model, position_loss=model))
+    figure = draw_figure(synthetic.task([POSITION], series), tmp_path)
+    assert [text for text in texts(figure) if "base" in text] == ["base (diverged: tiny, large)"]
+
+
 def test_heads_are_chosen_in_one_arm_and_drawn_for_one_seed(tmp_path: Path) -> None:
     for name, growth in (("base", 4.0), ("passing", 1.0)):
 
