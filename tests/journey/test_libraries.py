@@ -1,4 +1,4 @@
-"""Models of transformers and fla, and the harness. mamba_ssm needs a package that is not installed."""
+"""A hybrid model of transformers, a model of fla, and the harness with Mamba-2. `make libraries` has all models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from journey import libraries, peers
 pytestmark = pytest.mark.exhaustive
 
 
-@pytest.mark.parametrize("peer", [peers.Mamba2, peers.Qwen35, peers.Bamba, peers.DeltaNet, peers.GatedDeltaNet])
+@pytest.mark.parametrize("peer", [peers.Qwen35, peers.DeltaNet])
 def test_a_repaired_model_works_in_its_library(peer: type[peers.Peer], tmp_path: Path) -> None:
     assert libraries.check_library(peer(), tmp_path) == []
 

@@ -144,7 +144,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stag
 def test_a_crash_and_a_hang_cost_one_task(
     stage: Callable[..., Stage], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stage(TASKS, task_seconds=1)
+    stage(TASKS, task_seconds=0.25)  # four times as long in a rehearsal
     assert main(["made", "--rehearse", "--out", str(tmp_path)]) == 1
     tasks = result(tmp_path, "made")["tasks"]
     found = {name: (task["state"], task.get("reason")) for name, task in tasks.items()}
@@ -261,7 +261,7 @@ def test_a_stage_ends_in_its_time_and_continues(
     stage: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["made", "--rehearse", "--out", str(tmp_path)]
-    stage(COUNTED, seconds=5)  # with the start of the worker
+    stage(COUNTED, seconds=1.25)  # with the start of the worker
     assert main(words) == 1
     assert result(tmp_path, "made")["state"] == "unfinished"
     assert "the same command continues" in capsys.readouterr().out

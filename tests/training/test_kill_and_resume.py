@@ -65,7 +65,7 @@ def kill_until_finished(run: RunSpec, store: TokenStore, folder: Path, kills: in
     ("policy", "kills"),
     [
         ({"policy": "state_passing", "p_zero": 0.2}, 2),
-        pytest.param({"policy": "state_passing", "p_zero": 0.2}, 20, marks=pytest.mark.exhaustive),
+        pytest.param({"policy": "state_passing", "p_zero": 0.2}, 6, marks=pytest.mark.exhaustive),
         pytest.param({"policy": "fitted_noise", "p_zero": 0.2}, 6, marks=pytest.mark.exhaustive),
         pytest.param({"policy": "tbtt", "p_zero": 0.1}, 6, marks=pytest.mark.exhaustive),
     ],

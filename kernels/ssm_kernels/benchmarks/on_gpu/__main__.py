@@ -11,14 +11,14 @@ from typing import Any
 
 from ssm_kernels.benchmarks.on_gpu import machine, report
 from ssm_kernels.benchmarks.on_gpu.report import Report
-from ssm_kernels.benchmarks.on_gpu.stages import STAGES, WITHOUT_DEVICE, Stage
+from ssm_kernels.benchmarks.on_gpu.stages import STAGES, WITHOUT_DEVICE, Stage, rehearsed
 from ssm_kernels.benchmarks.on_gpu.task import Setting
 from ssm_kernels.benchmarks.on_gpu.workers import Answer, Worker, WorkerError, do_tasks
 
 EPILOG = """\
 Each stage writes STAGE.json after every task, and STAGE.log. A second call
 continues: it keeps what passed on the same device with the same code, and does
-the rest. No stage takes longer than nine minutes.
+the rest. On a GPU, no stage takes longer than nine minutes.
 
 exit code: 0 if every stage passed; 1 if one failed, or was not finished in its
 time; 2 if the words of the command were wrong.
@@ -41,6 +41,8 @@ def main(words: Sequence[str]) -> int:
     setting = Setting(args.rehearse, folder.resolve(), root)
     setting.out.mkdir(parents=True, exist_ok=True)
     chosen = [STAGES[name] for name in args.stages or STAGES]
+    if args.rehearse:
+        chosen = [rehearsed(stage) for stage in chosen]
     _say_missing(chosen)
     reports = [_run(stage, setting, args) for stage in chosen]
     print("\n" + "\n".join(_summary(reports)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KERNELS = ("torch", "triton")  # all that most stages need
 WITHOUT_DEVICE = ("picture",)  # stages that use no GPU
@@ -15,9 +15,9 @@ class Stage:
 
     name: str
     about: str
-    seconds: int  # after this time no task starts, and running tasks end
+    seconds: float  # after this time no task starts, and running tasks end
     workers: int = 1  # processes; more than one only where nothing is timed
-    task_seconds: int = LONGEST  # a task that takes longer counts as failed
+    task_seconds: float = LONGEST  # a task that takes longer counts as failed
     packages: tuple[str, ...] = KERNELS  # names of imports
     whole_project: bool = False  # whether its results depend on all code, not on that of the kernels alone
     repeats: bool = False  # whether it runs every time
@@ -42,3 +42,8 @@ STAGES = {
         Stage("picture", "speed against limit, as a picture", 60, packages=("matplotlib",), repeats=True),
     )
 }
+
+
+def rehearsed(stage: Stage) -> Stage:
+    """The stage without a GPU: one worker, and more time, because a CPU with stand-ins is slower, and may be busy."""
+    return replace(stage, workers=1, seconds=4 * stage.seconds, task_seconds=4 * stage.task_seconds)

@@ -120,7 +120,7 @@ def do_tasks(
         on_answer: called with a task and its answer, by one thread at a time.
     """
     waiting = list(names)
-    count = 1 if setting.rehearse else max(1, min(stage.workers, len(names), os.cpu_count() or 1))
+    count = max(1, min(stage.workers, len(names), os.cpu_count() or 1))
     working = count  # threads that still take tasks
     lock = threading.Lock()
 
@@ -148,7 +148,7 @@ def do_tasks(
             answer = worker.do(name, min(left, stage.task_seconds))
             if answer is None and left > stage.task_seconds:
                 limit = stage.task_seconds
-                answer = {"state": "failed", "reason": f"no answer in {limit} s", "seconds": float(limit)}
+                answer = {"state": "failed", "reason": f"no answer in {limit:g} s", "seconds": float(limit)}
             if answer is not None:
                 with lock:
                     on_answer(name, answer)
