@@ -1,0 +1,109 @@
+"""Two quantities of an arm against each other, a dot for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ssm.claims.estimate import UndecidableError
+from ssm.claims.panel_tables import PanelTables
+from ssm.claims.series import PlannedFigure
+from ssm.claims.sweep import Of, quantity_of
+from ssm.figures.colors import INK
+from ssm.figures.data import panels
+from ssm.figures.panel import Row, log_axis
+from ssm.figures.plot import OfArms
+from ssm.figures.style import ArmStyle, arm_styles
+from ssm.specs.base import Name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HEIGHT, LEAST = 3.6, 2.2  # inches
+
+
+@dataclass(frozen=True)
+class ScatterPanel:
+    """A marker for each run of each model. Calling the panel draws it."""
+
+    points: Mapping[str, tuple[np.ndarray, np.ndarray]]  # name of a model -> (seeds,) and (seeds,)
+    styles: Mapping[str, ArmStyle]  # by name
+    title: str
+    x_label: str
+    y_label: str
+    level: float | None
+    logarithmic: bool  # the y axis
+
+    def __call__(self, axes: Axes, columns: int) -> None:
+        """Draw on `axes`, in a row with `columns` columns."""
+        for name, (x, y) in self.points.items():
+            look = self.styles[name].keywords() | {"linestyle": "none", "markersize": 6.5}
+            axes.plot(x, y, label=name, zorder=3, **look)
+        if self.logarithmic:
+            axes.set_yscale("log")
+            log_axis(axes.yaxis, *axes.get_ylim())
+        if self.level is not None:
+            axes.axhline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
+        axes.set_title(self.title)
+        axes.set_xlabel(self.x_label)
+        axes.set_ylabel(self.y_label)
+
+
+class Scatter(OfArms):
+    """The quantity `of` of an arm, by another quantity `by` of the same run: all models in one panel, a dot for each run.
+
+    Runs without one of the two numbers, such as runs that diverged, have no dot.
+    """
+
+    kind: Literal["scatter"] = "scatter"
+    arm: Name  # the arm that is drawn
+    by: Of  # the quantity on the horizontal axis, without its key `arm`
+    title: str | None = None
+    level: float | None = None  # a horizontal reference line
+    x_label: str | None = None  # label of the horizontal axis; none: the name of the quantity `by`
+    y_label: str | None = None  # label of the vertical axis; none: the name of the quantity `of`
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*super().names, *quantity_of(self.by, self.arm).names)))
+
+    def named(self) -> dict[str, tuple[str, str | None]]:
+        other = quantity_of(self.by, self.arm).named()
+        return super().named() | {f"by.{field}": measurement for field, measurement in other.items()}
+
+    def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
+        """One panel, with a color and a marker for each model."""
+        points = {}
+        for model in panels(task):
+            x, y = (self._numbers(task, tables, model, content) for content in (self.by, self.of))
+            shared = [seed for seed in x if seed in y and np.isfinite([x[seed], y[seed]]).all()]
+            if shared:
+                points[task.name_of(model)] = (
+                    np.array([x[seed] for seed in shared]),
+                    np.array([y[seed] for seed in shared]),
+                )
+        if not points:
+            return []
+        label = str(self.by.get("column", self.by["kind"]))
+        panel = ScatterPanel(
+            points,
+            arm_styles(list(points)),
+            self.title or "",
+            self.x_label or label.replace("_", " "),
+            self.y_label or self.score.replace("_", " "),
+            self.level,
+            self.quantity().logarithmic,
+        )
+        runs = sum(len(x) for x, _ in points.values())
+        return [Row(HEIGHT, [panel], 1, f"Dot: one of {runs} runs", LEAST)]
+
+    def _numbers(self, task: PlannedFigure, tables: Path, model: str, content: dict[str, object]) -> dict[int, float]:
+        """Seed -> number; empty if the arm has none on this model."""
+        try:
+            return quantity_of(content, self.arm).numbers(PanelTables(task, model, tables))
+        except UndecidableError:
+            return {}
