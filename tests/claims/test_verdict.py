@@ -170,7 +170,7 @@ FLIPS: dict[str, tuple[dict[str, Any], float, list[dict[str, Any]], list[dict[st
 
 
 def test_every_quantity_has_a_test_that_flips_its_verdict() -> None:
-    """Other files have those of models, samples, own tables, effects, instability, critical rates and two kinds."""
+    """Other files have those of models, samples, own tables, effects, instability, rates, ranks and two kinds."""
     on_models, on_samples = {"parameter_ratio", "system_property", "cost_exponent"}, {"piece_share", "piece_depth"}
     elsewhere = {
         "instability",
@@ -179,6 +179,7 @@ def test_every_quantity_has_a_test_that_flips_its_verdict() -> None:
         "steps_to_solve",
         "effect",
         "own_table",
+        "rank_correlation",
         "repaired_share",
     }
     assert set(QUANTITIES) == set(FLIPS) | on_models | on_samples | elsewhere

@@ -317,6 +317,7 @@ NEEDED: dict[str, dict[str, Any]] = {  # required keys of plots
     "curves": PASSKEY,
     "bars": OF,
     "ranking": OF,
+    "scatter": OF | {"arm": "base", "by": {"kind": "perplexity_at", "times_context": 1}},
     "sweep": OF | {"over": "d_state"},
     "heat_map": PASSKEY | {"y": "depth"},
     "table": OF,

@@ -54,9 +54,9 @@ class ScatterPanel:
 
 
 class Scatter(OfArms):
-    """The quantity `of` of an arm, by another quantity `by` of the same run: all models in one panel, a dot for each run.
+    """The quantity `of` of an arm, by the quantity `by` of the same run: all models in one panel, a dot for a run.
 
-    Runs without one of the two numbers, such as runs that diverged, have no dot.
+    A model without one of the two numbers, such as one with a run that diverged, has no dot.
     """
 
     kind: Literal["scatter"] = "scatter"
