@@ -62,7 +62,7 @@ class Scatter(OfArms):
     kind: Literal["scatter"] = "scatter"
     arm: Name  # the arm that is drawn
     by: Of  # the quantity on the horizontal axis, without its key `arm`
-    title: str | None = None
+    title: str | None = None  # title of the panel
     level: float | None = None  # a horizontal reference line
     x_label: str | None = None  # label of the horizontal axis; none: the name of the quantity `by`
     y_label: str | None = None  # label of the vertical axis; none: the name of the quantity `of`
