@@ -19,6 +19,7 @@ from ssm.base.errors import nearest
 from ssm.claims.estimate import UndecidableError
 from ssm.claims.families import Member, member_name
 from ssm.claims.panel_tables import PanelTables
+from ssm.claims.quantity import SeedQuantity
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import SOME, OfQuantity, quantity_of
@@ -154,14 +155,23 @@ class OfArms(OfQuantity, Plot):
             TableError: a planned table is missing or broken.
         """
         quantity = self.quantity(arm)
-        own = [series for series in task.series if (series.panel, series.arm) == (panel, arm)]
-        if not own or not all(set(quantity.own_names) <= set(series.tables) for series in own):
-            return None
-        try:
-            values = np.array(list(quantity.numbers(PanelTables(task, panel, tables)).values()))
-        except UndecidableError:
-            values = np.empty(0)
-        return Numbers(values if np.isfinite(values).all() else np.empty(0), quantity.logarithmic)
+        found = by_seed(quantity, arm, task, tables, panel)
+        return None if found is None else Numbers(np.array(list(found.values())), quantity.logarithmic)
+
+
+def by_seed(quantity: SeedQuantity, arm: str, task: PlannedFigure, tables: Path, panel: str) -> dict[int, float] | None:
+    """Seed -> number of an arm; empty if a run diverged or a number cannot be computed.
+
+    None: the arm does not exist at this scale, or was not measured. Raises as `OfArms.numbers`.
+    """
+    own = [series for series in task.series if (series.panel, series.arm) == (panel, arm)]
+    if not own or not all(set(quantity.own_names) <= set(series.tables) for series in own):
+        return None
+    try:
+        numbers = quantity.numbers(PanelTables(task, panel, tables))
+    except UndecidableError:
+        return {}
+    return numbers if np.isfinite(list(numbers.values())).all() else {}
 
 
 class Variants(OfArms):

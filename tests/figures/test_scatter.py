@@ -43,3 +43,14 @@ def test_a_diverged_run_has_no_dot_for_its_model(tmp_path: Path) -> None:
     synthetic.diverge(tmp_path / "small0.parquet", "position_loss")
     (axes,) = draw_figure(task, tmp_path).axes
     assert [drawn.get_label() for drawn in axes.lines] == ["tiny"]
+
+
+def test_models_with_the_same_title_both_have_their_dots(tmp_path: Path) -> None:
+    task = scattered(tmp_path).model_copy(update={"titles": {"tiny": "Same", "small": "Same"}})
+    (axes,) = draw_figure(task, tmp_path).axes
+    assert [drawn.get_label() for drawn in axes.lines] == ["Same", "Same"]
+
+
+def test_ticks_reach_the_level(tmp_path: Path) -> None:
+    (axes,) = draw_figure(scattered(tmp_path, level=0.1), tmp_path).axes
+    assert min(axes.get_yticks()) <= 0.2

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ssm.claims.estimate import UndecidableError
-from ssm.claims.panel_tables import PanelTables
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Of, quantity_of
 from ssm.figures.colors import INK
 from ssm.figures.data import panels
 from ssm.figures.panel import Row, log_axis
-from ssm.figures.plot import OfArms
+from ssm.figures.plot import OfArms, by_seed
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Name
 
@@ -30,8 +28,9 @@ HEIGHT, LEAST = 3.6, 2.2  # inches
 class ScatterPanel:
     """A marker for each run of each model. Calling the panel draws it."""
 
-    points: Mapping[str, tuple[np.ndarray, np.ndarray]]  # name of a model -> (seeds,) and (seeds,)
-    styles: Mapping[str, ArmStyle]  # by name
+    points: Mapping[str, tuple[np.ndarray, np.ndarray]]  # model -> (seeds,) and (seeds,)
+    names: Mapping[str, str]  # of the models
+    styles: Mapping[str, ArmStyle]  # of the models
     title: str
     x_label: str
     y_label: str
@@ -40,14 +39,14 @@ class ScatterPanel:
 
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, in a row with `columns` columns."""
-        for name, (x, y) in self.points.items():
-            look = self.styles[name].keywords() | {"linestyle": "none", "markersize": 6.5}
-            axes.plot(x, y, label=name, zorder=3, **look)
+        if self.level is not None:
+            axes.axhline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
+        for model, (x, y) in self.points.items():
+            look = self.styles[model].keywords() | {"linestyle": "none", "markersize": 6.5}
+            axes.plot(x, y, label=self.names[model], zorder=3, **look)
         if self.logarithmic:
             axes.set_yscale("log")
             log_axis(axes.yaxis, *axes.get_ylim())
-        if self.level is not None:
-            axes.axhline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
         axes.set_title(self.title)
         axes.set_xlabel(self.x_label)
         axes.set_ylabel(self.y_label)
@@ -77,20 +76,19 @@ class Scatter(OfArms):
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """One panel, with a color and a marker for each model."""
+        by = quantity_of(self.by, self.arm)
         points = {}
         for model in panels(task):
-            x, y = (self._numbers(task, tables, model, content) for content in (self.by, self.of))
-            shared = [seed for seed in x if seed in y and np.isfinite([x[seed], y[seed]]).all()]
-            if shared:
-                points[task.name_of(model)] = (
-                    np.array([x[seed] for seed in shared]),
-                    np.array([y[seed] for seed in shared]),
-                )
+            x, y = (by_seed(one, self.arm, task, tables, model) or {} for one in (by, self.quantity(self.arm)))
+            seeds = [seed for seed in x if seed in y]
+            if seeds:
+                points[model] = (np.array([x[seed] for seed in seeds]), np.array([y[seed] for seed in seeds]))
         if not points:
             return []
         label = str(self.by.get("column", self.by["kind"]))
         panel = ScatterPanel(
             points,
+            {model: task.title_of(model) for model in points},
             arm_styles(list(points)),
             self.title or "",
             self.x_label or label.replace("_", " "),
@@ -100,10 +98,3 @@ class Scatter(OfArms):
         )
         runs = sum(len(x) for x, _ in points.values())
         return [Row(HEIGHT, [panel], 1, f"Dot: one of {runs} runs", LEAST)]
-
-    def _numbers(self, task: PlannedFigure, tables: Path, model: str, content: dict[str, object]) -> dict[int, float]:
-        """Seed -> number; empty if the arm has none on this model."""
-        try:
-            return quantity_of(content, self.arm).numbers(PanelTables(task, model, tables))
-        except UndecidableError:
-            return {}
