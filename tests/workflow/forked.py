@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,12 +26,15 @@ def run_snakemake(arguments: list[str], folder: Path, variables: Mapping[str, st
         job.start()
         job.join(SECONDS)
         if job.exitcode is None:
-            job.kill()
+            assert job.pid is not None
+            os.killpg(job.pid, signal.SIGKILL)  # also the jobs of the workflow
+            job.join()
             raise subprocess.TimeoutExpired(arguments, SECONDS)
         return subprocess.CompletedProcess(arguments, job.exitcode, *(path.read_text() for path in paths))
 
 
 def _run(arguments: list[str], folder: Path, variables: dict[str, str], outputs: list[Path]) -> None:
+    os.setsid()
     for number, path in enumerate(outputs, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
     os.environ.clear()
