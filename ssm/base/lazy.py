@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from latex2mathml import converter, symbols_parser
     from matplotlib import colors, patches, textpath, ticker
     from pyarrow import parquet
-    from scipy import optimize, special
+    from scipy import optimize, special, stats
 else:
     matplotlib, polars, pyarrow = map(_Lazy, ("matplotlib", "polars", "pyarrow"))
     parquet = _Lazy("pyarrow.parquet")
-    optimize, special = _Lazy("scipy.optimize"), _Lazy("scipy.special")
+    optimize, special, stats = (_Lazy(f"scipy.{name}") for name in ("optimize", "special", "stats"))
     converter, symbols_parser = _Lazy("latex2mathml.converter"), _Lazy("latex2mathml.symbols_parser")
     plotting = ("colors", "patches", "textpath", "ticker")
     colors, patches, textpath, ticker = (_Lazy(f"matplotlib.{name}") for name in plotting)
@@ -44,6 +44,7 @@ __all__ = [
     "polars",
     "pyarrow",
     "special",
+    "stats",
     "symbols_parser",
     "textpath",
     "ticker",

@@ -25,6 +25,7 @@ ROOM = 6.3  # inches: height of a page without a legend and a note
 LEAST = 1.4  # inches: the lowest legible row of curves
 NARROW = 0.8  # height of a panel in a row of several plots, relative to its height in its own row
 LETTER = 0.085  # inches: width of a letter
+LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0.0, (4.0, 2.0))}  # a reference line
 UNBROKEN = "\u00a0"  # a space at which lines are not broken
 BAND = 0.16  # opacity of the bands
 DIVERGED = " (diverged: "  # in a label, before the title of the panel in which a curve has no finite value
@@ -106,7 +107,7 @@ class CurvePanel:
         for curve in self.curves:
             self._draw(axes, curve, columns)
         if self.level is not None:
-            axes.axhline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
+            axes.axhline(self.level, **LEVEL, zorder=1.5)
         axes.set_title(self.title)
         self._x_axis(axes, columns)
         self._y_axis(axes)

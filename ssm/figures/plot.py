@@ -146,7 +146,7 @@ class OfArms(OfQuantity, Plot):
     @property
     def score(self) -> str:
         """The name of the quantity, for plots without a label."""
-        return str(self.of.get("column", self.of["kind"]))
+        return score_of(self.of)
 
     def numbers(self, arm: str, task: PlannedFigure, tables: Path, panel: str) -> Numbers | None:
         """The numbers of an arm; None if the arm does not exist at this scale, or was not measured.
@@ -157,6 +157,11 @@ class OfArms(OfQuantity, Plot):
         quantity = self.quantity(arm)
         found = by_seed(quantity, arm, task, tables, panel)
         return None if found is None else Numbers(np.array(list(found.values())), quantity.logarithmic)
+
+
+def score_of(content: Mapping[str, Any]) -> str:
+    """The name of a quantity: its column, or its kind."""
+    return str(content.get("column", content["kind"]))
 
 
 def by_seed(quantity: SeedQuantity, arm: str, task: PlannedFigure, tables: Path, panel: str) -> dict[int, float] | None:

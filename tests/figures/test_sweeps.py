@@ -282,6 +282,10 @@ def test_small_heat_maps_are_four_per_row(tmp_path: Path) -> None:
             "drawings.bars.arms: unknown arm 'bse'; did you mean 'base'?",
         ),
         (
+            {"kind": "scatter", "of": EXCESS, "by": EXCESS, "arm": "tbt"},
+            "drawings.scatter.arm: unknown arm 'tbt'; did you mean 'tbtt'?",
+        ),
+        (
             SWEEP | {"of": EXCESS | {"measurement": "length"}},
             "drawings.sweep.of.measurement: no measurement 'length' in this figure; did you mean 'len",
         ),

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ssm.base.lazy import stats
 from ssm.claims.estimate import Reading, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import PanelArm, SeedQuantity
@@ -100,14 +101,7 @@ def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
     """
     if not (np.isfinite(x).all() and np.isfinite(y).all()) or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
-    return float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks (M,), from 1. Equal values share the mean of their ranks."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends: np.ndarray = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[place]
+    return float(np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1])
 
 
 def _models(series: Sequence[Series], arm: str) -> list[str]:

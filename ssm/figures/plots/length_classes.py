@@ -16,7 +16,7 @@ from ssm.base.lazy import ticker
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
-from ssm.figures.panel import Row, columns_for, end_of_bin
+from ssm.figures.panel import LEVEL, Row, columns_for, end_of_bin
 from ssm.figures.plot import SeriesPlot
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, ArmStyle
 from ssm.specs.base import Name
@@ -111,7 +111,7 @@ def _draw_curves(every: Sequence[Classed], model: str, first: bool, axes: Axes, 
         count = sum(curve.kind == kind for curve in every)
         if count:
             axes.plot([], [], **style.keywords(), label=f"{CLASS_NAMES[kind]} ({count})")
-    axes.axhline(0.0, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)))
+    axes.axhline(0.0, **LEVEL)
     axes.axvline(1.0, color=INK, linewidth=1.2, linestyle=(0.0, (1.5, 1.5)))
     axes.set_xscale("log", base=2)
     longest = end_of_bin(max((float(curve.x.max()) for curve in every if curve.x.size), default=2.0))

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.series import PlannedFigure
-from ssm.figures.colors import INK
 from ssm.figures.data import panels, perplexity_curves
-from ssm.figures.panel import CurvePanel, Row, common_limits, log_axis, token_panel, wrapped
+from ssm.figures.panel import LEVEL, CurvePanel, Row, common_limits, log_axis, token_panel, wrapped
 from ssm.figures.plot import ChosenArms, Look, OfArms
 from ssm.figures.style import SMALL, ArmStyle
 
@@ -65,7 +64,7 @@ class RankingPanel:
             axes.set_xscale("log")
             log_axis(axes.xaxis, *axes.get_xlim(), most=9)
         if self.level is not None:
-            axes.axvline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
+            axes.axvline(self.level, **LEVEL, zorder=1.5)
         axes.set_yticks(range(len(self.names)), list(self.names.values()), fontsize=SMALL)
         axes.set_ylim(len(self.names) - 0.4, -0.6)
         axes.set_xlabel(self.x_label)

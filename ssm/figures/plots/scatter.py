@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Of, quantity_of
-from ssm.figures.colors import INK
 from ssm.figures.data import panels
-from ssm.figures.panel import Row, log_axis
-from ssm.figures.plot import OfArms, by_seed
+from ssm.figures.panel import LEVEL, Row, log_axis
+from ssm.figures.plot import OfArms, by_seed, require_arms, score_of
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Name
 
@@ -40,7 +40,7 @@ class ScatterPanel:
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, in a row with `columns` columns."""
         if self.level is not None:
-            axes.axhline(self.level, color=INK, linewidth=0.9, linestyle=(0.0, (4.0, 2.0)), zorder=1.5)
+            axes.axhline(self.level, **LEVEL, zorder=1.5)
         for model, (x, y) in self.points.items():
             look = self.styles[model].keywords() | {"linestyle": "none", "markersize": 6.5}
             axes.plot(x, y, label=self.names[model], zorder=3, **look)
@@ -74,6 +74,9 @@ class Scatter(OfArms):
         other = quantity_of(self.by, self.arm).named()
         return super().named() | {f"by.{field}": measurement for field, measurement in other.items()}
 
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        require_arms("arm", [self.arm], arms, ())
+
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """One panel, with a color and a marker for each model."""
         by = quantity_of(self.by, self.arm)
@@ -85,13 +88,12 @@ class Scatter(OfArms):
                 points[model] = (np.array([x[seed] for seed in seeds]), np.array([y[seed] for seed in seeds]))
         if not points:
             return []
-        label = str(self.by.get("column", self.by["kind"]))
         panel = ScatterPanel(
             points,
             {model: task.title_of(model) for model in points},
             arm_styles(list(points)),
             self.title or "",
-            self.x_label or label.replace("_", " "),
+            self.x_label or score_of(self.by).replace("_", " "),
             self.y_label or self.score.replace("_", " "),
             self.level,
             self.quantity().logarithmic,
