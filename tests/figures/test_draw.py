@@ -19,7 +19,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.mathtext import MathTextParser
 from matplotlib.text import Text
 
-from ssm.base.errors import TableError
+from ssm.base.errors import ConfigError, TableError
 from ssm.cli import plot
 from ssm.figures.colors import GRID, INK
 from ssm.figures.draw import compose, draw, draw_figure
@@ -230,6 +230,12 @@ def test_heads_of_a_diverged_run_are_empty(tmp_path: Path) -> None:
     )
     for axes in draw_figure(task, tmp_path).axes:
         assert "no finite value" in [text.get_text() for text in axes.texts]
+
+
+def test_the_arm_that_chooses_the_heads_has_to_exist() -> None:
+    series = [synthetic.series("base", 0, state_statistics="s")]
+    with pytest.raises(ConfigError, match="chosen_by: unknown arm 'bse'; did you mean 'base'"):
+        synthetic.task([{"kind": "head_std", "chosen_by": "bse"}], series, collect=[], arms={"base": None})
 
 
 def test_classes_color_the_curves_and_a_shared_run_counts_once(tmp_path: Path) -> None:

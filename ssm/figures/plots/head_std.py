@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -10,10 +11,11 @@ from pydantic import PositiveInt
 
 from ssm.base.curves import head_std_curve, head_std_growth
 from ssm.base.lazy import polars as pl
+from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
 from ssm.figures.panel import Row, rows_of, token_panel
-from ssm.figures.plot import SeriesPlot
+from ssm.figures.plot import SeriesPlot, require_arms
 from ssm.figures.style import ArmStyle
 
 
@@ -24,6 +26,9 @@ class HeadStdCurves(SeriesPlot):
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
     heads: PositiveInt = 6  # number of heads
     chosen_by: str  # the arm in which the drift of the heads is measured
+
+    def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
+        require_arms("chosen_by", [self.chosen_by], arms, ())
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each head of one seed. (The same head of another seed is unrelated.)
