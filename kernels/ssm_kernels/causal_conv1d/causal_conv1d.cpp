@@ -18,6 +18,7 @@
 namespace {
 
 constexpr int TILE = 8;
+constexpr int AT_ONCE = 4;  // sigmoids that are computed together
 constexpr int64_t SEGMENT = 128;
 
 template <typename T>
@@ -54,8 +55,9 @@ inline Vec<T> taps(int64_t K, int r, int32_t reach, Vec<T> bias, Weight weight, 
 template <typename T, int KC, int ROWS, bool MASKED>
 void forward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, T* y) {
     const int64_t K = KC ? KC : c.K;
-    simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) {
-        Vec<T> w[KC ? KC : 1], x[KC ? ROWS + KC - 1 : 1], out[ROWS];
+    constexpr int SOME = std::min(ROWS, AT_ONCE);
+    simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) __attribute__((always_inline)) {
+        Vec<T> w[KC ? KC : 1], x[KC ? ROWS + KC - 1 : 1];
         if (KC) {
             for (int i = 0; i < KC; ++i) w[i] = lanes.load(c.weight + i * c.D + d);
             for (int i = 0; i < ROWS + KC - 1; ++i) x[i] = lanes.load(inputs[i] + d);
@@ -63,11 +65,16 @@ void forward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach
         const auto weight = [&](int64_t i) { return KC ? w[i] : lanes.load(c.weight + i * c.D + d); };
         const auto in = [&](int64_t i) { return KC ? x[i] : lanes.load(inputs[i] + d); };
         const Vec<T> bias = lanes.load(c.bias + d);
-        for (int r = 0; r < ROWS; ++r) out[r] = taps<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
-        if (c.silu) {
-            for (int r = 0; r < ROWS; ++r) out[r] = out[r] * simd::sigmoid(out[r]);
+#pragma GCC unroll 8
+        for (int first = 0; first < ROWS; first += SOME) {
+            Vec<T> u[SOME], s[SOME];
+            for (int i = 0; i < SOME; ++i) {
+                const int r = first + i;
+                s[i] = u[i] = taps<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
+            }
+            if (c.silu) simd::sigmoid(s);
+            for (int i = 0; i < SOME; ++i) lanes.store(y + (first + i) * c.D + d, c.silu ? u[i] * s[i] : u[i]);
         }
-        for (int r = 0; r < ROWS; ++r) lanes.store(y + r * c.D + d, out[r]);
     });
 }
 
@@ -78,7 +85,8 @@ template <typename T, int KC, int ROWS, bool MASKED>
 void backward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, const T* const* dy, T* dx,
                    T* pending, T* sums, Vec<T>* scratch) {
     const int64_t K = KC ? KC : c.K;
-    simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) {
+    constexpr int SOME = std::min(ROWS, AT_ONCE);
+    simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) __attribute__((always_inline)) {
         Vec<T> w[KC ? KC : 1], x[KC ? ROWS + KC - 1 : 1], known[KC ? ROWS + KC - 1 : 1];
         Vec<T>* g = KC ? known : scratch;  // gradients before the activation, for the tile and the steps after it
         if (KC) {
@@ -89,13 +97,18 @@ void backward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reac
         const auto in = [&](int64_t i) { return KC ? x[i] : lanes.load(inputs[i] + d); };
         const Vec<T> bias = lanes.load(c.bias + d), one(T(1));
 
-        for (int r = 0; r < ROWS; ++r) {
-            g[r] = lanes.load(dy[r] + d);
-            if (c.silu) {
-                const Vec<T> u = taps<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
-                const Vec<T> s = simd::sigmoid(u);
-                g[r] = g[r] * (s * simd::fma(u, one - s, one));  // silu'(u) = s (1 + u (1 - s))
+        for (int r = 0; r < ROWS; ++r) g[r] = lanes.load(dy[r] + d);
+#pragma GCC unroll 8
+        for (int first = 0; first < ROWS; first += SOME) {
+            if (!c.silu) break;
+            Vec<T> u[SOME], s[SOME];
+            for (int i = 0; i < SOME; ++i) {
+                const int r = first + i;
+                s[i] = u[i] = taps<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
             }
+            simd::sigmoid(s);
+            for (int i = 0; i < SOME; ++i)  // silu'(u) = s (1 + u (1 - s))
+                g[first + i] = g[first + i] * (s[i] * simd::fma(u[i], one - s[i], one));
         }
         for (int64_t i = 0; i < K - 1; ++i) g[ROWS + i] = lanes.load(pending + i * c.D + d);
 

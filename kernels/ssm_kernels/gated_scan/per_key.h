@@ -1,132 +1,143 @@
 // A decay per key (GLA, RWKV-6), and RWKV-6's bonus with any decay, in blocks of 16 tokens.
 //
-// Within a block, the decayed products of queries and keys are computed pair by pair. Each step multiplies a key by one
-// more decay. Across the border of a block, everything goes through the state:
+// Across the border of a block, everything goes through the state:
 //     y = (q * from_start) h + M v          h <- diag(whole) h + (k * to_end)^T v
-// where M[t, s] = sum_n q_t[n] k_s[n] a_{s+1}[n] .. a_t[n] for s <= t. With a bonus u, the query reads the state before
-// its token: M[t, s] and from_start do not contain a_t, M[t, t] = q_t . (u * k_t), and a reset at t sets both to 0. No
-// exponent is positive, and the gradient of a log decay is the sum of the terms that contain it, as in per_head.h.
+// where M[t, s] = sum_n q_t[n] k_s[n] a_{s+1}[n] .. a_t[n] for s <= t. If t and s are in the same half of a block, each
+// step multiplies a key by one more decay. Otherwise q_t and k_s are multiplied by their decays from and to the border
+// between the halves.
+//
+// With a bonus u, the query reads the state before its token: M[t, s] and from_start do not contain a_t,
+// M[t, t] = q_t . (u * k_t), and a reset at t sets both to 0. No exponent is positive, and the gradient of a log decay
+// is the sum of the terms that contain it, as in per_head.h.
 #pragma once
 
+#include "pair_products.h"
+#include "prefetch.h"
 #include "problem.h"
 
 namespace gated {
 
-constexpr int64_t BLOCK = 16, BLOCKS = CHUNK / BLOCK;
-constexpr int64_t PAIRS = BLOCK * (BLOCK - 1) / 2;  // s < t
-
-constexpr int64_t pair(int64_t t, int64_t s) { return t * (t - 1) / 2 + s; }
+constexpr int64_t BLOCK = 2 * HALF, BLOCKS = CHUNK / BLOCK;
 
 // Queries, keys and decays of one head in a block. Rows beyond its tokens are zero, with decays of 1.
 template <typename T>
 struct KeyBlock {
     const int64_t K;  // padded
-    Buffer<T> q, k, log, step;  // (BLOCK, K): log decays and decays
-    Buffer<T> from_start, to_end;  // (BLOCK, K): decays between a token and the block's borders
-    Buffer<T> q_from_start, k_to_end;  // (BLOCK, K): q and k times these
-    Buffer<T> whole, bonus;  // (K,)
+    Buffer<T> q, k, step;  // (BLOCK, K)
+    Buffer<T> from_half, to_half;  // (BLOCK, K): decays between a token and the borders of its half
+    Buffer<T> q_from_half, k_to_half;  // (BLOCK, K): q and k times these
+    Buffer<T> q_from_start, k_to_end;  // (BLOCK, K): the same with the borders of the block
+    Buffer<T> half;  // (2, K): decays of the halves
+    Buffer<T> whole;  // (K,): decay of the block, rounded once
+    Buffer<T> bonus;  // (K,)
     bool reset[BLOCK];
     int64_t length = 0;
 
     explicit KeyBlock(int64_t K_)
-        : K(K_), q(BLOCK * K), k(BLOCK * K), log(BLOCK * K), step(BLOCK * K), from_start(BLOCK * K), to_end(BLOCK * K),
-          q_from_start(BLOCK * K), k_to_end(BLOCK * K), whole(K), bonus(K) {}
+        : K(K_), q(BLOCK * K), k(BLOCK * K), step(BLOCK * K), from_half(BLOCK * K), to_half(BLOCK * K),
+          q_from_half(BLOCK * K), k_to_half(BLOCK * K), q_from_start(BLOCK * K), k_to_end(BLOCK * K), half(2 * K),
+          whole(K), bonus(K) {}
 
-    // The next block starts `tokens` after this one.
-    void read(const Inputs<T>& in, int64_t b, int64_t t0, int64_t h, int64_t length_, int64_t tokens) {
+    void read(const Inputs<T>& in, int64_t b, int64_t t0, int64_t h, int64_t length_) {
         length = length_;
         const int64_t stride = in.G * in.K, start = (in.token(b, t0) * in.G + h / in.sharing()) * in.K;
-        gemm::pack(in.q + start, stride, length, in.K, (T*)q, BLOCK, K, tokens * stride);
-        gemm::pack(in.k + start, stride, length, in.K, (T*)k, BLOCK, K, tokens * stride);
+        gemm::pack(in.q + start, stride, length, in.K, (T*)q, BLOCK, K);
+        gemm::pack(in.k + start, stride, length, in.K, (T*)k, BLOCK, K);
         for (int64_t t = 0; t < BLOCK; t++) {
             reset[t] = t < length && in.reset(b, t0 + t);
-            read_logs(in, b, t0 + t, h, t < length, tokens, log + t * K);
+            read_logs(in, b, t0 + t, h, t < length, step + t * K);
         }
+        for (int64_t n = 0; n < K; n += Vec<T>::width) {
+            Vec<T> sum = Vec<T>::load(step + n);
+            for (int64_t t = 1; t < BLOCK; t++) sum += Vec<T>::load(step + t * K + n);
+            simd::exp_decay(sum).store(whole + n);
+        }
+        for (int64_t i = 0; i < BLOCK * K; i += AT_ONCE * Vec<T>::width) exponentials(step + i);
         if (in.bonus != nullptr) gemm::pack(in.bonus + h * in.K, in.K, 1, in.K, (T*)bonus, 1, K);
         for (int64_t n = 0; n < K; n += Vec<T>::width) decays(n, in.bonus != nullptr);
     }
 
-    // M is (BLOCK, BLOCK), zero above the diagonal. `partial` is memory for PAIRS + BLOCK vectors, in whole batches of
-    // W. If `walks` (PAIRS, K) is not null, it gets the decayed keys of every pair.
-    void scores(bool has_bonus, T* partial, T* walks, T* M) const {
-        constexpr int64_t W = Vec<T>::width;
-        int64_t n = 0;
-        for (; n + gemm::WIDEST * W <= K; n += gemm::WIDEST * W) walk<gemm::WIDEST>(n, has_bonus, partial, walks);
-        for (; n < K; n += W) walk<1>(n, has_bonus, partial, walks);
-        alignas(64) T sums[(PAIRS + BLOCK + W - 1) / W * W + BLOCK];
-        for (int64_t i = 0; i < PAIRS + BLOCK; i += W) gemm::sums(partial + i * W).store(sums + i);
-        for (int64_t t = 0; t < BLOCK; t++) {
-            const bool emptied = t >= length || (has_bonus && reset[t]);
-            for (int64_t s = 0; s < t; s++) M[t * BLOCK + s] = emptied ? 0 : sums[pair(t, s)];
-            M[t * BLOCK + t] = t < length ? sums[PAIRS + t] : 0;
+    // Adds the inputs of the block that starts at t0 to the rows that are prefetched.
+    void fetch(const Inputs<T>& in, int64_t b, int64_t t0, int64_t h, simd::Ahead& ahead) const {
+        const int64_t start = (in.token(b, t0) * in.G + h / in.sharing()) * in.K;
+        ahead.add(in.q + start, in.G * in.K, BLOCK, in.K);
+        ahead.add(in.k + start, in.G * in.K, BLOCK, in.K);
+        const int64_t head = in.token(b, t0) * in.H + h;
+        if (in.decay == VECTOR) ahead.add(in.log_decay + head * in.K, in.H * in.K, BLOCK, in.K);
+        ahead.add(in.v + head * in.V, in.H * in.V, BLOCK, in.V);
+    }
+
+    // M is (BLOCK, BLOCK), zero above the diagonal.
+    void scores(bool has_bonus, T* M) const {
+        for (int64_t t = 0; t < BLOCK; t += HALF) {
+            T* const to = M + t * BLOCK + t;
+            if (has_bonus) {
+                pair_products<T, DECAYED_BEFORE>(q + t * K, k + t * K, step + t * K, bonus, K, to, BLOCK);
+            } else {
+                pair_products<T, DECAYED>(q + t * K, k + t * K, step + t * K, nullptr, K, to, BLOCK);
+            }
         }
+        pair_products<T, ALL>(q_from_half + HALF * K, k_to_half, nullptr, nullptr, K, M + HALF * BLOCK, BLOCK);
+        clear_resets(has_bonus, M);
+    }
+
+    // With a bonus, a query of a reset reads no earlier token.
+    void clear_resets(bool has_bonus, T* M) const {
+        for (int64_t t = 0; t < length && has_bonus; t++)
+            if (reset[t]) std::fill_n(M + t * BLOCK, t, (T)0);
     }
 
 private:
-    void read_logs(const Inputs<T>& in, int64_t b, int64_t t, int64_t h, bool present, int64_t tokens, T* to) const {
-        constexpr int64_t W = Vec<T>::width;
+    static constexpr int AT_ONCE = 4;  // exponentials that are computed together
+
+    void read_logs(const Inputs<T>& in, int64_t b, int64_t t, int64_t h, bool present, T* to) const {
         if (!present || in.decay != VECTOR || in.reset(b, t)) {
-            const Vec<T> value(present ? in.log_decay_of(b, t, h) : (T)0);
-            for (int64_t n = 0; n < K; n += W) value.store(to + n);
-            return;
+            std::fill_n(to, K, present ? in.log_decay_of(b, t, h) : (T)0);
+        } else {
+            gemm::pack(in.log_decay + (in.token(b, t) * in.H + h) * in.K, in.K, 1, in.K, to, 1, K);
         }
-        const int64_t stride = in.H * in.K;
-        gemm::pack(in.log_decay + in.token(b, t) * stride + h * in.K, stride, 1, in.K, to, 1, K, tokens * stride);
-        for (int64_t n = 0; n < K; n += W) simd::max(Vec<T>(FORGET<T>), Vec<T>::load(to + n)).store(to + n);
     }
 
-    // Decays of the keys n .. n + W. The decays of half a block are multiplied; then exp of the sum of logs is used.
+    static void exponentials(T* logs) {
+        Vec<T> x[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) x[i] = Vec<T>::load(logs + i * Vec<T>::width);
+        simd::exp_decay(x);
+        for (int i = 0; i < AT_ONCE; i++) x[i].store(logs + i * Vec<T>::width);
+    }
+
+    // The decays of the keys n .. n + W, and queries and keys times these. Pointers are copied, because the compiler
+    // must assume that a store changes members.
     void decays(int64_t n, bool has_bonus) {
-        Vec<T> sum = Vec<T>::zero(), decay((T)1);
-        for (int64_t t = 0; t < BLOCK; t++) {
-            const int64_t at = t * K + n;
-            const Vec<T> log_a = Vec<T>::load(log + at), a = simd::exp(log_a), before = decay;
-            a.store(step + at);
-            sum += log_a;
-            decay = t == BLOCK / 2 ? simd::exp(sum) : decay * a;
-            const Vec<T> read = !has_bonus ? decay : reset[t] ? Vec<T>::zero() : before;
-            read.store(from_start + at);
-            (read * Vec<T>::load(q + at)).store(q_from_start + at);
-        }
-        simd::exp(sum).store(whole + n);
-        sum = Vec<T>::zero();
-        decay = Vec<T>((T)1);
-        for (int64_t t = BLOCK - 1; t >= 0; t--) {
-            const int64_t at = t * K + n;
-            if (t == BLOCK / 2 - 1) decay = simd::exp(sum);
-            decay.store(to_end + at);
-            (decay * Vec<T>::load(k + at)).store(k_to_end + at);
-            sum += Vec<T>::load(log + at);
-            decay *= Vec<T>::load(step + at);
-        }
-    }
-
-    // Adds the products of all pairs over the keys n .. n + NV * W to the lanes of `partial`.
-    template <int NV>
-    void walk(int64_t n, bool has_bonus, T* partial, T* walks) const {
-        constexpr int64_t W = Vec<T>::width;
-        const auto add = [&](int64_t at, const Vec<T>(&x)[NV], const T* y) {
-            Vec<T> sum = n == 0 ? Vec<T>::zero() : Vec<T>::load(partial + at * W);
-#pragma GCC unroll 4
-            for (int j = 0; j < NV; j++) sum = simd::fma(x[j], Vec<T>::load(y + n + j * W), sum);
-            sum.store(partial + at * W);
-        };
-        for (int64_t s = 0; s < length; s++) {
-            Vec<T> key[NV], own[NV];
-            for (int j = 0; j < NV; j++) {
-                own[j] = key[j] = Vec<T>::load(k + s * K + n + j * W);
-                if (has_bonus) own[j] *= Vec<T>::load(bonus + n + j * W);
+        const int64_t K = this->K;
+        const T *const query = q + n, *const key = k + n, *const one = step + n;
+        T *const from = from_half + n, *const near_query = q_from_half + n, *const far_query = q_from_start + n;
+        T *const to = to_half + n, *const near_key = k_to_half + n, *const far_key = k_to_end + n;
+        Vec<T> wholes[2];
+        for (int64_t i = 0; i < 2; i++) {
+            Vec<T> decay((T)1);
+#pragma GCC unroll 8
+            for (int64_t t = i * HALF; t < (i + 1) * HALF; t++) {
+                const Vec<T> before = decay;
+                decay *= Vec<T>::load(one + t * K);
+                const Vec<T> read = !has_bonus ? decay : reset[t] ? Vec<T>::zero() : before;
+                const Vec<T> decayed = read * Vec<T>::load(query + t * K);
+                read.store(from + t * K);
+                decayed.store(near_query + t * K);
+                (i == 0 ? decayed : decayed * wholes[0]).store(far_query + t * K);
             }
-            add(PAIRS + s, own, q + s * K);
-            for (int64_t t = s + 1; t < length; t++) {
-                if (has_bonus) add(pair(t, s), key, q + t * K);
-#pragma GCC unroll 4
-                for (int j = 0; j < NV; j++) {
-                    key[j] *= Vec<T>::load(step + t * K + n + j * W);
-                    if (walks != nullptr) key[j].store(walks + pair(t, s) * K + n + j * W);
-                }
-                if (!has_bonus) add(pair(t, s), key, q + t * K);
+            wholes[i] = decay;
+        }
+        for (int64_t i = 0; i < 2; i++) {
+            Vec<T> decay((T)1);
+#pragma GCC unroll 8
+            for (int64_t t = (i + 1) * HALF - 1; t >= i * HALF; t--) {
+                const Vec<T> decayed = decay * Vec<T>::load(key + t * K);
+                decay.store(to + t * K);
+                decayed.store(near_key + t * K);
+                (i == 1 ? decayed : decayed * wholes[1]).store(far_key + t * K);
+                decay *= Vec<T>::load(one + t * K);
             }
+            wholes[i].store(half + i * K + n);
         }
     }
 };
@@ -135,8 +146,8 @@ template <typename T>
 class PerKeyForward {
 public:
     explicit PerKeyForward(const Inputs<T>& in_)
-        : in(in_), K(padded<T>(in.K)), V(padded<T>(in.V)), block(K), partial((PAIRS + 2 * BLOCK) * Vec<T>::width),
-          M(BLOCK * BLOCK), v(BLOCK * V), y(BLOCK * V), state(K * V) {}
+        : in(in_), K(padded<T>(in.K)), V(padded<T>(in.V)), block(K), M(BLOCK * BLOCK), v(BLOCK * V), y(BLOCK * V),
+          state(K * V) {}
 
     void run(const Task& task, T* y_out, T* hT, T* saved) {
         for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
@@ -156,13 +167,16 @@ private:
         const int64_t start = (in.token(b, t0) * in.H + h) * in.V, stride = in.H * in.V;
         const int64_t length = std::min(BLOCK, in.T_ - t0);
         const bool carried = t0 > 0 || in.h0 != nullptr, direct = length == BLOCK && V == in.V;
-        block.read(in, b, t0, h, length, BLOCK);
-        block.scores(in.bonus != nullptr, partial, nullptr, M);
-        gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V, BLOCK * stride);
+        block.read(in, b, t0, h, length);
+        block.scores(in.bonus != nullptr, M);
+        gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V);
+        ahead.start();
+        block.fetch(in, b, t0 + BLOCK, h, ahead);
         T* const to = direct ? y_out + start : (T*)y;
         const int64_t to_stride = direct ? stride : V;
         gemm::for_tiles<T>(BLOCK, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             if (carried) tile.add_product(in.K, block.q_from_start + i * K, K, 1, state + j, V);
             tile.add_product(i + shape.rows, M + i * BLOCK, BLOCK, 1, v + j, V);
             tile.store(to + i * to_stride + j, to_stride);
@@ -181,10 +195,10 @@ private:
     const Inputs<T>& in;
     const int64_t K, V;  // padded
     KeyBlock<T> block;
-    Buffer<T> partial;  // (PAIRS + BLOCK, W)
     Buffer<T> M;  // (BLOCK, BLOCK)
     Buffer<T> v, y;  // (BLOCK, V)
     Buffer<T> state;  // (K, V)
+    simd::Ahead ahead;
 };
 
 }  // namespace gated

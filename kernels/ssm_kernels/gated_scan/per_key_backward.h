@@ -5,6 +5,8 @@
 //     dv = (k * to_end) dh + M^T dy             dh <- diag(whole) dh + (q * from_start)^T dy
 #pragma once
 
+#include <type_traits>
+
 #include "per_key.h"
 
 namespace gated {
@@ -14,10 +16,9 @@ class PerKeyBackward {
 public:
     PerKeyBackward(const Inputs<T>& in_, const Gradients<T>& out_)
         : in(in_), out(out_), K(padded<T>(in.K)), V(padded<T>(in.V)), block{KeyBlock<T>(K), KeyBlock<T>(K)},
-          partial((PAIRS + 2 * BLOCK) * Vec<T>::width), walks(PAIRS * K), M(BLOCK * BLOCK), dM(BLOCK * BLOCK),
-          v(CHUNK * V), dy(BLOCK * V), vT(V * BLOCK), dvT(V * BLOCK), dv(BLOCK * V), k_to_endT(K * BLOCK),
-          dq(BLOCK * K), dk(BLOCK * K), entering(BLOCK * K), leaving(BLOCK * K), dlog(BLOCK * K), through(K), dbonus(K),
-          natural(K * V), states(BLOCKS * V * K), dstate(V * K) {}
+          M(BLOCK * BLOCK), dM(BLOCK * BLOCK), v(CHUNK * V), dy(BLOCK * V), dvT(V * BLOCK), dv(BLOCK * V),
+          k_to_endT(K * BLOCK), dq(BLOCK * K), dk(BLOCK * K), entering(BLOCK * K), leaving(BLOCK * K), dlog(BLOCK * K),
+          through(K), crossing(2 * K), dbonus(K), natural(K * V), states(BLOCKS * V * K), dstate(V * K) {}
 
     void run(const Task& task, const T* saved) {
         for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
@@ -43,14 +44,18 @@ private:
         for (int64_t i = 0; i < blocks; i++) {
             const int64_t start = t0 + i * BLOCK, here = std::min(BLOCK, in.T_ - start);
             T* const value = v + i * BLOCK * V;
-            block[i].read(in, task.b, start, h, here, -CHUNK);
+            block[i].read(in, task.b, start, h, here);
             const int64_t stride = in.H * in.V;
             const T* from = in.v + in.token(task.b, start) * stride + h * in.V;
-            gemm::pack(from, stride, here, in.V, value, BLOCK, V, -CHUNK * stride);
+            gemm::pack(from, stride, here, in.V, value, BLOCK, V);
             if (i + 1 < blocks) {
                 T* const old = states + i * V * K;
-                update(value, V, block[i].k_to_end, block[i].whole, [&](Vec<T> x, Vec<T> whole, int64_t at, int64_t) {
-                    simd::fma(whole, Vec<T>::load(old + at), x).store(old + V * K + at);
+                update(value, block[i].k_to_end, [&](auto& tile, int64_t row, int64_t n) {
+                    tile.each([&](Vec<T>& x, int r, int64_t lane) {
+                        const int64_t at = (row + r) * K + n + lane;
+                        const Vec<T> whole = Vec<T>::load(block[i].whole + n + lane);
+                        simd::fma(whole, Vec<T>::load(old + at), x).store(old + V * K + at);
+                    });
                 });
             }
         }
@@ -58,38 +63,38 @@ private:
             step(task, t0 + i * BLOCK, h, block[i], states + i * V * K, v + i * BLOCK * V, first);
     }
 
-    // Calls use(x, whole, place, key) for every vector x of left^T right, (V, K), with left (BLOCK, V), right (BLOCK,
-    // K).
+    // Calls use(tile, i, j) for every tile of left^T right, (V, K), with left (BLOCK, V) and right (BLOCK, K).
     template <typename Use>
-    SIMD_INLINE void update(const T* left, int64_t left_stride, const T* right, const T* whole, const Use& use) {
+    SIMD_INLINE void update(const T* left, const T* right, const Use& use) {
         gemm::for_tiles<T>(V, K, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
-            tile.add_product(BLOCK, left + i, 1, left_stride, right + j, K);
-            tile.each([&](Vec<T>& x, int r, int64_t lane) {
-                use(x, Vec<T>::load(whole + j + lane), (i + r) * K + j + lane, j + lane);
-            });
+            tile.add_product(BLOCK, left + i, 1, V, right + j, K);
+            use(tile, i, j);
         });
+    }
+
+    // Adds up[l] to the vectors at `to`.
+    template <size_t N>
+    SIMD_INLINE static void add(const Vec<T> (&up)[N], T* to) {
+        for (size_t l = 0; l < N; l++, to += Vec<T>::width) (Vec<T>::load(to) + up[l]).store(to);
     }
 
     void step(const Task& task, int64_t t0, int64_t h, const KeyBlock<T>& now, const T* state, const T* value,
               bool first) {
         const int64_t start = (in.token(task.b, t0) * in.H + h) * in.V, stride = in.H * in.V;
         const bool has_bonus = in.bonus != nullptr;
-        gemm::pack(out.dy + start, stride, now.length, in.V, (T*)dy, BLOCK, V, -BLOCK * stride);
-        now.scores(has_bonus, partial, walks, M);
-
-        gemm::transpose(value, V, BLOCK, V, (T*)vT, BLOCK);
-        gemm::for_lower_tiles<T>(BLOCK, [&](auto shape, int64_t i, int64_t j) {
-            auto tile = decltype(shape)::Tile::zeros();
-            tile.add_product(in.V, dy + i * V, V, 1, vT + j, BLOCK);
-            tile.store(dM + i * BLOCK + j, BLOCK);
-        });
-        for (int64_t t = 0; t < now.length && has_bonus; t++)
-            if (now.reset[t]) std::fill_n(dM + t * BLOCK, t, (T)0);
+        gemm::pack(out.dy + start, stride, now.length, in.V, (T*)dy, BLOCK, V);
+        fetch(now, task, t0, h);
+        now.scores(has_bonus, M);
+        for (int64_t t = 0; t < BLOCK; t += HALF)
+            pair_products<T, LOWER>(dy + t * V, value + t * V, nullptr, nullptr, V, dM + t * BLOCK + t, BLOCK);
+        pair_products<T, ALL>(dy + HALF * V, value, nullptr, nullptr, V, dM + HALF * BLOCK, BLOCK);
+        now.clear_resets(has_bonus, dM);
 
         gemm::transpose((T*)now.k_to_end, K, BLOCK, K, (T*)k_to_endT, BLOCK);
         gemm::for_tiles<T>(V, BLOCK, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             tile.add_product(in.K, dstate + i * K, K, 1, k_to_endT + j, BLOCK);
             tile.add_product(BLOCK, dy + i, 1, V, M + j, BLOCK);
             tile.store(dvT + i * BLOCK + j, BLOCK);
@@ -97,88 +102,135 @@ private:
         gemm::transpose((T*)dvT, BLOCK, V, BLOCK, (T*)dv, V);
         gemm::unpack((T*)dv, V, now.length, in.V, out.dv + start, stride);
 
-        across(dy, state, now.from_start, now.q, dq, entering);
-        across(value, dstate, now.to_end, now.k, dk, leaving);
         std::memset((void*)(T*)through, 0, K * sizeof(T));
-        update(dy, V, now.q_from_start, now.whole, [&](Vec<T> x, Vec<T> whole, int64_t at, int64_t n) {
-            const Vec<T> before = Vec<T>::load(dstate + at);
-            simd::fma(before, Vec<T>::load(state + at), Vec<T>::load(through + n)).store(through + n);
-            simd::fma(whole, before, x).store(dstate + at);
+        std::memset((void*)(T*)crossing, 0, 2 * K * sizeof(T));
+        across(dy, state, now.half, HALF, BLOCK, 1, now.k_to_half, now.from_half, now.q_from_half, crossing, dq,
+               entering);
+        across(value, dstate, now.half + K, 0, 1, BLOCK, now.q_from_half + HALF * K, now.to_half, now.k_to_half,
+               crossing + K, dk, leaving);
+        update(dy, now.q_from_start, [&](auto& tile, int64_t i, int64_t j) {
+            Vec<T> sums[std::decay_t<decltype(tile)>::vectors] = {};
+            tile.each([&](Vec<T>& x, int r, int64_t lane) {
+                const int64_t at = (i + r) * K + j + lane;
+                const Vec<T> before = Vec<T>::load(dstate + at);
+                Vec<T>& sum = sums[lane / Vec<T>::width];
+                sum = simd::fma(before, Vec<T>::load(state + at), sum);
+                simd::fma(Vec<T>::load(now.whole + j + lane), before, x).store(dstate + at);
+            });
+            add(sums, through + j);
         });
         for (int64_t n = 0; n < K; n += Vec<T>::width) {
-            has_bonus ? pairs<true>(now, n) : pairs<false>(now, n);
+            for (int64_t half = 0; half < BLOCK; half += HALF)
+                has_bonus ? pairs<true>(now, half, n) : pairs<false>(now, half, n);
             log_decays(now, n);
         }
         write(task, t0, h, now.length, first);
     }
 
-    // to = left h^T * decay, and dot = to * other, all (BLOCK, K).
-    void across(const T* left, const T* h, const T* decay, const T* other, T* to, T* dot) {
+    // Adds the memory that the block before this one reads, and the memory that this one writes.
+    void fetch(const KeyBlock<T>& now, const Task& task, int64_t t0, int64_t h) {
+        const int64_t keys = ((task.part * in.B * in.T_ + in.token(task.b, t0)) * in.G + task.group) * in.K;
+        const int64_t head = in.token(task.b, t0) * in.H + h, before = in.token(task.b, t0 - BLOCK) * in.H + h;
+        ahead.start();
+        ahead.add(out.dy + before * in.V, in.H * in.V, BLOCK, in.V);
+        now.fetch(in, task.b, t0 - CHUNK, h, ahead);
+        ahead.add(out.dq + keys, in.G * in.K, BLOCK, in.K);
+        ahead.add(out.dk + keys, in.G * in.K, BLOCK, in.K);
+        if (in.decay == VECTOR) ahead.add(out.dlog_decay + head * in.K, in.H * in.K, BLOCK, in.K);
+    }
+
+    // The gradients of queries through h, or of keys through dh, and through pairs with the other half:
+    //     x = left h^T, in the half whose tokens do not touch h times the decays `other` of the other half
+    //     to = (x + pairs) * decay       dot = (x + pairs) * decayed       total += the sum of x * decayed there
+    // `far` is the first token of that half. Its pairs are a part of dM, with these strides, times `partners`.
+    void across(const T* left, const T* h, const T* other, int64_t far, int64_t row, int64_t column, const T* partners,
+                const T* decay, const T* decayed, T* total, T* to, T* dot) {
         gemm::for_tiles<T>(BLOCK, K, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             tile.add_product(in.V, left + i * V, V, 1, h + j, K);
+            if (i / HALF == far / HALF) {
+                Vec<T> sums[shape.vectors] = {};
+                tile.each([&](Vec<T>& x, int r, int64_t lane) {
+                    x *= Vec<T>::load(other + j + lane);
+                    Vec<T>& sum = sums[lane / Vec<T>::width];
+                    sum = simd::fma(x, Vec<T>::load(decayed + (i + r) * K + j + lane), sum);
+                });
+                add(sums, total + j);
+                tile.add_product(HALF, dM + HALF * BLOCK + (i - far) * row, row, column, partners + j, K);
+            }
             tile.each([&](Vec<T>& x, int r, int64_t lane) {
                 const int64_t at = (i + r) * K + j + lane;
-                x *= Vec<T>::load(decay + at);
-                x.store(to + at);
-                (x * Vec<T>::load(other + at)).store(dot + at);
+                (x * Vec<T>::load(decayed + at)).store(dot + at);
+                (x * Vec<T>::load(decay + at)).store(to + at);
             });
         });
     }
 
-    // Adds the gradients through pairs within the block to dq, dk and dlog, for the keys n .. n + W. dkey[s] is the
-    // adjoint of the decayed key s after step t.
+    // Adds the gradients through pairs within the half from token t0 to dq, dk and dlog, for the keys n .. n + W.
+    // dkey[s] is the adjoint of the decayed key s after step t.
     template <bool BONUS>
-    void pairs(const KeyBlock<T>& now, int64_t n) {
-        Vec<T> dkey[BLOCK];
-#pragma GCC unroll 16
-        for (int64_t s = 0; s < BLOCK; s++) dkey[s] = Vec<T>::zero();
+    void pairs(const KeyBlock<T>& now, int64_t t0, int64_t n) {
+        const auto at = [&](const T* rows, int64_t t) { return Vec<T>::load(rows + (t0 + t) * K + n); };
+        Vec<T> walked[HALF][HALF], dkey[HALF];  // walked[t][s]: key s as query t reads it
+#pragma GCC unroll 8
+        for (int64_t s = 0; s < HALF; s++) {
+            Vec<T> key = at(now.k, s);
+            dkey[s] = Vec<T>::zero();
+#pragma GCC unroll 8
+            for (int64_t t = s + 1; t < HALF; t++) {
+                const Vec<T> after = key * at(now.step, t);
+                walked[t][s] = BONUS ? key : after;
+                key = after;
+            }
+        }
         const Vec<T> bonus = BONUS ? Vec<T>::load(now.bonus + n) : Vec<T>((T)1);
-#pragma GCC unroll 16
-        for (int64_t t = BLOCK - 1; t >= 0; t--) {
-            if (t >= now.length) continue;
-            const int64_t at = t * K + n;
-            const Vec<T> q = Vec<T>::load(now.q + at), k = Vec<T>::load(now.k + at), a = Vec<T>::load(now.step + at);
-            const Vec<T> own(dM[t * BLOCK + t]);
+        Vec<T> sum_bonus = Vec<T>::zero();
+#pragma GCC unroll 8
+        for (int64_t t = HALF - 1; t >= 0; t--) {
+            const T* const weights = dM + (t0 + t) * BLOCK + t0;
+            const Vec<T> q = at(now.q, t), k = at(now.k, t), a = at(now.step, t), own(weights[t]);
             Vec<T> dquery = Vec<T>::zero(), ddecay = Vec<T>::zero();
-#pragma GCC unroll 16
+#pragma GCC unroll 8
             for (int64_t s = 0; s < t; s++) {
-                const Vec<T> weight(dM[t * BLOCK + s]);
-                const Vec<T> walked = Vec<T>::load(walks + pair(t, s) * K + n);
+                const Vec<T> weight(weights[s]);
+                dquery = simd::fma(weight, walked[t][s], dquery);
                 if (BONUS) {
-                    const Vec<T> read = s == t - 1 ? Vec<T>::load(now.k + s * K + n)
-                                                   : Vec<T>::load(walks + pair(t - 1, s) * K + n);  // before this step
-                    ddecay = simd::fma(dkey[s], walked, ddecay);
-                    dquery = simd::fma(weight, read, dquery);
+                    if (t + 1 < HALF) ddecay = simd::fma(dkey[s], walked[t + 1][s], ddecay);
                     dkey[s] = simd::fma(weight, q, dkey[s] * a);
                 } else {
                     dkey[s] = simd::fma(weight, q, dkey[s]);
-                    ddecay = simd::fma(dkey[s], walked, ddecay);
-                    dquery = simd::fma(weight, walked, dquery);
+                    ddecay = simd::fma(dkey[s], walked[t][s], ddecay);
                     dkey[s] *= a;
                 }
             }
-            ddecay.store(dlog + at);
-            simd::fma(own * bonus, k, dquery + Vec<T>::load(dq + at)).store(dq + at);
-            simd::fma(own * bonus, q, dkey[t] + Vec<T>::load(dk + at)).store(dk + at);
-            if (BONUS) simd::fma(own * q, k, Vec<T>::load(dbonus + n)).store(dbonus + n);
+            const int64_t to = (t0 + t) * K + n;
+            ddecay.store(dlog + to);
+            simd::fma(own * bonus, k, dquery + Vec<T>::load(dq + to)).store(dq + to);
+            simd::fma(own * bonus, q, dkey[t] + Vec<T>::load(dk + to)).store(dk + to);
+            if (BONUS) sum_bonus = simd::fma(own * q, k, sum_bonus);
         }
+        if (BONUS) (sum_bonus + Vec<T>::load(dbonus + n)).store(dbonus + n);
     }
 
-    // Adds the gradients across the block's borders to dlog.
+    // Adds the gradients across the borders of the halves to dlog.
     void log_decays(const KeyBlock<T>& now, int64_t n) {
         const bool has_bonus = in.bonus != nullptr;
-        Vec<T> later = Vec<T>::load(now.whole + n) * Vec<T>::load(through + n), earlier = Vec<T>::zero();
-        for (int64_t t = BLOCK - 1; t >= 0; t--) {
-            T* const to = dlog + t * K + n;
-            const Vec<T> with = later + Vec<T>::load(entering + t * K + n);
-            (Vec<T>::load(to) + (has_bonus ? later : with)).store(to);
-            later = with;
-        }
-        for (int64_t t = 0; t < BLOCK; t++) {
-            T* const to = dlog + t * K + n;
-            (Vec<T>::load(to) + earlier).store(to);
-            earlier += Vec<T>::load(leaving + t * K + n);
+        for (int64_t half = 0; half < 2; half++) {
+            Vec<T> later = simd::fma(Vec<T>::load(now.whole + n), Vec<T>::load(through + n),
+                                     Vec<T>::load(crossing + half * K + n));
+            for (int64_t t = (half + 1) * HALF - 1; t >= half * HALF; t--) {
+                T* const to = dlog + t * K + n;
+                const Vec<T> with = later + Vec<T>::load(entering + t * K + n);
+                (Vec<T>::load(to) + (has_bonus ? later : with)).store(to);
+                later = with;
+            }
+            Vec<T> earlier = Vec<T>::zero();
+            for (int64_t t = half * HALF; t < (half + 1) * HALF; t++) {
+                T* const to = dlog + t * K + n;
+                (Vec<T>::load(to) + earlier).store(to);
+                earlier += Vec<T>::load(leaving + t * K + n);
+            }
         }
     }
 
@@ -211,18 +263,19 @@ private:
     const Gradients<T>& out;
     const int64_t K, V;  // padded
     KeyBlock<T> block[BLOCKS];
-    Buffer<T> partial;  // (PAIRS + BLOCK, W)
-    Buffer<T> walks;  // (PAIRS, K)
     Buffer<T> M, dM;  // (BLOCK, BLOCK)
     Buffer<T> v;  // (CHUNK, V)
     Buffer<T> dy;  // (BLOCK, V)
-    Buffer<T> vT, dvT;  // (V, BLOCK)
+    Buffer<T> dvT;  // (V, BLOCK)
     Buffer<T> dv;  // (BLOCK, V)
     Buffer<T> k_to_endT;  // (K, BLOCK)
     Buffer<T> dq, dk, entering, leaving, dlog;  // (BLOCK, K)
-    Buffer<T> through, dbonus;  // (K,)
+    Buffer<T> through;  // (K,)
+    Buffer<T> crossing;  // (2, K): gradients of the log decays of a half through what crosses all of it
+    Buffer<T> dbonus;  // (K,)
     Buffer<T> natural;  // (K, V)
     Buffer<T> states, dstate;  // (BLOCKS, V, K) and (V, K): transposed
+    simd::Ahead ahead;
 };
 
 }  // namespace gated

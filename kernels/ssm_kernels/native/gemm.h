@@ -67,6 +67,7 @@ private:
 template <typename T, int MR, int NV>
 struct Tile {
     static constexpr int64_t W = Vec<T>::width;
+    static constexpr int vectors = NV;
     Vec<T> c[MR][NV];
 
     static SIMD_INLINE Tile zeros() {

@@ -53,17 +53,17 @@ template <int K> SIMD_INLINE void exp2_fraction(Vec<double> (&f)[K]) {
         1.3215435282475387552e-6, 1.0178199586901190828e-7, 7.0737832220952703245e-9, 4.4347689071988417209e-10};
     polynomial(f, c);
 }
-// e^r for |r| <= ln(2) / 2.
-SIMD_INLINE Vec<float> exp_fraction(Vec<float> r) {
+// e^r for |r| <= ln(2) / 2, in place.
+template <int K> SIMD_INLINE void exp_fraction(Vec<float> (&r)[K]) {
     static constexpr float c[] = {1.0f, 1.0000000321651266f, 0.4999999420899028f, 0.16666431262073750f,
         0.041668002044402689f, 0.0083741553705088586f, 0.0013843653307663801f};
-    return polynomial(r, c);
+    polynomial(r, c);
 }
-SIMD_INLINE Vec<double> exp_fraction(Vec<double> r) {
+template <int K> SIMD_INLINE void exp_fraction(Vec<double> (&r)[K]) {
     static constexpr double c[] = {1.0, 1.0000000000000000236, 0.50000000000000124936, 0.16666666666666217199,
         0.041666666666517829699, 0.0083333333335497098649, 0.0013888888946352386013, 0.00019841269436755103631,
         0.000024801490636820596106, 2.7557626737193342696e-6, 2.7631033930715489544e-7, 2.4991419381207593453e-8};
-    return polynomial(r, c);
+    polynomial(r, c);
 }
 
 #if defined(SIMD_AVX512)
@@ -80,6 +80,12 @@ SIMD_INLINE Vec<float> scale(Vec<float> p, Vec<float> n) {
 SIMD_INLINE Vec<double> scale(Vec<double> p, Vec<double> n) {
     return Vec<double>((Types<double>::Raw)_mm512_scalef_pd((__m512d)p.v, (__m512d)n.v));
 }
+// The rounded n = x y of a decay, and the factor that stands for 2^n (here n itself). The lowest n gives 0.
+template <typename T> constexpr int lowest_exponent = -2 * Constants<T>::exponent_bias;
+template <typename T> SIMD_INLINE Vec<T> round_product(Vec<T> x, Vec<T> y, Vec<T>& factor) {
+    return factor = round(x * y);
+}
+template <typename T> SIMD_INLINE Vec<T> scale_decay(Vec<T> p, Vec<T> factor) { return scale(p, factor); }
 // x - round(x), or 0 for an infinite x.
 SIMD_INLINE Vec<float> fraction(Vec<float> x) {
     return Vec<float>((Types<float>::Raw)_mm512_reduce_ps((__m512)x.v, 0x08));
@@ -101,6 +107,15 @@ template <typename T> SIMD_INLINE Vec<T> scale(Vec<T> p, Vec<T> n) {  // two ste
     const Vec<T> half = round(n * Vec<T>((T)0.5));
     return p * power_of_two(half) * power_of_two(n - half);
 }
+// The rounded n = x y of a decay, and the factor 2^n. The lowest n gives 0.
+template <typename T> constexpr int lowest_exponent = -Constants<T>::exponent_bias;
+template <typename T> SIMD_INLINE Vec<T> round_product(Vec<T> x, Vec<T> y, Vec<T>& factor) {
+    typedef typename Types<T>::RawInt I;
+    const Vec<T> shift(Constants<T>::round + (T)Constants<T>::exponent_bias), shifted = fma(x, y, shift);
+    factor = Vec<T>((typename Types<T>::Raw)((I)shifted.v << Constants<T>::mantissa_bits));
+    return shifted - shift;
+}
+template <typename T> SIMD_INLINE Vec<T> scale_decay(Vec<T> p, Vec<T> factor) { return p * factor; }
 #endif
 
 // 2^x in place for K vectors of exponents of decays: x <= 0, or -infinity (above 127 it may overflow early). Results
@@ -148,13 +163,42 @@ template <typename T> SIMD_INLINE Vec<T> exp2(Vec<T> x) {
     return scale(f[0], n);
 }
 
+// x - n ln(2), in place. The first product is exact, because the high part of ln(2) has few bits.
+template <typename T, int K> SIMD_INLINE void exp_remainder(Vec<T> (&x)[K], const Vec<T>* n) {
+#pragma GCC unroll 16
+    for (int k = 0; k < K; k++) x[k] = fma(n[k], Vec<T>(-Constants<T>::ln2_high), x[k]);
+#pragma GCC unroll 16
+    for (int k = 0; k < K; k++) x[k] = fma(n[k], Vec<T>(-Constants<T>::ln2_low), x[k]);
+}
+
 // e^x
 template <typename T> SIMD_INLINE Vec<T> exp(Vec<T> x) {
     x = min(Vec<T>(Constants<T>::exp_highest), max(Vec<T>(Constants<T>::exp_lowest), x));
     const Vec<T> n = round(x * Vec<T>((T)log2_e));
-    Vec<T> r = fma(n, Vec<T>(-Constants<T>::ln2_high), x);  // exact, because the high part has few bits
-    r = fma(n, Vec<T>(-Constants<T>::ln2_low), r);
-    return scale(exp_fraction(r), n);
+    Vec<T> r[1] = {x};
+    exp_remainder(r, &n);
+    exp_fraction(r);
+    return scale(r[0], n);
+}
+
+// e^x in place for K log decays: x <= 0, or -infinity (above 88 it may overflow early). Results below the smallest
+// normal number may be 0. The K vectors are computed together, as in exp2_decay.
+template <typename T, int K> SIMD_INLINE void exp_decay(Vec<T> (&x)[K]) {
+    constexpr T lowest = T(lowest_exponent<T> * ln_2), highest = T((Constants<T>::exponent_bias + 1) * ln_2);
+    Vec<T> n[K], factor[K];
+#pragma GCC unroll 16
+    for (int k = 0; k < K; k++) x[k] = min(Vec<T>(highest), max(Vec<T>(lowest), x[k]));
+#pragma GCC unroll 16
+    for (int k = 0; k < K; k++) n[k] = round_product(x[k], Vec<T>((T)log2_e), factor[k]);
+    exp_remainder(x, n);
+    exp_fraction(x);
+#pragma GCC unroll 16
+    for (int k = 0; k < K; k++) x[k] = scale_decay(x[k], factor[k]);
+}
+template <typename T> SIMD_INLINE Vec<T> exp_decay(Vec<T> x) {
+    Vec<T> one[1] = {x};
+    exp_decay(one);
+    return one[0];
 }
 
 // ln(1 + x) for 0 <= x <= 1, as 2 atanh(x / (2 + x)).
@@ -176,10 +220,19 @@ SIMD_INLINE Vec<double> log1p(Vec<double> x) {
 // ln(1 + e^x)
 template <typename T> SIMD_INLINE Vec<T> softplus(Vec<T> x) { return max(Vec<T>::zero(), x) + log1p(exp(-abs(x))); }
 
-// 1 / (1 + e^-x)
-template <typename T> SIMD_INLINE Vec<T> sigmoid(Vec<T> x) {
+// 1 / (1 + e^-x), in place. Results below the smallest normal number are 0.
+template <typename T, int K> SIMD_INLINE void sigmoid(Vec<T> (&x)[K]) {
     const Vec<T> one((T)1);
-    return one / (one + exp(-x));
+#pragma GCC unroll 16
+    for (int k = 0; k < K; k++) x[k] = -x[k];
+    exp_decay(x);
+#pragma GCC unroll 16
+    for (int k = 0; k < K; k++) x[k] = one / (one + x[k]);
+}
+template <typename T> SIMD_INLINE Vec<T> sigmoid(Vec<T> x) {
+    Vec<T> single[1] = {x};
+    sigmoid(single);
+    return single[0];
 }
 
 }  // namespace simd
