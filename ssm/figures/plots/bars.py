@@ -58,6 +58,10 @@ class BarPanel:
         axes.set_yticks([])
         axes.patch.set_visible(bool(self.names))  # names of the panel to the left may extend to here
         axes.grid(False, axis="y")
+        if self.over and not self.names:  # a line at each bar, in place of one that crosses these names
+            axes.spines["left"].set_visible(False)
+            for line in range(len(self.lines)):
+                axes.vlines(self.limits[0], line - 0.22, line + 0.22, color=INK, linewidth=1.0, zorder=3)
         nbins = {1: 8, 2: 5, 3: 4}.get(columns, 3)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=nbins, steps=[1, 2, 2.5, 5, 10]))
         if self.limits[1] >= 1e4:
