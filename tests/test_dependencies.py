@@ -90,7 +90,7 @@ def test_diagnose_extend_and_evaluate_need_no_workflow_engine() -> None:
 def test_a_command_of_the_workflow_is_shown_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert snakemake_command.snakemake_command("lg_fig5") == "snakemake lg_fig5"
     monkeypatch.setattr(snakemake_command, "find_spec", lambda name: None)
-    assert snakemake_command.snakemake_command("lg_fig5") == "pip install 'ssm-length[workflow]' && snakemake lg_fig5"
+    assert snakemake_command.snakemake_command("lg_fig5") == "pip install '.[workflow]' && snakemake lg_fig5"
 
 
 def test_make_figures_installs_the_workflow() -> None:

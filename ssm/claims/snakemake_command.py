@@ -7,5 +7,5 @@ from importlib.util import find_spec
 
 def snakemake_command(arguments: str) -> str:
     """The Snakemake command; with the command that installs Snakemake first if it is missing."""
-    install = "" if find_spec("snakemake") else "pip install 'ssm-length[workflow]' && "
+    install = "" if find_spec("snakemake") else "pip install '.[workflow]' && "
     return f"{install}snakemake {arguments}"

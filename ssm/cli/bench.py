@@ -10,6 +10,15 @@ from typing import Any
 from ssm.cli import path, positive
 
 MODELS = ("mamba1", "mamba2", "gated_deltanet", "griffin", "rwkv7", "s5")
+# The options of one benchmark only: its name, and the default.
+OPTIONS = {
+    "only": ("scans", ""),
+    "device": ("scans", "auto"),
+    "instructions": ("scans", None),
+    "model": ("training", None),
+    "context": ("training", 128),
+    "batch": ("training", 16),
+}
 
 HELP = "measure the speed of scans, training and inference"
 EPILOG = """\
@@ -38,7 +47,7 @@ ssm bench inference:
   that a call adds to the process.
 
 The implementations take turns, and times are medians. To install the others:
-pip install 'ssm-length[bench]'
+pip install '.[bench]' in the clone
 
 examples:
   ssm bench scans --threads 1 --out scans.parquet
@@ -52,16 +61,12 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("scans", "training", "inference"), help="what to measure")
-    parser.add_argument(
-        "--only", metavar="TEXT", default="", help="scans: operations and systems with TEXT in their name"
-    )
+    parser.add_argument("--only", metavar="TEXT", help="scans: operations and systems with TEXT in their name")
     parser.add_argument("--model", choices=MODELS, help="training: only this model")
     parser.add_argument(
-        "--context", type=positive(int), default=128, metavar="T", help="training: tokens of a sequence (default: 128)"
+        "--context", type=positive(int), metavar="T", help="training: tokens of a sequence (default: 128)"
     )
-    parser.add_argument(
-        "--batch", type=positive(int), default=16, metavar="B", help="training: sequences of a batch (default: 16)"
-    )
+    parser.add_argument("--batch", type=positive(int), metavar="B", help="training: sequences of a batch (default: 16)")
     parser.add_argument(
         "--repeats", type=positive(int), default=20, metavar="N", help="at most N timed calls (default: 20)"
     )
@@ -73,22 +78,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="at most S seconds for one implementation (default: 10)",
     )
     parser.add_argument("--threads", type=positive(int), default=1, metavar="N", help="CPU threads (default: 1)")
-    parser.add_argument(
-        "--device", default="auto", choices=("auto", "cpu", "cuda"), help="scans: the device (default: auto)"
-    )
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="scans: the device (default: auto)")
     parser.add_argument(
         "--instructions",
         metavar="NAME",
         help="scans: compile the C++ code for avx512, avx2 or plain (default: the best on this machine)",
     )
     parser.add_argument("--out", type=path, metavar="FILE.parquet", help="write a table of all timed calls")
+    parser.set_defaults(**{name: default for name, (_, default) in OPTIONS.items()})
 
 
 def run(args: argparse.Namespace) -> int:
     import torch
 
+    from ssm.base.errors import UserError
     from ssm.models.device import keep_freed_memory
 
+    for name, (what, default) in OPTIONS.items():
+        if what != args.what and getattr(args, name) != default:
+            raise UserError(f"--{name} is an option of `ssm bench {what}`")
     torch.set_num_threads(args.threads)
     keep_freed_memory()
     return {"scans": _scans, "training": _training, "inference": _inference}[args.what](args)

@@ -15,7 +15,8 @@ A claim agrees if its verdict is the same, and its estimate moved by at most
 the tolerance. The tolerance is a share of the estimate, or of half the 95%
 interval if that is larger. The ends of the interval may move by the same
 amount, or by a quarter of half the interval. Numbers that differ only by
-rounding agree; one of the two verdicts may then be "not decided". For a time,
+rounding agree; one of the two verdicts may then be "not decided". A claim can
+say how much rounding can explain (`rounding` in the figure file). For a time,
 only the verdict is compared, and "not decided" agrees with every verdict.
 
 Results on another processor are rarely bitwise the same, because it rounds
@@ -54,6 +55,10 @@ def run(args: argparse.Namespace) -> int:
     folder = args.reference or reference_of(args.results)
     references = read_references(folder)
     finished = sorted((path.stem for path in (args.results / "verdicts").glob("*.parquet")), key=natural)
+    if not finished:
+        raise TableError(
+            f"{args.results / 'verdicts'}: no verdicts here; `snakemake TARGET` or `ssm judge` writes them"
+        )
     if not references:
         raise TableError(f"{folder}: no reference results")
     if not set(finished) & set(references):

@@ -79,7 +79,10 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
     """Add the options of a measurement, also for `ssm extend`."""
     whole = positive(int)
     parser.add_argument(
-        "--context", type=whole, metavar="T", help="training length in tokens (default: from the model's config)"
+        "--context",
+        type=whole,
+        metavar="T",
+        help="training length in tokens, a power of two (default: from the model's config)",
     )
     parser.add_argument("--length", type=whole, metavar="N", help="longest text in tokens (default: 16 x the context)")
     parser.add_argument(

@@ -33,7 +33,9 @@ rebuild the figures of four papers about it.
 
 `ssm <command> --help` shows what a command reads and writes, with an example.
 `make figures` or `snakemake TARGET` run the steps of the workflow for you; that
-needs pip install 'ssm-length[workflow]'. `ssm --version` prints the version.
+needs pip install '.[workflow]' in the clone.
+
+`ssm --version` prints the version.
 """
 
 

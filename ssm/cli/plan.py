@@ -57,10 +57,9 @@ def run(args: argparse.Namespace) -> int:
         write_schemas(args.schemas)
     library = load_config(args.config, args.scale, args.figures, _settings(args.set))
     plan = make_plan(library)
-    # `device: auto` in config.yaml does not say whether there are GPUs. Assume them if the user names a number of GPUs,
-    # if the scale is too large for a CPU, or if this machine has one.
-    large = library.scale not in ("smoke", "desk")
-    has_gpu = args.gpus is not None or large or shutil.which("nvidia-smi") is not None
+    # `device: auto` in config.yaml does not say whether there are GPUs. Assume them if the scale is too large for a CPU
+    # or this machine has one.
+    has_gpu = library.scale not in ("smoke", "desk") or shutil.which("nvidia-smi") is not None
     print(summary(plan, library.workflow, args.gpus, library.checkpoints, has_gpu, args.results, library.left_out))
     if args.write:
         written = write_specs(plan, args.write)

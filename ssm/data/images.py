@@ -58,7 +58,7 @@ def read_images(spec: Images, split: Split) -> LabelledImages:
 def _digits(spec: Digits, split: Split) -> LabelledImages:
     found = importlib.util.find_spec("sklearn")  # an import would take a second
     if found is None or found.origin is None:
-        raise DataError("digits: need scikit-learn, which is not installed: pip install 'ssm-length[workflow]'")
+        raise DataError("digits: need scikit-learn, which is not installed: pip install '.[workflow]' in the clone")
     path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
     try:
         with gzip.open(path, "rt") as file:

@@ -172,7 +172,7 @@ def _download(spec: HubTokenizer) -> Path:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise DataError(f"{spec.name}: tokenizers of the hub need `pip install 'ssm-length[hub]'`") from error
+        raise DataError(f"{spec.name}: tokenizers of the hub need `pip install '.[hub]'` in the clone") from error
     try:
         return Path(huggingface_hub.hf_hub_download(spec.name, "tokenizer.json", revision=spec.revision))
     except Exception as error:  # the package raises its own exceptions, and its transports' exceptions

@@ -18,6 +18,7 @@ from ssm.diagnosis.verdict import (
     HOLDS,
     NOT_DECIDED,
     about,
+    at_chance,
     digits,
     ends,
     found_of,
@@ -188,7 +189,8 @@ def _ratio_rows(diagnosis: Diagnosis) -> list[RatioRow]:
     facts, spans = diagnosis.facts, ratio_spans(diagnosis.tables.restart_loss, diagnosis.facts.context)
     rows = []
     for stop, ratio in diagnosis.readings.ratios.items():
-        outcome = outcome_of({stop: ratio}, facts.tolerance, facts.sequences)
+        within = outcome_of({stop: ratio}, facts.tolerance, facts.sequences)
+        outcome = NOT_DECIDED if at_chance(diagnosis.readings, facts) else within
         rows.append(
             RatioRow(
                 f"{spans[stop]:,} to {stop:,}",

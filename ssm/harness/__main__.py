@@ -24,7 +24,7 @@ def main() -> int:
             import lm_eval.__main__ as harness
         except ImportError as error:
             reason = f"lm_eval cannot be imported ({first_line(error)})"
-            raise UserError(f"{reason}: pip install 'ssm-length[harness]'") from error
+            raise UserError(f"{reason}: pip install '.[harness]' in the clone") from error
         import ssm.harness.adapter  # noqa: F401  (registers the model)
 
         try:

@@ -82,12 +82,13 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
 
 
 def unlike(results: Path, references: Mapping[str, Reference]) -> list[str]:
-    """A line for each software version that differs between a figure and its reference, and can change numbers.
+    """What differs between figures and their references, and can change numbers: a line for each version, and the code.
 
     Raises:
         TableError: a table of verdicts is broken.
     """
     pairs = {}  # of (what, here, there), each once
+    commits = []  # of each figure: whether both have the same
     for target, reference in references.items():
         path = results / "verdicts" / f"{target}.parquet"
         here = made_with(read_provenance(path)) if path.is_file() else {}
@@ -95,7 +96,13 @@ def unlike(results: Path, references: Mapping[str, Reference]) -> list[str]:
             versions = here.get(key), reference.made.get(key)
             if all(versions) and versions[0] != versions[1]:
                 pairs[key, *versions] = CONSEQUENCES[key]
-    return [f"{what} is {here} here, {there} in the reference: {so}" for (_, here, there), (what, so) in pairs.items()]
+        if "commit" in here and "commit" in reference.made:
+            commits.append(here["commit"] == reference.made["commit"])
+    lines = [f"{what} is {here} here, {there} in the reference: {so}" for (_, here, there), (what, so) in pairs.items()]
+    if not all(commits):
+        others = f"{commits.count(False)} of {len(commits)} figures"
+        lines.append(f"the reference of {others} was made with another commit: other code may round differently")
+    return lines
 
 
 def _reads_another_text(results: Path, target: str, made: Mapping[str, str], reference: Reference) -> bool:
@@ -133,7 +140,7 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float, other
     if not moves:
         return False, both
     if only_rounding:
-        return True, f"{both}: equal up to rounding"
+        return True, f"{both}: within {there.rounding:g}, which rounding can explain"
     beyond = [move for move in moves if move.by > move.most]
     largest = max(beyond or moves, key=lambda move: move.by)
     return not beyond, f"{both}: {largest.what} moved by {_share(largest.by, largest.size)}"

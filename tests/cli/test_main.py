@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -154,3 +155,14 @@ def test_plan_writes_specs_with_changed_settings(tmp_path: Path, capsys: pytest.
     assert "training runs 2, tables 2, figures 1" in capsys.readouterr().out
     written = [json.loads(path.read_text()) for path in (tmp_path / "specs" / "runs").glob("*.json")]
     assert [run["training"]["budget"]["steps"] for run in written] == [3, 3]
+
+
+def test_without_a_gpu_gpus_are_jobs_at_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    command = ["plan", "--config", str(write_config(tmp_path / "config")), "--scale", "smoke", "--gpus", "3"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "CPU hours" in shown
+    assert "with 3 jobs in parallel" in shown

@@ -110,6 +110,12 @@ def test_a_model_that_holds_gets_no_command_to_extend_it() -> None:
     assert "What happens inside?" in text
 
 
+def test_ratios_of_a_model_at_chance_decide_nothing() -> None:
+    given = tables(0)
+    assert "✓ Holds" in read(build_page(diagnosis(given, vocab_size=20)))[1]
+    assert "✓" not in read(build_page(diagnosis(given, vocab_size=12)))[1]
+
+
 def test_the_page_shows_bits_effective_length_and_heads() -> None:
     given = everything(0, fails_from(3100))
     found = diagnosis(given)

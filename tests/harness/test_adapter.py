@@ -262,7 +262,7 @@ def test_without_lm_eval_the_error_says_how_to_install_it(
     assert main() == 2
     said = capsys.readouterr().err
     assert said.startswith("ssm.harness: lm_eval cannot be imported (")
-    assert said.endswith("pip install 'ssm-length[harness]'\n")
+    assert said.endswith("pip install '.[harness]' in the clone\n")
 
 
 def test_a_users_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

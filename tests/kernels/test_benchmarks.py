@@ -202,8 +202,10 @@ def test_the_scans_of_a_chosen_instruction_set_are_measured(
             ("scans", "--instructions", "avx3"),
             "--instructions: unknown instruction set 'avx3', expected avx512, avx2, plain; did you mean 'avx2'?",
         ),
+        (("training", "--only", "gated_scan"), "--only is an option of `ssm bench scans`"),
+        (("scans", "--batch", 2), "--batch is an option of `ssm bench training`"),
         (("training", "--repeats", 0), "argument --repeats: expected a whole number above zero, got '0'"),
-        (TINY, "the comparison needs transformers: pip install 'ssm-length[bench]'"),
+        (TINY, "the comparison needs transformers: pip install '.[bench]' in the clone"),
     ],
     ids=str,
 )

@@ -268,9 +268,9 @@ def test_an_estimate_near_zero_is_compared_with_its_interval(place: Path, capsys
             (1.18e-15, 1.18e-15, 1.18e-15),
             (7.7e-16, 7.7e-16, 7.7e-16),
             "agrees",
-            "confirmed 1.18e-15 here, confirmed 7.7e-16 in the reference: equal up to rounding",
+            "confirmed 1.18e-15 here, confirmed 7.7e-16 in the reference: within 1e-12, which rounding can explain",
         ),
-        ((0.0, 0.0, 0.0), (7.7e-16, 7.7e-16, 7.7e-16), "agrees", "equal up to rounding"),
+        ((0.0, 0.0, 0.0), (7.7e-16, 7.7e-16, 7.7e-16), "agrees", "which rounding can explain"),
         ((0.0, 0.0, 1e-9), (0.0, 0.0, 2e-9), "DIFFERS", "the upper end moved by 100%"),
         ((1e-9, 1e-9, 1e-9), (0.0, 0.0, 0.0), "DIFFERS", "the estimate moved by infinitely much"),
         ((3.0, 2.0, 4.3), (3.0, 2.0, 4.0), "DIFFERS", "the upper end moved by 10%"),
@@ -327,7 +327,7 @@ def test_a_reference_holds_how_far_rounding_moves_a_number(place: Path, capsys: 
     path.write_text(path.read_text().replace('"claim": "base_fails"', '"rounding": 0.5, "claim": "base_fails"'))
     changed(estimate=pl.col("estimate") + 0.4)
     first, *_ = lines(capsys, "compare", "results/smoke", code=1)
-    assert first.endswith("equal up to rounding")
+    assert first.endswith("within 0.5, which rounding can explain")
 
 
 def test_only_the_verdict_of_a_time_is_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -387,13 +387,16 @@ def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.Ca
     assert line == "ssm compare: reports/smoke: none of its figures is finished in results/smoke"
     (line,) = lines(capsys, "compare", "results/smoke", "elsewhere", code=2)
     assert line == "ssm compare: elsewhere: no reference results"
+    (line,) = lines(capsys, "compare", "nowhere", code=2)
+    assert line.startswith("ssm compare: nowhere/verdicts: no verdicts here;")
 
 
-def test_another_python_version_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_python_version_or_commit_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("results/smoke/verdicts/lg_fig5.parquet")
 
-    def made_by(python: str) -> None:
-        write_table(read_table(path), VERDICTS, path, {"machine": {"python": python}, "packages": {"torch": "2.13.0"}})
+    def made_by(python: str, commit: str = "aaaa") -> None:
+        made = {"machine": {"python": python}, "packages": {"torch": "2.13.0"}, "code": {"commit": commit}}
+        write_table(read_table(path), VERDICTS, path, made)
 
     made_by("3.11.7")
     lines(capsys, "reference", "results/smoke", code=0)
@@ -403,6 +406,9 @@ def test_another_python_version_is_reported(place: Path, capsys: pytest.CaptureF
     so = "the text is the source of its standard library, which differs"
     assert line == f"Python is 3.12.1 here, 3.11.7 in the reference: {so}"
     assert last.startswith("4 of 4")
+    made_by("3.11.7", "bbbb")
+    *_, line, last = lines(capsys, "compare", "results/smoke", code=0)
+    assert line == "the reference of 1 of 1 figures was made with another commit: other code may round differently"
 
 
 def test_with_another_text_only_a_contradiction_disagrees(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

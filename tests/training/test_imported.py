@@ -312,7 +312,7 @@ def test_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert again["origin"] == record["origin"]
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert refused(run, tmp_path / "new").endswith(f"need `pip install 'ssm-length[hub]'`{by_hand}")
+    assert refused(run, tmp_path / "new").endswith(f"need `pip install '.[hub]'` in the clone{by_hand}")
 
 
 def test_our_own_run_as_a_checkpoint(store: TokenStore, tmp_path: Path) -> None:

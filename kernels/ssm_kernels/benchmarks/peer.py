@@ -49,7 +49,7 @@ def transformers_peer(model: LanguageModel, form: str, **options: Any) -> Peer:
         CheckpointError: the format cannot describe `model`.
     """
     if options.get("use_mambapy") and importlib.util.find_spec("mambapy") is None:
-        raise UserError("the comparison needs mambapy: pip install 'ssm-length[bench]'")
+        raise UserError("the comparison needs mambapy: pip install '.[bench]' in the clone")
     transformers = _transformers()
     described = FORMATS[form]
     config = described.config_of(model.spec, model.vocab_size)
@@ -77,6 +77,6 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise UserError("the comparison needs transformers: pip install 'ssm-length[bench]'") from error
+        raise UserError("the comparison needs transformers: pip install '.[bench]' in the clone") from error
     transformers.utils.logging.set_verbosity_error()  # it warns that its CUDA kernels are missing
     return transformers

@@ -57,7 +57,7 @@ def _needs(package: str) -> str | None:
     try:
         importlib.import_module(package)
     except ImportError:
-        return f"{package} is not installed: pip install 'ssm-length[bench]'"
+        return f"{package} is not installed: pip install '.[bench]' in the clone"
     return None
 
 

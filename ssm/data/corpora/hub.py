@@ -24,7 +24,7 @@ class HubReader(Reader, kind="hub"):
         try:
             import datasets
         except ImportError as error:
-            raise DataError(f"{spec.name}: data sets of the hub need `pip install 'ssm-length[hub]'`") from error
+            raise DataError(f"{spec.name}: data sets of the hub need `pip install '.[hub]'` in the clone") from error
         where = f"{spec.name} ({spec.split})"
         try:
             rows = iter(

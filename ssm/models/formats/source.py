@@ -133,7 +133,8 @@ def find_source(name: str | Path) -> Source:
     else:
         folder = _downloaded(str(name))
         weights = _weights_of(folder)
-    config = _json(folder / CONFIG, f"{folder}: has no {CONFIG}, which describes the model")
+    place = f"{path}: its folder" if path.is_file() else f"{folder}:"
+    config = _json(folder / CONFIG, f"{place} has no {CONFIG}, which describes the model")
     files, listed = _files(weights)
     stored = {tensor: entry for file in files for tensor, entry in _contents(file).items()}
     absent = [tensor for tensor, file in listed.items() if tensor not in stored or stored[tensor].file.name != file]
@@ -227,7 +228,9 @@ def _downloaded(name: str) -> Path:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise CheckpointError(f"{name}: models of the hub need `pip install 'ssm-length[hub]'`; {by_hand}") from error
+        raise CheckpointError(
+            f"{name}: models of the hub need `pip install '.[hub]'` in the clone; {by_hand}"
+        ) from error
     repository, _, revision = name.partition("@")
     patterns = [CONFIG, CARD, *COMPANIONS, "*.safetensors", "*.safetensors" + INDEX]
 

@@ -162,6 +162,12 @@ def test_a_missing_folder(tmp_path: Path) -> None:
         import_checkpoint(tmp_path / "nowhere")
 
 
+def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a text")
+    with pytest.raises(CheckpointError, match=r"notes\.txt: its folder has no config\.json"):
+        import_checkpoint(tmp_path / "notes.txt")
+
+
 def test_the_error_lists_all_wrong_tensors(original: Path) -> None:
     def spoil(tensors: dict[str, Tensor]) -> None:
         del tensors["backbone.layers.2.mixer.D"]
