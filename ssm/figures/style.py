@@ -164,6 +164,13 @@ def tints(color: str, n: int) -> list[str]:
     return [colors.to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in places]
 
 
+def unordered(names: Sequence[str]) -> dict[str, ArmStyle]:
+    """A style for each of up to 56 things without an order: no two have the same color and marker."""
+    return {
+        name: ArmStyle(HUES[i % len(HUES)], marker=RAMP_MARKERS[i % len(RAMP_MARKERS)]) for i, name in enumerate(names)
+    }
+
+
 def ramp(n: int) -> list[ArmStyle]:
     """`n` styles from dark to light: viridis without its ends, which are invisible on dark or light pages."""
     places = np.linspace(0.12, 0.79, n) if n != 1 else [0.45]

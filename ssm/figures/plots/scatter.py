@@ -15,7 +15,7 @@ from ssm.claims.sweep import Of, quantity_of
 from ssm.figures.data import panels
 from ssm.figures.panel import LEVEL, Row, log_axis
 from ssm.figures.plot import OfArms, by_seed, require_arms, score_of
-from ssm.figures.style import ArmStyle, arm_styles
+from ssm.figures.style import ArmStyle, unordered
 from ssm.specs.base import Name
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Scatter(OfArms):
         panel = ScatterPanel(
             points,
             {model: task.title_of(model) for model in points},
-            arm_styles(list(points)),
+            unordered(list(points)),
             self.title or "",
             self.x_label or score_of(self.by).replace("_", " "),
             self.y_label or self.score.replace("_", " "),

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDEST = 80  # characters of a line
-LETTERS = 9.0  # points
-LINE = 1.3 * LETTERS / 72  # inches
+LETTERS = 8.0  # points
+LINE = 1.45 * LETTERS / 72  # inches
 HANG = "  "  # indent of continuation lines
 
 
