@@ -114,7 +114,8 @@ class Ranking(ChosenArms, OfArms):
         )
         seeds = sorted({len(one.by_seed) for one in found.values() if one is not None}) or [0]
         counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        note = "Line: 95% interval" + (f" over {counted} seeds. Small dot: a seed" if seeds[-1] > 1 else " (one seed)")
+        over = f" over {counted} seeds. Small dot: a seed" if seeds[-1] > 1 else " (one seed)"
+        note = f"Horizontal line: 95% interval{over}"
         lines = len(models)
         row = Row(AXIS + LINE * lines, [ranking], 1, note, AXIS + LEAST * lines)
         return [*_small_panels(task, tables, names, arms, styles), row] if self.curves else [row]
