@@ -196,7 +196,7 @@ def test_the_hub_fails_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise FileNotFoundError("no such data set\nmore")
 
     cases = (
-        (None, r"need `pip install 'ssm-length\[hub\]'`"),
+        (None, r"need `pip install '\.\[hub\]'` in the clone"),
         (fake_datasets(absent), r"x \(train\): cannot be opened on the hub \(no such data set\)$"),
         (fake_datasets(lambda *args, **options: broken()), r"reading failed at row 1 \(reset\)$"),
     )

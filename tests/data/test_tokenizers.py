@@ -130,7 +130,7 @@ def test_a_tokenizer_of_the_hub(bpe: JsonTokenizer, tmp_path: Path, monkeypatch:
     with pytest.raises(DataError, match=r"other: cannot get its tokenizer\.json from the hub \(other is not there\)$"):
         make_tokenizer(HubTokenizer(name="other", vocab_size=300), iter(()))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(DataError, match=r"need `pip install 'ssm-length\[hub\]'`"):
+    with pytest.raises(DataError, match=r"need `pip install '\.\[hub\]'` in the clone"):
         make_tokenizer(spec, iter(()))
 
 
