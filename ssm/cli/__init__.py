@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ssm.base.errors import shown
+from ssm.base.errors import TableError, shown
+from ssm.base.names import natural
 
 LONGEST_NAME, LONGEST_PATH = 255, 3500  # bytes; Linux allows paths of 4,095 bytes
 
@@ -58,6 +59,19 @@ def add_results(parser: argparse.ArgumentParser, nargs: str | None = None) -> No
     parser.add_argument(
         "results", nargs=nargs, type=path, metavar="RESULTS", help="the results of one scale, such as results/smoke"
     )
+
+
+def verdict_files(results: Path) -> list[Path]:
+    """The tables of verdicts of a results folder, in natural order.
+
+    Raises:
+        TableError: there is none.
+    """
+    folder = results / "verdicts"
+    files = sorted(folder.glob("*.parquet"), key=lambda path: natural(path.stem))
+    if not files:
+        raise TableError(f"{folder}: no verdicts here; `snakemake TARGET` or `ssm judge` writes them")
+    return files
 
 
 def reference_of(results: Path) -> Path:

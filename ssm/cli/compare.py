@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ssm.cli import add_results, path, positive, reference_of
+from ssm.cli import add_results, path, positive, reference_of, verdict_files
 
 HELP = "compare your results with the committed reference results"
 EPILOG = """\
@@ -48,17 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.errors import TableError
-    from ssm.base.names import natural
     from ssm.report.compare import TOLERANCE, compare, unlike
     from ssm.report.reference import read_references
 
     folder = args.reference or reference_of(args.results)
     references = read_references(folder)
-    finished = sorted((path.stem for path in (args.results / "verdicts").glob("*.parquet")), key=natural)
-    if not finished:
-        raise TableError(
-            f"{args.results / 'verdicts'}: no verdicts here; `snakemake TARGET` or `ssm judge` writes them"
-        )
+    finished = [path.stem for path in verdict_files(args.results)]
     if not references:
         raise TableError(f"{folder}: no reference results")
     if not set(finished) & set(references):

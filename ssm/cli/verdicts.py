@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 
-from ssm.cli import add_results
+from ssm.cli import add_results, verdict_files
 
 HELP = "print the verdicts of a results folder"
 EPILOG = """\
@@ -32,17 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ssm.base.errors import TableError
-    from ssm.base.names import natural
     from ssm.base.tables import VERDICTS, read_table
     from ssm.claims.significance import weak_verdicts
     from ssm.claims.words import seed_words, verdict_lines
 
-    folder = args.results / "verdicts"
-    files = sorted(folder.glob("*.parquet"), key=lambda path: natural(path.stem))
-    if not files:
-        raise TableError(f"{folder}: no verdicts here; `snakemake TARGET` or `ssm judge` writes them")
-    rows = [row for path in files for row in read_table(path, VERDICTS).iter_rows(named=True)]
+    rows = [row for path in verdict_files(args.results) for row in read_table(path, VERDICTS).iter_rows(named=True)]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print("\n".join(verdict_lines(rows, width, weak_verdicts(rows))))
     if args.seeds:

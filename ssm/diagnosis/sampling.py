@@ -36,7 +36,7 @@ from ssm.models.readable import Readable
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.measurements.context_loss import ContextLoss
 from ssm.specs.measurements.decay_range import DecayRange
-from ssm.specs.measurements.effective_remembrance import BIN_ENDS, EffectiveRemembrance
+from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 from ssm.specs.measurements.length_class import LengthClass
 from ssm.specs.measurements.memory_length import MemoryLength
 from ssm.specs.measurements.position_loss import PositionLoss
@@ -49,7 +49,6 @@ FEW = 8  # windows for the state, and for Effective Remembrance
 PAIRED = 16  # windows for the loss by context
 SHORTEST = 64  # the shortest of these contexts is T / SHORTEST
 RESERVED = 0.4  # share of the budget that is kept for the measurements that explain a verdict
-REMEMBRANCE_PASSES = 1 + BIN_ENDS  # windows read per window: the window itself, and from its start to each bin's end
 
 
 @dataclass
@@ -178,7 +177,7 @@ class _Sampler:
 
     def _remembrance(self, sequences: int) -> pl.DataFrame | None:
         spec = EffectiveRemembrance(length=self.spec.length, sequences=sequences)
-        if not self.session.affordable("Effective Remembrance", int(REMEMBRANCE_PASSES * sequences * self.spec.length)):
+        if not self.session.affordable("Effective Remembrance", int(spec.tokens)):
             return None
         return effective_remembrance(spec, self.reader)
 

@@ -27,5 +27,10 @@ class EffectiveRemembrance(OfWindows):
     sequences: ReadCount = 32
     seed: int = 6
 
+    @property
+    def tokens(self) -> float:
+        """Tokens that are read: each window once, and its last tokens once for each bin."""
+        return self.sequences * self.length * (1 + BIN_ENDS)
+
     def read(self, run: RunSpec) -> tuple[float, int]:
-        return self.sequences * self.length * (1 + BIN_ENDS), self.length
+        return self.tokens, self.length
