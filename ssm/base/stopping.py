@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,10 +37,25 @@ def preempt(number: int) -> NoReturn:
 
     A second signal is ignored. Schedulers signal a whole tree of processes, and parents pass signals on as well. The
     exit of this process must not be interrupted.
+
+    During an import, the signal itself ends the process. An exception is not safe there: C++ code that initializes an
+    extension (such as torch's) can end the process with SIGABRT, and other code catches every exception.
     """
+    if _importing(sys._getframe()):
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
     for every in SIGNALS:
         signal.signal(every, signal.SIG_IGN)
     raise Preempted(f"stopped by {signal.Signals(number).name}; the same command starts it again")
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether this frame, or one that called it, is Python's import system."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 class StopRequest:

@@ -172,6 +172,7 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
     assert (results / "report/index.html").stat().st_size > 10_000
     assert (results / "verdicts/lg_fig5.parquet").is_file()
     assert len(list(results.glob("tables/*.parquet"))) == 4
+    logs = {path.stem: path.read_text() for path in (place / ".snakemake/slurm_logs").rglob("*.log")}
     # Only the killed and the cancelled job were submitted again, with twice the time and memory.
     trained = of_rule(jobs, "rule_train")
     assert [job.state for job in trained] == ["FAILED", "COMPLETED", "CANCELLED", "COMPLETED"]
@@ -181,17 +182,17 @@ def test_from_nothing_to_the_report_through_kills(place: Path, slurm: Slurm, cap
         assert int(again.memory.removesuffix("M")) == 2 * int(first.memory.removesuffix("M"))
     # The first run stopped ahead of its time limit, the second one after a signal: the same jobs continued.
     assert [job.restarts for job in trained] == ["0", "1", "1", "0"]
-    logs = {path.stem: path.read_text() for path in (place / ".snakemake/slurm_logs/rule_train").rglob("*.log")}
     assert re.search(r"stopped by its time limit at step 1 of 8;(.*\n)*.*: finished, 8 steps", logs[trained[1].id])
     assert "stopped by SIGUSR1" in logs[trained[2].id]
     # Runs and their tables were on the node with GPUs. Runs had two processes. The tables of a run were one job.
     measured = of_rule(jobs, "rule_measure")
-    assert [(job.state, job.restarts) for job in measured] == [("COMPLETED", "0"), ("COMPLETED", "1")]
+    found = [(job.state, job.restarts) for job in measured]
+    assert found == [("COMPLETED", "0"), ("COMPLETED", "1")], "\n".join(logs[job.id] for job in measured)
     assert {(job.partition, job.node, job.gpus[-5:]) for job in trained} == {("gpu", "n2", "gpu:2")}
     assert {(job.partition, job.node, job.gpus[-5:]) for job in measured} == {("gpu", "n2", "gpu:1")}
     assert "--processes 2" in log
     (tokenized,) = of_rule(jobs, "rule_tokenize")
     assert (tokenized.partition, tokenized.node) == ("cpu", "n1")
     assert len(jobs) == 7, "snakemake itself runs plot and judge"
-    assert list((place / ".snakemake/slurm_logs").rglob("*.log"))
+    assert logs
     assert not slurm.command("squeue", "--noheader")
