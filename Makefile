@@ -89,7 +89,7 @@ test-all: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist worksteal -m 'not slurm'
 
 test-slurm: $(VENV)/.installed-dev
-	@timeout -k 10 300 python -m pytest -s -rs -m slurm tests/workflow/test_slurm.py
+	@timeout -k 10 1000 python -m pytest -s -rs -m slurm tests/workflow/test_slurm.py
 
 mutants: $(VENV)/.installed-dev
 	@python tests/mutants/run.py $(MUTANTS)

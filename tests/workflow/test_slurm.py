@@ -19,7 +19,7 @@ from plan.mini import edit, write_config
 from workflow.slurm import Job, Slurm, missing, running_slurm
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 260  # for everything: a snakemake that hangs is killed
+SECONDS = 900  # for everything, on a busy machine too: a snakemake that hangs is killed
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--workflow-profile", "workflow/profiles/slurm"]
 QUICKLY = ["--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "10"]
 
