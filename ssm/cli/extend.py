@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from ssm.base.errors import nearest
 from ssm.cli import add_json, add_replace, given, options, path, positive, say
 from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text
 from ssm.models.families import what_is_extended
-from ssm.specs.extension import POLICIES, STEPS, USUAL_POLICY
+from ssm.specs.extension import POLICIES, STEPS, STORED_REPAIRS, USUAL_POLICY
 from ssm.specs.initial_states import INTERVENTIONS
 
 if TYPE_CHECKING:
@@ -102,6 +103,13 @@ class _HeldOut(argparse.Action):
         setattr(namespace, self.dest, float(values[0]) if is_share else values)
 
 
+def _policy(name: str) -> str:
+    """An argparse type. Repairs that change how a model is read pass: `ExtensionSpec` says why it refuses them."""
+    if name not in POLICIES:
+        raise argparse.ArgumentTypeError(f"unknown policy '{name}'; {nearest(name, (*INTERVENTIONS, *STORED_REPAIRS))}")
+    return name
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     whole, number = positive(int), positive(float)
     add_model_and_text(parser)
@@ -117,10 +125,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         default=USUAL_POLICY,
-        choices=POLICIES,
-        metavar="POLICY",  # POLICIES also has ways of reading, which are refused with a reason
+        type=_policy,
+        metavar="POLICY",
         help=f"initial states for training: {', '.join(INTERVENTIONS)} (default: {USUAL_POLICY}); or a repair "
-        "without training: scale_a, clip_dt",
+        f"without training: {', '.join(STORED_REPAIRS)}",
     )
     parser.add_argument("--by", choices=("model", "layer"), help="scale_a: one factor for the model, or for each layer")
     parser.add_argument("--p-zero", type=float, metavar="P", help="share of sequences that start from zero")

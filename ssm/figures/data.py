@@ -1,6 +1,7 @@
 """From a figure's tables to its curves, with polars and NumPy only.
 
-A line is the mean over seeds, and its band the range over seeds. With one seed, the band is the standard error over
+A line is the mean over seeds, and its band the range over seeds. A range grows with the number of seeds: the band
+leaves out the highest and the lowest tenth of them, rounded down. With one seed, the band is the standard error over
 sequences. Losses are averaged in nats and then turned into perplexities.
 """
 
@@ -26,6 +27,7 @@ from ssm.claims.series import PlannedFigure, Series
 from ssm.specs.base import Setting
 from ssm.specs.measurements import SCHEMAS
 
+OUTER_SEEDS = 10  # the band leaves out one seed of so many at each end
 OfColumn = TypeVar("OfColumn", bound=ColumnReader)
 
 
@@ -305,7 +307,8 @@ def over_seeds(
         for _, line in own[1:]:
             x = np.intersect1d(x, line.x)
         y = np.stack([line.y[np.isin(line.x, x)] for _, line in own])  # (seeds, points)
-        mean, low, high = y.mean(0), y.min(0), y.max(0)
+        outer, ordered = len(own) // OUTER_SEEDS, np.sort(y, axis=0)
+        mean, low, high = y.mean(0), ordered[outer], ordered[-1 - outer]
         if len(own) == 1:
             low, high = mean - own[0][1].error, mean + own[0][1].error
         first = own[0][0]

@@ -13,7 +13,7 @@ import numpy as np
 
 from ssm.base.lazy import ticker
 from ssm.figures.colors import INK
-from ssm.figures.data import Curve
+from ssm.figures.data import OUTER_SEEDS, Curve
 from ssm.figures.style import SMALL, TITLE, ArmStyle, log_ticks, number, token_ticks, tokens
 
 if TYPE_CHECKING:
@@ -299,21 +299,24 @@ def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "
     counts = sorted({curve.seeds for curve in curves})
     if not counts:
         return ""
+    over = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     if seeds == "lines":
         note = "Line: a seed"
-    elif counts == [1] and seeds == "dots":
-        note = "One seed"
     elif counts == [1]:
-        note = "Band: standard error over sequences (one seed)"
-    elif len(counts) == 1:
-        note = f"Line: mean over {counts[0]} seeds. " + ("Dot: a seed" if seeds == "dots" else "Band: range over seeds")
+        note = "One seed" if seeds == "dots" else "Band: standard error over sequences (one seed)"
     elif seeds == "dots":
-        note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Dot: a seed"
+        note = f"Line: mean over {over}. Dot: a seed"
     else:
-        note = f"Line: mean over {counts[0]} to {counts[-1]} seeds. Band: range over seeds (one seed: standard error)"
+        note = f"Line: mean over {over}. Band: {_band(counts)}"
     if marked and len({curve.context for curve in curves}) > 1:
         note += ". Dotted: training context T of each arm"
     return note + (". Cross: not finite beyond this point" if any(curve.breaks_off() for curve in curves) else "")
+
+
+def _band(counts: Sequence[int]) -> str:
+    """The meaning of the bands of curves with these numbers of seeds, which are not all 1."""
+    band = "range over seeds" + " without the outer tenths" * (counts[-1] >= OUTER_SEEDS)
+    return f"{band} (one seed: standard error)" if counts[0] == 1 else band
 
 
 def note_on_draws(curves: Sequence[Curve]) -> str:

@@ -28,6 +28,7 @@ USUAL = StatePassing()  # default intervention
 USUAL_POLICY = USUAL.policy
 STEPS = 100  # default training steps
 POLICIES = (*INTERVENTIONS, *REPAIRS)  # initial states for post-training, and repairs without training
+STORED_REPAIRS = tuple(name for name, repair in REPAIRS.items() if not repair.in_reading)  # in a checkpoint's files
 OF_A_STATE, OF_A_REPAIR = ("p_zero", "sigma"), ("by",)  # options of initial states, and of repairs
 OF_TRAINING = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
 

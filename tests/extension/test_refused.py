@@ -51,6 +51,14 @@ def stranger(world: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(world / "theirs", tmp_path / "stranger"))
 
 
+def test_an_unknown_policy_is_answered_with_those_that_a_checkpoint_can_store(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["extend", "theirs", "--text", "texts", "-o", "out", "--policy", "foo"]) == 2
+    valid = "clip_dt, fitted_noise, random_noise, scale_a, state_passing, tbtt"
+    assert f"unknown policy 'foo'; valid names: {valid} (see" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["GPTNeoX", "Llama"])
 def test_attention_that_keeps_every_token(kind: str, world: Path, tmp_path: Path) -> None:
     """ssm converts one of them, and reads the other through transformers."""

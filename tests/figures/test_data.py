@@ -25,7 +25,7 @@ from ssm.figures.data import (
     state_norm_curves,
 )
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import x_range
+from ssm.figures.panel import note_on, x_range
 from ssm.figures.plots.head_std import drifting_heads
 from ssm.figures.style import log_ticks, token_ticks
 from ssm.specs.measurements import SCHEMAS
@@ -248,6 +248,26 @@ def test_the_mean_over_seeds_is_inside_its_band(values: list[float]) -> None:
     (curve,) = over_seeds(lines)
     assert curve.low[0] - 1e-12 <= curve.y[0] <= curve.high[0] + 1e-12
     assert curve.y[0] == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "low", "high", "band"),
+    [
+        (9, 0, 8, "range over seeds"),
+        (10, 1, 8, "range over seeds without the outer tenths"),
+        (24, 2, 21, "range over seeds without the outer tenths"),
+    ],
+)
+def test_a_band_leaves_out_the_highest_and_the_lowest_tenth_of_seeds(
+    seeds: int, low: int, high: int, band: str
+) -> None:
+    values = np.random.default_rng(0).permutation(seeds)
+    lines = [
+        (_series(seed), Line(np.array([1.0]), np.array([value]), np.array([0.1]))) for seed, value in enumerate(values)
+    ]
+    (curve,) = over_seeds(lines)
+    assert (curve.low[0], curve.high[0]) == (low, high)
+    assert note_on([curve]) == f"Line: mean over {seeds} seeds. Band: {band}"
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.02, 1e6))
