@@ -38,15 +38,17 @@ def preempt(number: int) -> NoReturn:
     A second signal is ignored. Schedulers signal a whole tree of processes, and parents pass signals on as well. The
     exit of this process must not be interrupted.
 
-    During an import, the signal itself ends the process. An exception is not safe there: C++ code that initializes an
-    extension (such as torch's) can end the process with SIGABRT, and other code catches every exception.
+    During an import, the process ends here. An exception is not safe there: C++ code that initializes an extension
+    (such as torch's) can end the process with SIGABRT, and other code catches every exception.
     """
-    if _importing(sys._getframe()):
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
     for every in SIGNALS:
         signal.signal(every, signal.SIG_IGN)
-    raise Preempted(f"stopped by {signal.Signals(number).name}; the same command starts it again")
+    stop = Preempted(f"stopped by {signal.Signals(number).name}; the same command starts it again")
+    if _importing(sys._getframe()):
+        if os.environ.get("RANK", "0") == "0":
+            os.write(2, f"ssm: {stop}\n".encode())
+        os._exit(stop.code)
+    raise stop
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -262,7 +262,7 @@ def logged(command):
 
 # On one machine, `ssm` replaces its shell (exec), so that signals reach `ssm` itself.
 # On a compute node, the shell stays and reads the exit code. `ssm` has special exit codes for a scheduler's signal and for
-# its time limit; before it has signal handlers, or while it imports, the signal itself ends it. Then SLURM starts the same
+# its time limit; before it has signal handlers, the signal itself ends it. In these cases, SLURM starts the same
 # job again, without using up a retry. A job of several tables starts again as a whole. A job that SLURM itself ends,
 # such as a cancelled one, is no longer RUNNING and is not started again. SLURM sets no limit to the number of restarts.
 shell.prefix("exec")
