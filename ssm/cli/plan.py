@@ -27,7 +27,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--scale", metavar="S", help="smoke, desk, gpu or paper (default: the scale in config.yaml)")
-    parser.add_argument("--figures", metavar="T", nargs="+", help="plan only these figures, such as lg_fig5")
+    parser.add_argument("--figures", metavar="T", nargs="+", help="plan only these figures, or papers: lg_fig5, lg")
     parser.add_argument(
         "--gpus",
         type=positive(int),

@@ -118,7 +118,7 @@ def load_config(
     Args:
         folder: holds config.yaml, models.yaml, data.yaml, training.yaml and figures/.
         scale: replaces the scale in config.yaml.
-        figures: targets that replace `figures` in config.yaml.
+        figures: targets, or papers such as `lg`, that replace `figures` in config.yaml.
         overrides: keys of config.yaml with new values.
 
     Raises:
@@ -128,9 +128,10 @@ def load_config(
     workflow = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
     existing = figure_targets(folder)
-    named = _named_targets(folder, existing, workflow)
+    named = _named_targets(f"{folder / 'config.yaml'}: figures" if figures is None else "figures", existing, workflow)
     contents = {target: read_yaml(_figure_file(folder, target)) for target in named}
-    left_out = _left_out(contents, scale) if workflow.figures == "all" else ()
+    one_by_one = () if workflow.figures == "all" else workflow.figures  # an error, not left out, if the scale lacks one
+    left_out = tuple(target for target in _left_out(contents, scale) if target not in one_by_one)
     wanted = tuple(target for target in named if target not in left_out)
     models, checkpoints, published, titles = _models(folder / "models.yaml", scale)
     training = folder / "training.yaml"
@@ -208,15 +209,15 @@ def _workflow(
     return WorkflowConfig.parse(content, source)
 
 
-def _named_targets(folder: Path, existing: tuple[str, ...], workflow: WorkflowConfig) -> tuple[str, ...]:
+def _named_targets(where: str, existing: tuple[str, ...], workflow: WorkflowConfig) -> tuple[str, ...]:
+    """The targets that the configuration names: all, those of a paper such as `lg`, or single ones."""
     if workflow.figures == "all":
         return existing
-    for target in workflow.figures:
-        if target not in existing:
-            raise ConfigError(
-                f"{folder / 'config.yaml'}: figures: unknown figure '{target}'; {nearest(target, existing)}"
-            )
-    return tuple(target for target in existing if target in workflow.figures)
+    papers = {target: target.partition("_")[0] for target in existing}
+    for name in workflow.figures:
+        if name not in existing and name not in papers.values():
+            raise ConfigError(f"{where}: unknown figure '{name}'; {nearest(name, (*existing, *papers.values()))}")
+    return tuple(target for target, paper in papers.items() if {target, paper} & set(workflow.figures))
 
 
 def _figures(

@@ -254,6 +254,17 @@ def test_claims_stay_if_a_scale_lacks_their_arm(folder: Path) -> None:
     assert [claim.id for claim in plan.figures["lg_fig5"].figure.claims] == ["repaired"]
 
 
+def test_the_name_of_a_paper_means_all_its_figures_of_the_scale(folder: Path) -> None:
+    figure(folder, "bn_fig1", paper="bn", seeds={"smoke": [1], "desk": [2]})
+    assert set(planned(folder, figures=["lg"]).figures) == {"lg_fig4", "lg_fig5"}
+    assert set(planned(folder, figures=["bn", "lg_fig5"]).figures) == {"bn_fig1", "lg_fig5"}
+    edit(folder, "figures/lg_fig5.yaml", "seeds: [1]", "seeds: {smoke: [1], desk: [2]}")
+    library = load_config(folder, "desk", figures=["lg"])
+    assert (library.wanted, library.left_out) == (("lg_fig5",), ("lg_fig4",))
+    with pytest.raises(ConfigError, match=r"^figures: unknown figure 'ls_fig4'; did you mean 'lg_fig4'\?$"):
+        load_config(folder, figures=["ls_fig4"])
+
+
 def test_a_figure_takes_part_in_desk_only_with_seeds_for_it(folder: Path) -> None:
     edit(folder, "figures/lg_fig5.yaml", "seeds: [1]", "seeds: {smoke: [1], desk: [2, 3]}")
     assert set(planned(folder).figures) == {"lg_fig4", "lg_fig5"}
