@@ -58,6 +58,16 @@ def check_shapes(
         raise ValueError(f"{operation}: all tensors must be on one device; got {where}")
 
 
+def check_chunk(operation: str, chunk: int) -> None:
+    """Check the number of tokens per chunk.
+
+    Raises:
+        ValueError: it is not a whole number above zero.
+    """
+    if not isinstance(chunk, int) or chunk < 1:
+        raise ValueError(f"{operation}: chunk must be a whole number above zero, got {chunk}")
+
+
 def refuse(operation: str, says: str, tensors: dict[str, Tensor | None]) -> None:
     """Raise a ValueError with the expected shapes (`says`) and the shapes that came."""
     got = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items() if tensor is not None)

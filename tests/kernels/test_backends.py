@@ -191,8 +191,9 @@ def test_error_of_wrong_options() -> None:
     gated, convolution = make("gated_scan"), make("causal_conv1d")
     with pytest.raises(ValueError, match="unknown backend 'numpy', expected one of auto, reference"):
         gated.function("numpy")(*gated.values)
-    with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
-        gated._replace(options={"chunk": 0}).function("auto")(*gated.values)
+    for case, chunk in ((gated, 0), (gated, 1.5), (make("delta_scan"), -1)):
+        with pytest.raises(ValueError, match=f"chunk must be a whole number above zero, got {chunk}"):
+            case._replace(options={"chunk": chunk}).function("auto")(*case.values)
     with pytest.raises(ValueError, match="unknown activation 'gelu', expected None or silu"):
         convolution._replace(options={"activation": "gelu"}).function("auto")(*convolution.values)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssm_kernels.checks import check_numbers, check_shapes, refuse
+from ssm_kernels.checks import check_chunk, check_numbers, check_shapes, refuse
 from ssm_kernels.delta_scan.inputs import Inputs, Options
 from ssm_kernels.operators import Operator, Outputs
 
@@ -82,8 +82,7 @@ def delta_scan(
     expected |= {"a": (B, T, H, K), "b": (B, T, H, K)}
     expected |= {} if log_decay is None else {"log_decay": decays[log_decay.dim()]}
     check_shapes("delta_scan", SAYS, tensors, expected)
-    if chunk < 1:
-        raise ValueError(f"delta_scan: chunk must be at least 1, got {chunk}")
+    check_chunk("delta_scan", chunk)
     return operator(inputs, Options(chunk), backend)
 
 

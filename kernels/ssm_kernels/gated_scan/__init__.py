@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssm_kernels.checks import check_numbers, check_shapes, refuse
+from ssm_kernels.checks import check_chunk, check_numbers, check_shapes, refuse
 from ssm_kernels.gated_scan.inputs import Inputs, Options
 from ssm_kernels.operators import Operator, Outputs
 
@@ -64,8 +64,7 @@ def gated_scan(
     expected = {"q": (B, T, G, K), "k": (B, T, G, K), "h0": (B, H, K, V), "bonus": (H, K), "resets": (B, T)}
     expected |= {} if log_decay is None else {"log_decay": decays[log_decay.dim()]}
     check_shapes("gated_scan", SAYS, tensors, expected)
-    if chunk < 1:
-        raise ValueError(f"gated_scan: chunk must be at least 1, got {chunk}")
+    check_chunk("gated_scan", chunk)
     return operator(inputs, Options(chunk), backend)
 
 
