@@ -13,7 +13,7 @@ from ssm_kernels.delta_scan import cpp as delta_cpp
 from ssm_kernels.gated_scan import cpp as gated_cpp
 from ssm_kernels.native import load
 from ssm_kernels.testing.cases import EVERY, make, variants
-from ssm_kernels.testing.numerics import error, threads, with_gradients, worst
+from ssm_kernels.testing.numerics import error, same_bits, threads, with_gradients, worst
 from torch import Tensor
 
 pytestmark = pytest.mark.skipif(not CPP, reason="there is no C++ compiler")
@@ -76,6 +76,17 @@ def test_slow_decays_over_a_long_sequence(operation: str, backend: str, variant:
     case = case._replace(tensors=tensors).to(torch.float32)
     tolerance = 2e-6 if operation == "gated_scan" else 6e-6
     assert worst(run(case, backend), exact(case)) < tolerance
+
+
+@pytest.mark.parametrize("variant", variants("delta_scan"))
+def test_columns_are_split_over_threads_without_a_change_of_bits(variant: int) -> None:
+    """A sequence with fewer heads than threads: the forward pass works on slices of 32 to 40 of its 100 columns."""
+    case = make("delta_scan", 4, length=70, batch=1, width=100, state=5, variant=variant, resets=0.1)
+    case = case.to(torch.float32)
+    expected = run(case, "cpp")
+    for number in (4, 16):
+        with threads(number):
+            assert same_bits(run(case, "cpp"), expected)
 
 
 @pytest.mark.parametrize("variant", variants("delta_scan"))

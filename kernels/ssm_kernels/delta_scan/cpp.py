@@ -1,4 +1,7 @@
-"""The delta scan in C++: vectorized forward and backward passes, with threads over sequences and groups of heads."""
+"""The delta scan in C++: vectorized forward and backward passes, with threads over sequences and groups of heads.
+
+The forward pass of few heads has threads over columns of the values too.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 //
 // per_head_block.h has the algorithm for the delta rule with one decay per head or none. per_key_block.h has the
 // algorithm for all other forms. A task is a group of one sequence, or a part of its heads. It processes its blocks in
-// order. The gradients of q and k are sums over tasks in a fixed order, and the split of groups into tasks depends only
-// on shapes. So results have the same bits for any number of threads.
+// order. With fewer heads than threads, the forward pass also splits the columns of values. The gradients of q and k are
+// sums over tasks in a fixed order, and the backward pass splits groups only by shapes. So results have the same bits
+// for any number of threads.
 
 #include "per_head.h"
 #include "per_head_backward.h"
@@ -12,16 +13,23 @@
 
 namespace delta {
 
+// The least columns of a slice. With fewer, the products of keys, which all slices compute again, cost too much.
+constexpr int64_t LEAST = 32;
+
 template <typename T>
 void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
-    if (in.B * in.H == 0) return;
-    const int64_t parts = tasks::parts_for(threads, in.B * in.G, in.sharing());
+    if (in.B * in.H * in.V == 0) return;
+    const int64_t heads = in.B * in.H, parts = tasks::parts_for(threads, in.B * in.G, in.sharing());
+    const int64_t wanted = std::max<int64_t>(1, std::min((threads + heads - 1) / heads, in.V / LEAST));
+    const int64_t width = padded<T>((in.V + wanted - 1) / wanted), slices = (in.V + width - 1) / width;
     const auto with = [&](auto make) {
-        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
-            worker.run(tasks::task_of(i, parts, in.G, in.sharing()), y, hT, saved);
+        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts * slices, threads, make, [&](int64_t i, auto& worker) {
+            const int64_t first = i % slices * width;
+            worker.run(tasks::task_of(i / slices, parts, in.G, in.sharing()), {first, std::min(width, in.V - first)}, y,
+                       hT, saved);
         });
     };
-    in.by_head() ? with([&] { return PerHead<T>(in); }) : with([&] { return PerKey<T>(in); });
+    in.by_head() ? with([&] { return PerHead<T>(in, width); }) : with([&] { return PerKey<T>(in, width); });
 }
 
 template <typename T>

@@ -9,16 +9,17 @@ namespace delta {
 template <typename T>
 class PerHead final : public Forward<T, HeadBlock<T>> {
 public:
-    explicit PerHead(const Inputs<T>& in_)
-        : Forward<T, HeadBlock<T>>(in_), reads(2 * TOKENS * V) {}
+    PerHead(const Inputs<T>& in_, int64_t width)
+        : Forward<T, HeadBlock<T>>(in_, width), reads(2 * TOKENS * V) {}
 
 private:
     using Forward<T, HeadBlock<T>>::in, Forward<T, HeadBlock<T>>::K, Forward<T, HeadBlock<T>>::V;
-    using Forward<T, HeadBlock<T>>::block, Forward<T, HeadBlock<T>>::state, Forward<T, HeadBlock<T>>::empty;
+    using Forward<T, HeadBlock<T>>::slice, Forward<T, HeadBlock<T>>::block;
+    using Forward<T, HeadBlock<T>>::state, Forward<T, HeadBlock<T>>::empty;
 
     void step(int64_t b, int64_t h, T* y, T* saved) override {
         const int64_t t0 = block.span.t0, length = block.span.length;
-        T* const kept = saved == nullptr ? nullptr : in.kept_of(saved, b, h, t0);
+        T* const kept = saved == nullptr ? nullptr : in.kept_of(saved, b, h, t0) + slice.first;
         block.score();
         fetch(b, h, y, kept);
         for (int64_t half = 0; half < 2 * TOKENS; half += TOKENS) {
@@ -34,8 +35,8 @@ private:
                 tile.store(reads + (half + i) * V + j, V);
             });
         }
-        solve(in.head(b, t0, h) * in.V, y, kept);
-        if (kept != nullptr) block.keep(kept + in.V);
+        solve(in.head(b, t0, h) * in.V + slice.first, y, kept);
+        if (kept != nullptr && slice.first == 0) block.keep(kept + in.V);
         const Vec<T> whole(block.whole);
         gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
@@ -52,21 +53,22 @@ private:
 
     // Prefetches the memory that this block writes, and that the next block reads.
     void fetch(int64_t b, int64_t h, const T* y, const T* kept) {
-        const int64_t t0 = block.span.t0, key = in.group(b, t0 + TOKENS, h) * in.K, head = in.head(b, t0, h) * in.V;
+        const int64_t t0 = block.span.t0, key = in.group(b, t0 + TOKENS, h) * in.K;
+        const int64_t head = in.head(b, t0, h) * in.V + slice.first;
         const int64_t keys = in.G * in.K, stride = in.H * in.V;
         ahead.start();
-        ahead.add(y + head, stride, TOKENS, in.V);
-        if (kept != nullptr) ahead.add(kept, in.kept_row(), TOKENS, in.kept_row());
+        ahead.add(y + head, stride, TOKENS, slice.columns);
+        if (kept != nullptr) ahead.add(kept, in.kept_row(), TOKENS, in.kept_row() - slice.first);
         ahead.add(in.k + key, keys, TOKENS, in.K);
         ahead.add(in.q + key, keys, TOKENS, in.K);
-        ahead.add(in.v + head + TOKENS * stride, stride, TOKENS, in.V);
+        ahead.add(in.v + head + TOKENS * stride, stride, TOKENS, slice.columns);
     }
 
     // Computes r, y and x from their reads of the state, only for the span's tokens, so an infinite value does not
     // reach earlier tokens. `start`: offset of v and y.
     void solve(int64_t start, T* y_out, T* kept) {
         const int64_t length = block.span.length, stride = in.H * in.V;
-        simd::for_each_vector<T>(in.V, [&](int64_t n, auto lanes) {
+        simd::for_each_vector<T>(slice.columns, [&](int64_t n, auto lanes) {
             Vec<T> x[TOKENS];
 #pragma GCC unroll 16
             for (int64_t j = 0; j < TOKENS; j++) {

@@ -9,18 +9,19 @@ namespace delta {
 template <typename T>
 class PerKey final : public Forward<T, KeyBlock<T>> {
 public:
-    explicit PerKey(const Inputs<T>& in_)
-        : Forward<T, KeyBlock<T>>(in_), reads(2 * BLOCK * V), values(block.writes * V),
+    PerKey(const Inputs<T>& in_, int64_t width)
+        : Forward<T, KeyBlock<T>>(in_, width), reads(2 * BLOCK * V), values(block.writes * V),
           own_v(in.delta_rule() ? BLOCK * V : 0), v(in.delta_rule() ? (T*)own_v : values + BLOCK * V) {}
 
 private:
     using Forward<T, KeyBlock<T>>::in, Forward<T, KeyBlock<T>>::K, Forward<T, KeyBlock<T>>::V;
-    using Forward<T, KeyBlock<T>>::block, Forward<T, KeyBlock<T>>::state, Forward<T, KeyBlock<T>>::empty;
+    using Forward<T, KeyBlock<T>>::slice, Forward<T, KeyBlock<T>>::block;
+    using Forward<T, KeyBlock<T>>::state, Forward<T, KeyBlock<T>>::empty;
 
     void step(int64_t b, int64_t h, T* y, T* saved) override {
         const int64_t t0 = block.span.t0, length = block.span.length;
-        const int64_t start = in.head(b, t0, h) * in.V, stride = in.H * in.V;
-        gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V, block.ahead * stride);
+        const int64_t start = in.head(b, t0, h) * in.V + slice.first, stride = in.H * in.V, columns = slice.columns;
+        gemm::pack(in.v + start, stride, length, columns, (T*)v, BLOCK, V, block.ahead * stride);
         block.score();
         if (empty) {
             std::memset((void*)reads, 0, 2 * BLOCK * V * sizeof(T));
@@ -28,8 +29,9 @@ private:
             product<T>(2 * BLOCK, V, in.K, block.from_start, K, 1, state, reads);
         }
         in.delta_rule() ? solve<true>(b, h) : solve<false>(b, h);
-        if (saved != nullptr) gemm::unpack((T*)reads, V, length, in.V, in.kept_of(saved, b, h, t0), in.V);
-        gemm::unpack(reads + BLOCK * V, V, length, in.V, y + start, stride);
+        if (saved != nullptr)
+            gemm::unpack((T*)reads, V, length, columns, in.kept_of(saved, b, h, t0) + slice.first, in.V);
+        gemm::unpack(reads + BLOCK * V, V, length, columns, y + start, stride);
         gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
             typedef typename decltype(shape)::Tile Tile;
             Tile tile = Tile::zeros();

@@ -71,6 +71,11 @@ struct Inputs {
     }
 };
 
+// Some columns of the values of a head. The forward pass computes every column by itself.
+struct Slice {
+    int64_t first, columns;
+};
+
 template <typename T>
 struct Gradients {
     const T *dy, *dhT;  // gradients of the outputs; dhT may be null: zeros
