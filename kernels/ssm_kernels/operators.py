@@ -119,7 +119,7 @@ class Operator:
         if torch.compiler.is_compiling() or _watched(present):
             y, state, _ = self._forward(*arguments)
         elif save:
-            y, state = _Direct.apply(self, *arguments)
+            y, state = Direct.apply(self, *arguments)
         else:
             y, state, _ = self._run_forward(*arguments)
         return y, state
@@ -246,7 +246,7 @@ def _has_no(what: str, operation: str, backend: str) -> str:
     return f"{operation}: backend '{backend}' has no {what}; backend 'reference' has them"
 
 
-class _Direct(torch.autograd.Function):
+class Direct(torch.autograd.Function):
     """Forward and backward without torch's dispatcher, which takes 5% of a small model's training step."""
 
     @staticmethod

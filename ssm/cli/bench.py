@@ -155,7 +155,7 @@ def _compile_for(instructions: str) -> None:
 
 def _training(args: argparse.Namespace) -> int:
     import polars as pl
-    from ssm_kernels.benchmarks.training_speed import SUBJECTS, table_text, training_speed
+    from ssm_kernels.benchmarks.training_speed import SUBJECTS, shares_text, step_shares, table_text, training_speed
 
     from ssm.base.tables import TRAINING_SPEED, write_table
 
@@ -163,7 +163,8 @@ def _training(args: argparse.Namespace) -> int:
     for model in [args.model] if args.model else SUBJECTS:
         frame = training_speed(model, args.context, args.batch, args.repeats, args.seconds)
         print(f"{model}, T={args.context}, B={args.batch}: median of up to {args.repeats} training steps")
-        print(f"\n{table_text(frame)}\n", flush=True)
+        print(f"\n{table_text(frame)}")
+        print(f"{shares_text(step_shares(model, args.context, args.batch), frame)}\n", flush=True)
         frames.append(frame)
     source = _provenance(
         args,

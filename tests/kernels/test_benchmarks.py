@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from ssm_kernels.benchmarks.limits import Limits, limit_ms, work
 from ssm_kernels.benchmarks.markdown import END, START, main
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.table import speed_frame
-from ssm_kernels.benchmarks.training_speed import SUBJECTS, ratios
+from ssm_kernels.benchmarks.training_speed import SUBJECTS, ratios, shares_text, step_shares
 from torch import Tensor
 
 from ssm.base.errors import UserError
@@ -296,6 +297,9 @@ def test_training_speeds_are_printed_and_saved(tmp_path: Path, capsys: pytest.Ca
     for model in SUBJECTS:
         assert f"{model}, T=6, B=2: median of up to 2 training steps" in said
         assert f"{ratios(frame.filter(model=model))[True][0]:.2f}x" in said
+    assert len(re.findall(r"ssm's step: \d+% matrix products, \d+% our operations, \d+% the rest", said)) == len(
+        SUBJECTS
+    )
     made = read_provenance(out)
     assert (made["context"], made["batch"], made["threads"]) == (6, 2, 1)
     assert float(torch.tensor(1e-39) * 1) > 0  # denormals are no longer flushed
@@ -311,6 +315,21 @@ def test_the_ratio_compares_medians_with_the_fastest_peer() -> None:
     ]
     frame = pl.DataFrame(rows, schema=TRAINING_SPEED.columns, orient="row")
     assert ratios(frame) == {True: (2.0, "fast"), False: (4.0, "fast")}
+
+
+def test_the_shares_of_a_step() -> None:
+    found = step_shares("mamba2", 8, 2)
+    assert sum(found.values()) == pytest.approx(1)
+    assert min(found.values()) > 0
+    frame = pl.DataFrame(
+        [("mamba2", "ssm", flush, 1, 10.0, 1.0) for flush in (True, False)]
+        + [("mamba2", "other", flush, 1, 20.0, 1.0) for flush in (True, False)],
+        schema=TRAINING_SPEED.columns,
+        orient="row",
+    )
+    shares = {"matrix products": 0.5, "our operations": 0.3, "the rest": 0.2}
+    expected = "ssm's step: 50% matrix products, 30% our operations, 20% the rest; 4.0x if the matrix products were all"
+    assert shares_text(shares, frame) == expected
 
 
 def other_logits(peer: Any) -> None:

@@ -5,7 +5,10 @@ All have the same weights, batches, optimizer and clipping. Nothing is timed bef
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +16,7 @@ import polars as pl
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from ssm.base.tables import TRAINING_SPEED
 from ssm.models.backbone import LanguageModel, build_model
@@ -23,6 +27,7 @@ from ssm_kernels.backends import use_backend
 from ssm_kernels.benchmarks.gate import agree
 from ssm_kernels.benchmarks.peer import Peer, transformers_peer
 from ssm_kernels.benchmarks.race import Contestant, flushed_denormals, race
+from ssm_kernels.operators import Direct
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,9 @@ VOCABULARY = 256  # bytes
 TOLERANCE = 1e-4  # largest difference of logits and of losses
 GRADIENT_TOLERANCE = 1e-3  # largest norm of the difference over norm, for each parameter
 TINY = 1e-12  # a smaller gradient counts as this; some are zero at the start, because their output weights are zero
+PROFILED_STEPS = 10
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")  # operators of torch
+OURS = (Direct.__name__, f"{Direct.__name__}Backward")
 GATE_STEPS = 3  # training steps with equal losses before timing; they also warm up
 
 
@@ -178,6 +186,40 @@ def training_speed(model: str, context: int, batch_size: int, repeats: int, seco
     return pl.DataFrame(rows, schema=TRAINING_SPEED.columns, orient="row")
 
 
+def step_shares(model: str, context: int, batch_size: int) -> dict[str, float]:
+    """Part -> its share of the time of our training step, with denormals flushed, by torch's profiler.
+
+    Matrix products are those of projections and of the head. Our operations are those of ssm_kernels.
+    """
+    training = TrainingSpec(context=context, batch_tokens=context * batch_size, budget=Budget(steps=1))
+    ours = _ours(build_model(SUBJECTS[model].spec(model), VOCABULARY, 0), training)
+    tokens = torch.randint(VOCABULARY, (batch_size, context + 1))  # (B, T + 1)
+    with flushed_denormals():
+        ours.step(tokens, training.clip_norm)
+        with _stderr_closed(), profile(activities=[ProfilerActivity.CPU]) as recorded:
+            for _ in range(PROFILED_STEPS):
+                ours.step(tokens, training.clip_norm)
+    times = dict.fromkeys(("matrix products", "our operations", "the rest"), 0.0)
+    for event in recorded.key_averages():
+        part = "matrix products" if event.key in PRODUCTS else "our operations" if event.key in OURS else "the rest"
+        times[part] += event.self_cpu_time_total
+    return {part: time / sum(times.values()) for part, time in times.items()}
+
+
+@contextmanager
+def _stderr_closed() -> Iterator[None]:
+    """torch's profiler writes its start and its stop to stderr, whatever its log level."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def check(trainees: list[Trainee], batches: list[Tensor], clip_norm: float) -> None:
     """Compare logits and all gradients at the start, then the losses of training steps.
 
@@ -211,7 +253,7 @@ def _trainees(name: str, training: TrainingSpec) -> list[Trainee]:
     subject = SUBJECTS[name]
     spec = subject.spec(name)
     model = build_model(spec, VOCABULARY, 0)
-    trainees = [Trainee("ssm", model, _logits_of(model), build_optimizer(model, training))]
+    trainees = [_ours(model, training)]
     if subject.form is not None:
         for title, options in subject.options.items():
             peer = transformers_peer(model, subject.form, **options)
@@ -222,6 +264,10 @@ def _trainees(name: str, training: TrainingSpec) -> list[Trainee]:
     for trainee in trainees:
         set_rates(trainee.optimizer, spec.peak_lr, training.weight_decay)
     return trainees
+
+
+def _ours(model: LanguageModel, training: TrainingSpec) -> Trainee:
+    return Trainee("ssm", model, _logits_of(model), build_optimizer(model, training))
 
 
 def _logits_of(model: LanguageModel) -> Callable[[Tensor], Tensor]:
@@ -268,6 +314,13 @@ def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, str]]:
         best = here.filter(pl.col("implementation") != "ssm").sort("milliseconds").row(0, named=True)
         ratio_of[flush] = (best["milliseconds"] / ours, best["implementation"])
     return ratio_of
+
+
+def shares_text(shares: dict[str, float], frame: pl.DataFrame) -> str:
+    """`step_shares`, and the largest ratio that they allow: with all time but that of the matrix products saved."""
+    parts = ", ".join(f"{share:.0%} {part}" for part, share in shares.items())
+    most = ratios(frame)[True][0] / shares["matrix products"]
+    return f"ssm's step: {parts}; {most:.1f}x if the matrix products were all"
 
 
 def table_text(frame: pl.DataFrame) -> str:
