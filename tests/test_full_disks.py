@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from campaign.tools import job
 from file_limit import file_limit
+from forked_processes import PROCESSES
 from small import make_store, run_spec
-from training.processes import PROCESSES
 
 from ssm.base.files import write_json
 from ssm.cli.main import main

@@ -46,14 +46,13 @@ from campaign.tools import (  # noqa: E402
     wait_for_checkpoints,
     writes_checkpoint,
 )
+from forked_processes import PROCESSES  # noqa: E402
 from plan.mini import edit, write_config  # noqa: E402
 from small import make_store, run_spec, text  # noqa: E402
 
 from ssm.base.exit_codes import LOST, REQUEUE  # noqa: E402
 from ssm.base.files import write_json  # noqa: E402
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["ssm.training.loop", "ssm.cli.train", "torch._dynamo"])
 KILLS_A_ROUND = 5
 STEPS, CHECKPOINT_STEPS = 300, 10
 TEAM = 2  # processes of a run with several

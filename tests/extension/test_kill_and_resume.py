@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from extension.world import content, extended
-from training.processes import PROCESSES
+from forked_processes import PROCESSES
 
 from ssm.base.exit_codes import REQUEUE
 from ssm.base.tables import read_table

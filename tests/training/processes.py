@@ -1,21 +1,16 @@
-"""Groups of processes for tests. They are forked from a process that has imported everything, so they start fast."""
+"""Groups of processes for tests."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from forked_processes import PROCESSES
 from torch.distributed import TCPStore
 
 from ssm.training.distributed import ProcessGroup
-
-PROCESSES = multiprocessing.get_context("forkserver")
-# Modules of jobs and tests. An optimizer imports dynamo at its first step, which is slow.
-PROCESSES.set_forkserver_preload(
-    ["pytest", "scipy.stats", "ssm.evaluation.measure", "ssm.extension", "ssm.training.loop", "torch._dynamo"]
-)
 
 
 def run_team(size: int, work: Callable[..., object], *arguments: Any) -> list[int | None]:
@@ -30,6 +25,7 @@ def run_team(size: int, work: Callable[..., object], *arguments: Any) -> list[in
 
 
 def _member(rank: int, size: int, port: int, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    assert "torch._dynamo" in sys.modules, "the server has another list of modules, and this process starts slowly"
     os.environ |= {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),

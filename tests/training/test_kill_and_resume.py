@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_processes import PROCESSES
 from small import run_spec
-from training.processes import PROCESSES
 
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import torch
+from forked_processes import PROCESSES
 from safetensors import SafetensorError
 from small import run_spec
-from training.processes import PROCESSES
 
 import ssm.cli.plan
 import ssm.models.checkpoint as weights_on_disk

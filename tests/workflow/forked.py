@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,9 +11,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-SERVER = multiprocessing.get_context("forkserver")
-# What the Snakefile imports, without modules that start threads.
-SERVER.set_forkserver_preload(["snakemake.cli", "ssm.plan.checkpoints", "ssm.plan.job_packing", "ssm.report.papers"])
+from forked_processes import PROCESSES
+
 SECONDS = 300.0
 
 
@@ -22,7 +20,7 @@ def run_snakemake(arguments: list[str], folder: Path, variables: Mapping[str, st
     """Run `snakemake` in this folder and environment, at most SECONDS."""
     with tempfile.TemporaryDirectory() as outputs:
         paths = [Path(outputs, name) for name in ("stdout", "stderr")]
-        job = SERVER.Process(target=_run, args=(arguments, folder, dict(variables), paths))
+        job = PROCESSES.Process(target=_run, args=(arguments, folder, dict(variables), paths))
         job.start()
         job.join(SECONDS)
         if job.exitcode is None:
