@@ -104,7 +104,7 @@ def panels(task: PlannedFigure) -> list[str]:
 
 
 def arms(task: PlannedFigure) -> list[str]:
-    """The arms that have series, in the order of the plan. (The figure file's order is lost in sorted JSON.)"""
+    """The arms that have series, in the order of the plan."""
     return list(dict.fromkeys(series.arm for series in task.series))
 
 

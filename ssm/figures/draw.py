@@ -6,6 +6,7 @@ import io
 import itertools
 import math
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
@@ -84,7 +84,7 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
     with matplotlib.rc_context(RC):
         figure = Figure(figsize=(width, PAGE), layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06))
         FigureCanvasAgg(figure)
-        grid, drawn = _draw_on(figure, rows)
+        set_heights, drawn = _draw_on(figure, rows)
         _say_once(drawn)
         note = ". ".join(dict.fromkeys(part for row in rows if row.note for part in row.note.split(". ")))
         lines = textwrap.wrap(note, int(NOTE * width / WIDTH))
@@ -95,7 +95,7 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
             """Set the heights of the figure and of its rows, given the height of the legend."""
             around = legend + NOTE_LINE * len(lines)
             found = heights(rows, PAGE - around)
-            grid.set_height_ratios(found)
+            set_heights(found)
             for row, own, height in zip(rows, drawn, found, strict=True):
                 _wrap(own, width / row.columns, height)
             figure.set_figheight(sum(found) + around)
@@ -109,28 +109,37 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
     return figure
 
 
-def _draw_on(figure: Figure, rows: list[Row]) -> tuple[GridSpec, list[list[Axes]]]:
-    """Lay out the rows on one grid, so that the axes of different rows are aligned. Returns the axes of each row.
+def _draw_on(figure: Figure, rows: list[Row]) -> tuple[Callable[[list[float]], None], list[list[Axes]]]:
+    """Lay out the rows. Returns a function that sets their heights, and the axes of each row.
 
-    If a row has many panels, each row has a grid of its own. Otherwise the labels of wide panels would leave no room
-    for the narrow ones.
+    The rows have one grid, so that the axes of different rows are aligned. If a row has many panels, only rows with
+    equal columns share a grid. Otherwise the labels of wide panels would leave no room for the narrow ones.
     """
     apart = any(row.columns > ALIGNED for row in rows)
-    columns = 1 if apart else math.lcm(*(row.columns for row in rows))
-    grid = figure.add_gridspec(len(rows), columns)
-    drawn = []
-    for place, row in enumerate(rows):
-        if apart:
-            own_grid = grid[place, 0].subgridspec(1, row.columns)
-            cells = [own_grid[0, at] for at in range(len(row.panels))]
-        else:
+    groups = [list(group) for _, group in itertools.groupby(rows, lambda row: row.columns if apart else 0)]
+    outer = figure.add_gridspec(len(groups), 1) if len(groups) > 1 else None
+    grids, drawn = [], []
+    for place, group in enumerate(groups):
+        columns = math.lcm(*(row.columns for row in group))
+        shape = len(group), columns
+        grid = figure.add_gridspec(*shape) if outer is None else outer[place, 0].subgridspec(*shape)
+        grids.append(grid)
+        for line, row in enumerate(group):
             span = columns // row.columns
-            cells = [grid[place, at * span : (at + 1) * span] for at in range(len(row.panels))]
-        own = [figure.add_subplot(cell) for cell in cells]
-        for axes, draw_on in zip(own, row.panels, strict=True):
-            draw_on(axes, row.columns)
-        drawn.append(own)
-    return grid, drawn
+            own = [figure.add_subplot(grid[line, at * span : (at + 1) * span]) for at in range(len(row.panels))]
+            for axes, draw_on in zip(own, row.panels, strict=True):
+                draw_on(axes, row.columns)
+            drawn.append(own)
+
+    def set_heights(found: list[float]) -> None:
+        left = iter(found)
+        parts = [list(itertools.islice(left, len(group))) for group in groups]
+        for grid, part in zip(grids, parts, strict=True):
+            grid.set_height_ratios(part)
+        if outer is not None:
+            outer.set_height_ratios([sum(part) for part in parts])
+
+    return set_heights, drawn
 
 
 def _say_once(drawn: list[list[Axes]]) -> None:

@@ -275,7 +275,8 @@ def write_specs(plan: Plan, folder: str | Path) -> int:
     for kind, specs in specs_by_folder.items():
         for name, spec in specs.items():
             path = Path(folder) / kind / f"{name}.json"
-            text = json.dumps(spec.content(), indent=2, sort_keys=True) + "\n"
+            # A figure keeps the order of its file: of arms, and of the columns of a table.
+            text = json.dumps(spec.content(), indent=2, sort_keys=kind != "figures") + "\n"
             if not path.is_file() or path.read_bytes() != text.encode():
                 write_text(path, text)
                 written += 1

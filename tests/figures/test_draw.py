@@ -411,6 +411,10 @@ def test_narrow_panels_use_the_width_below_wide_panels_with_long_labels() -> Non
     def narrow(axes: Axes, columns: int) -> None:
         axes.set_yticks([0.0, 1.0])
 
-    figure = compose([Row(1.5, [wide] * 2, 2), Row(1.5, [narrow] * 6, 6)])
+    figure = compose([Row(1.5, [wide] * 2, 2), Row(1.5, [narrow] * 6, 6), Row(1.5, [narrow] * 5, 6)])
     figure.draw_without_rendering()
-    assert sum(axes.get_position().width for axes in figure.axes[2:]) > 0.6
+    places = [axes.get_position() for axes in figure.axes]
+    assert sum(place.width for place in places[2:8]) > 0.6
+    for above, below in zip(places[2:7], places[8:], strict=True):  # a row that is not full is aligned
+        assert (below.x0, below.width) == pytest.approx((above.x0, above.width))
+    assert places[8].height == pytest.approx(places[2].height, rel=0.1)

@@ -339,6 +339,15 @@ def test_specs_are_written_once_and_read_back(folder: Path, tmp_path: Path) -> N
     assert json.loads((specs / "figures" / "lg_fig4.json").read_text())["scale"] == "smoke"
 
 
+def test_the_spec_of_a_figure_keeps_the_order_of_its_file(folder: Path, tmp_path: Path) -> None:
+    zero = {"label": "Zero", "training": "pretrain"}
+    figure(folder, "lg_fig9", arms={"zero": zero, "after": zero | {"from": "zero", "training": "posttrain"}})
+    write_specs(planned(folder), tmp_path)
+    written = json.loads((tmp_path / "figures/lg_fig9.json").read_text())
+    assert list(written["figure"]["arms"]) == ["zero", "after"]
+    assert list(FigureTask.load(tmp_path / "figures/lg_fig9.json").figure.arms) == ["zero", "after"]
+
+
 def test_the_summary_counts_shared_work_once(folder: Path) -> None:
     """A layer takes 36 s: the 100 steps of the base run take an hour, the 20 of the other run 12 minutes."""
     library = load_config(folder, overrides={"hardware": {"layer_ms": 36_000.0}})
