@@ -10,6 +10,7 @@ import pytest
 from figures import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from ssm.base.errors import TableError
 from ssm.claims.series import Series
@@ -25,7 +26,7 @@ from ssm.figures.data import (
     state_norm_curves,
 )
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import note_on, x_range
+from ssm.figures.panel import CurvePanel, note_on, x_range
 from ssm.figures.plots.head_std import drifting_heads
 from ssm.figures.style import log_ticks, token_ticks
 from ssm.specs.measurements import SCHEMAS
@@ -276,6 +277,17 @@ def test_log_ticks_are_inside_and_few(low: float, factor: float) -> None:
     assert 2 <= len(ticks) <= 6
     assert all(low * 0.999 <= tick <= low * factor * 1.001 for tick in ticks)
     assert ticks == sorted(set(ticks))
+
+
+@pytest.mark.parametrize(
+    ("ticks", "labels"),
+    [((16_000.0, 50_000.0), ["16k", "50k"]), ((512.0, 2048.0), ["512", "2k"]), ((0.5, 1000.0), ["0.5", "1k"])],
+)
+def test_ticks_in_powers_of_two_count_in_units_of_1024(ticks: tuple[float, ...], labels: list[str]) -> None:
+    panel = CurvePanel([], {}, "", "x", "y", (ticks[0], ticks[-1]), ticks=ticks, tokens=False)
+    axes = Figure().add_subplot()
+    panel(axes, 1)
+    assert [label.get_text() for label in axes.get_xticklabels()] == labels
 
 
 @given(st.integers(0, 12), st.integers(3, 17), st.integers(3, 10))
