@@ -7,7 +7,7 @@
 # make test-exhaustive  slow tests that rarely find what the others do not; make test-all: these and the others
 # make mutants     the mutation score of the modules in tests/mutants/modules.toml, and the mutants that no test detects
 # make fuzz        damaged and hostile input of every kind, for MINUTES
-# make test-slurm  the workflow on a SLURM cluster of two nodes on this machine, with kills (under four minutes)
+# make test-slurm  the workflow on a SLURM cluster of two nodes on this machine, with kills (four minutes)
 # make campaign    KILLS kills at random moments, of runs and of a workflow; compares the results bit for bit (minutes)
 # make journey     diagnoses and extends a checkpoint, and diagnoses one that needs no repair (six minutes)
 # make libraries   what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these

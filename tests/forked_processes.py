@@ -1,6 +1,7 @@
 """Processes that start fast: a server, which has imported everything that they need, forks them.
 
 Python has one such server per process of pytest, and one list of its modules. A second list would replace this one.
+Some of the modules start threads. They wait for work, and hold no lock that a forked process needs.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def check_chunk(operation: str, chunk: int) -> None:
     Raises:
         ValueError: it is not a whole number above zero.
     """
-    if not isinstance(chunk, int) or chunk < 1:
+    if not hasattr(chunk, "__index__") or chunk < 1:
         raise ValueError(f"{operation}: chunk must be a whole number above zero, got {chunk}")
 
 

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
 
 from ssm.base.exit_codes import REQUEUE
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # sent by a scheduler before it ends a job
+AGAIN = 0.1  # seconds until a signal that arrived during an import is sent again
 
 
 class Preempted(BaseException):
@@ -32,23 +32,23 @@ class Preempted(BaseException):
         self.together, self.code = together, code
 
 
-def preempt(number: int) -> NoReturn:
+def preempt(number: int) -> None:
     """React to a signal while there is nothing to save.
 
     A second signal is ignored. Schedulers signal a whole tree of processes, and parents pass signals on as well. The
     exit of this process must not be interrupted.
 
-    During an import, the process ends here. An exception is not safe there: C++ code that initializes an extension
-    (such as torch's) can end the process with SIGABRT, and other code catches every exception.
+    During an import, the signal is sent again a moment later. An exception is not safe there: C++ code that initializes
+    an extension (such as torch's) can end the process with SIGABRT, and other code catches every exception.
     """
+    if _importing(sys._getframe()):
+        again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+        return
     for every in SIGNALS:
         signal.signal(every, signal.SIG_IGN)
-    stop = Preempted(f"stopped by {signal.Signals(number).name}; the same command starts it again")
-    if _importing(sys._getframe()):
-        if os.environ.get("RANK", "0") == "0":
-            os.write(2, f"ssm: {stop}\n".encode())
-        os._exit(stop.code)
-    raise stop
+    raise Preempted(f"stopped by {signal.Signals(number).name}; the same command starts it again")
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -39,7 +39,8 @@ ssm bench scans:
 ssm bench training:
   times training steps of small models against those of transformers, and
   against our models with PyTorch's scans instead of our C++ code. All have
-  the same weights, batches and optimizer.
+  the same weights, batches and optimizer. It also says where the time of our
+  step goes.
 
 ssm bench inference:
   times a Mamba-2 of 130M parameters that reads 4,096 tokens and generates 32,

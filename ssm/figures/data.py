@@ -1,8 +1,8 @@
 """From a figure's tables to its curves, with polars and NumPy only.
 
 A line is the mean over seeds, and its band the range over seeds. A range grows with the number of seeds: the band
-leaves out the highest and the lowest tenth of them, rounded down. With one seed, the band is the standard error over
-sequences. Losses are averaged in nats and then turned into perplexities.
+leaves out the highest and the lowest tenth of them, rounded down. A mean far from the median can be outside. With one
+seed, the band is the standard error over sequences. Losses are averaged in nats and then turned into perplexities.
 """
 
 from __future__ import annotations

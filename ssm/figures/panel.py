@@ -194,7 +194,8 @@ class CurvePanel:
         room = EDGE * (np.log(high / low) if self.log_x else high - low)  # so that markers at the edge are not cut
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
         axes.xaxis.set_major_locator(ticker.FixedLocator(ticks))
-        counts = self.tokens or bool(self.ticks and all(tick % 512 == 0 for tick in ticks if tick >= 1000))
+        powers = all(math.log2(tick).is_integer() for tick in ticks if tick >= 1000)
+        counts = self.tokens or bool(self.ticks and powers)
         axes.xaxis.set_major_formatter(ticker.FixedFormatter([(tokens if counts else number)(tick) for tick in ticks]))
         axes.xaxis.set_minor_locator(ticker.NullLocator())
         axes.set_xlabel(self.x_label)

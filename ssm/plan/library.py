@@ -13,6 +13,7 @@ from ssm.base.errors import ConfigError, nearest, shown
 from ssm.base.names import natural
 from ssm.base.strict_parsing import pointless_numbers
 from ssm.claims.preregistration import Preregistrations, read_preregistrations
+from ssm.claims.statements import paper_of
 from ssm.figures.figure import FigureSpec
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import INHERITED, SCALES, Prose, Spec
@@ -125,14 +126,18 @@ def load_config(
         ConfigError: one line with the file, the key, what was expected and the nearest valid name.
     """
     folder = Path(folder)
-    workflow = _workflow(folder, scale, figures, overrides or {})
+    workflow, source = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
     existing = figure_targets(folder)
-    named = _named_targets(f"{folder / 'config.yaml'}: figures" if figures is None else "figures", existing, workflow)
+    named = _named_targets(f"{source}: figures", existing, workflow)
     contents = {target: read_yaml(_figure_file(folder, target)) for target in named}
-    one_by_one = () if workflow.figures == "all" else workflow.figures  # an error, not left out, if the scale lacks one
+    # A figure that was named by itself stays: its seeds of this scale are missing, which is an error.
+    one_by_one = () if workflow.figures == "all" else workflow.figures
     left_out = tuple(target for target in _left_out(contents, scale) if target not in one_by_one)
     wanted = tuple(target for target in named if target not in left_out)
+    for name in one_by_one:
+        if name not in existing and name not in map(paper_of, wanted):
+            raise ConfigError(f"{source}: figures: '{name}' has no figure of the scale '{scale}'")
     models, checkpoints, published, titles = _models(folder / "models.yaml", scale)
     training = folder / "training.yaml"
     sections = read_yaml(training)
@@ -190,7 +195,8 @@ def _figure_file(folder: Path, target: str) -> Path:
 
 def _workflow(
     folder: Path, scale: str | None, figures: Sequence[str] | None, overrides: Mapping[str, Any]
-) -> WorkflowConfig:
+) -> tuple[WorkflowConfig, str]:
+    """The workflow configuration, and its source for errors."""
     path = folder / "config.yaml"
     given = pointless_numbers(dict(overrides))  # Snakemake reads 1e3 as text, as YAML 1.1 says
     if scale is not None:
@@ -204,20 +210,20 @@ def _workflow(
     wanted = content.get("figures", "all")
     if (isinstance(wanted, str) and wanted != "all") or not wanted:
         raise ConfigError(
-            f"{source}: figures: expected 'all' or a list of targets such as [lg_fig5], got {shown(wanted)}"
+            f"{source}: figures: expected 'all' or a list of figures such as [lg_fig5], got {shown(wanted)}"
         )
-    return WorkflowConfig.parse(content, source)
+    return WorkflowConfig.parse(content, source), source
 
 
 def _named_targets(where: str, existing: tuple[str, ...], workflow: WorkflowConfig) -> tuple[str, ...]:
     """The targets that the configuration names: all, those of a paper such as `lg`, or single ones."""
     if workflow.figures == "all":
         return existing
-    papers = {target: target.partition("_")[0] for target in existing}
+    papers = {paper_of(target) for target in existing}
     for name in workflow.figures:
-        if name not in existing and name not in papers.values():
-            raise ConfigError(f"{where}: unknown figure '{name}'; {nearest(name, (*existing, *papers.values()))}")
-    return tuple(target for target, paper in papers.items() if {target, paper} & set(workflow.figures))
+        if name not in existing and name not in papers:
+            raise ConfigError(f"{where}: unknown figure '{name}'; {nearest(name, (*existing, *papers))}")
+    return tuple(target for target in existing if {target, paper_of(target)} & set(workflow.figures))
 
 
 def _figures(

@@ -59,7 +59,7 @@ class WorkflowConfig(Spec):
 
     # two CPU cores for minutes, two CPU cores for a night, one GPU, or the papers' sizes on a cluster
     scale: Scale = "smoke"
-    # the figures to make, by the names of their files
+    # the figures to make, by the names of their files, or by papers such as lg
     figures: Annotated[tuple[str, ...], Field(strict=False, min_length=1), Distinct] | Literal["all"] = "all"
     results: str = "results"  # folder of the results, which has a folder for each scale
     device: Literal["auto", "cpu", "cuda"] = "auto"  # device for training and measuring

@@ -53,17 +53,17 @@ def test_a_second_signal_does_not_interrupt_the_way_out() -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_during_an_import_the_process_ends_without_an_exception(tmp_path: Path, number: int) -> None:
+def test_a_signal_during_an_import_waits_for_its_end(tmp_path: Path, number: int) -> None:
     """While torch is imported, an exception can end the process with SIGABRT. This module drops the exception."""
     (tmp_path / "dropping.py").write_text(
         f"import contextlib, signal\nwith contextlib.suppress(BaseException):\n    signal.raise_signal({number})\n"
     )
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import ssm.cli.main as module; "
-    code += "module._dispatch = lambda *given: __import__('dropping') and 0; "
+    code = f"import sys, time; sys.path.insert(0, {str(tmp_path)!r}); import ssm.cli.main as module; "
+    code += "module._dispatch = lambda *given: (__import__('dropping'), time.sleep(60)); "
     importing = python(code + ENDS)
     said = importing.communicate(timeout=SECONDS)
     assert (importing.returncode, said[0]) == (REQUEUE, "")
-    assert said[1] == f"ssm: stopped by {signal.Signals(number).name}; the same command starts it again\n"
+    assert said[1] == f"ssm --version: stopped by {signal.Signals(number).name}; the same command starts it again\n"
 
 
 # Works long before it has handlers, and writes down that it is there.

@@ -199,7 +199,6 @@ def test_state_norm_and_remembrance_are_means_over_sequences(tmp_path: Path) -> 
 
 
 def test_arms_keep_the_order_of_the_plan() -> None:
-    """The order of the figure file is lost in sorted JSON."""
     arm = {"label": "l", "training": "pretrain"}
     figure = {"arms": {"t128": arm, "t16": arm, "t32": arm}, "models": ["tiny"], "data": "text", "seeds": [0]}
     series = [synthetic.series(name, seed) for name in ("t16", "t32", "t128") for seed in (0, 1)]
@@ -281,7 +280,12 @@ def test_log_ticks_are_inside_and_few(low: float, factor: float) -> None:
 
 @pytest.mark.parametrize(
     ("ticks", "labels"),
-    [((16_000.0, 50_000.0), ["16k", "50k"]), ((512.0, 2048.0), ["512", "2k"]), ((0.5, 1000.0), ["0.5", "1k"])],
+    [
+        ((16_000.0, 50_000.0), ["16k", "50k"]),
+        ((512.0, 2048.0), ["512", "2k"]),
+        ((0.5, 1000.0), ["0.5", "1k"]),
+        ((8.0, 64_000.0), ["8", "64k"]),
+    ],
 )
 def test_ticks_in_powers_of_two_count_in_units_of_1024(ticks: tuple[float, ...], labels: list[str]) -> None:
     panel = CurvePanel([], {}, "", "x", "y", (ticks[0], ticks[-1]), ticks=ticks, tokens=False)

@@ -50,7 +50,7 @@ def problem(folder: Path, scale: str | None = None, **overrides: object) -> str:
 VALUES = [
     ("config", "scale: smoke", "scale: smok", "scale", "unknown name 'smok'; did you mean 'smoke'?"),
     ("config", "scale:", "scael:", "", NO_SUCH.format("scael", "scale")),
-    ("config", "all", "lg_fig5", "figures", "expected 'all' or a list of targets such as [lg_fig5], got 'lg_fig5'"),
+    ("config", "all", "lg_fig5", "figures", "expected 'all' or a list of figures such as [lg_fig5], got 'lg_fig5'"),
     ("config", "all", "[lg_fig6]", "figures", "unknown figure 'lg_fig6'; did you mean 'lg_fig"),
     ("models", "tiny: {d_model", "tiny: {d_modl", "tiny", NO_SUCH.format("d_modl", "d_model")),
     ("training", "lr_scale: 0.1", "lr_scale: heavy", "recipes.posttrain.lr_scale", "expected a number, got 'heavy'"),

@@ -80,13 +80,20 @@ def test_slow_decays_over_a_long_sequence(operation: str, backend: str, variant:
 
 @pytest.mark.parametrize("variant", variants("delta_scan"))
 def test_columns_are_split_over_threads_without_a_change_of_bits(variant: int) -> None:
-    """A sequence with fewer heads than threads: the forward pass works on slices of 32 to 40 of its 100 columns."""
-    case = make("delta_scan", 4, length=70, batch=1, width=100, state=5, variant=variant, resets=0.1)
-    case = case.to(torch.float32)
-    expected = run(case, "cpp")
-    for number in (4, 16):
-        with threads(number):
-            assert same_bits(run(case, "cpp"), expected)
+    """A sequence with fewer heads than threads: the forward pass works on slices of its 100 columns."""
+    for dtype in (torch.float32, torch.float64):
+        case = make("delta_scan", 4, length=70, batch=1, width=100, state=5, variant=variant, resets=0.1).to(dtype)
+        expected, read = run(case, "cpp"), case.function("cpp")(*case.values)
+        for number in (4, 16):
+            with threads(number):
+                assert same_bits(run(case, "cpp"), expected)
+                assert same_bits(case.function("cpp")(*case.values), read)
+
+
+@pytest.mark.parametrize("variant", variants("delta_scan"))
+def test_values_without_columns(variant: int, memory_of_nans: None) -> None:
+    case = make("delta_scan", 5, length=20, width=0, variant=variant).to(torch.float32)
+    assert worst(run(case, "cpp"), exact(case)) == 0
 
 
 @pytest.mark.parametrize("variant", variants("delta_scan"))

@@ -261,8 +261,13 @@ def test_the_name_of_a_paper_means_all_its_figures_of_the_scale(folder: Path) ->
     edit(folder, "figures/lg_fig5.yaml", "seeds: [1]", "seeds: {smoke: [1], desk: [2]}")
     library = load_config(folder, "desk", figures=["lg"])
     assert (library.wanted, library.left_out) == (("lg_fig5",), ("lg_fig4",))
-    with pytest.raises(ConfigError, match=r"^figures: unknown figure 'ls_fig4'; did you mean 'lg_fig4'\?$"):
+    with pytest.raises(
+        ConfigError, match=r"with figures given: figures: unknown figure 'ls_fig4'; did you mean 'lg_fig4'\?$"
+    ):
         load_config(folder, figures=["ls_fig4"])
+    edit(folder, "figures/bn_fig1.yaml", "desk:", "gpu:")
+    with pytest.raises(ConfigError, match=r"figures: 'bn' has no figure of the scale 'desk'$"):
+        load_config(folder, "desk", figures=["bn", "lg"])
 
 
 def test_a_figure_takes_part_in_desk_only_with_seeds_for_it(folder: Path) -> None:

@@ -189,25 +189,26 @@ def training_speed(model: str, context: int, batch_size: int, repeats: int, seco
 def step_shares(model: str, context: int, batch_size: int) -> dict[str, float]:
     """Part -> its share of the time of our training step, with denormals flushed, by torch's profiler.
 
-    Matrix products are those of projections and of the head. Our operations are those of ssm_kernels.
+    Matrix products are those of PyTorch: projections, the head, attention. Our operations are those of ssm_kernels.
     """
     training = TrainingSpec(context=context, batch_tokens=context * batch_size, budget=Budget(steps=1))
     ours = _ours(build_model(SUBJECTS[model].spec(model), VOCABULARY, 0), training)
     tokens = torch.randint(VOCABULARY, (batch_size, context + 1))  # (B, T + 1)
     with flushed_denormals():
         ours.step(tokens, training.clip_norm)
-        with _stderr_closed(), profile(activities=[ProfilerActivity.CPU]) as recorded:
+        with _quiet_stderr(), profile(activities=[ProfilerActivity.CPU]) as recorded:
             for _ in range(PROFILED_STEPS):
                 ours.step(tokens, training.clip_norm)
-    times = dict.fromkeys(("matrix products", "our operations", "the rest"), 0.0)
-    for event in recorded.key_averages():
+    events, times = recorded.key_averages(), dict.fromkeys(("matrix products", "our operations", "the rest"), 0.0)
+    assert {event.key for event in events}.issuperset(OURS)
+    for event in events:
         part = "matrix products" if event.key in PRODUCTS else "our operations" if event.key in OURS else "the rest"
         times[part] += event.self_cpu_time_total
     return {part: time / sum(times.values()) for part, time in times.items()}
 
 
 @contextmanager
-def _stderr_closed() -> Iterator[None]:
+def _quiet_stderr() -> Iterator[None]:
     """torch's profiler writes its start and its stop to stderr, whatever its log level."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
@@ -317,10 +318,10 @@ def ratios(frame: pl.DataFrame) -> dict[bool, tuple[float, str]]:
 
 
 def shares_text(shares: dict[str, float], frame: pl.DataFrame) -> str:
-    """`step_shares`, and the largest ratio that they allow: with all time but that of the matrix products saved."""
+    """`step_shares`, and the ratio to the fastest other implementation if all but the matrix products took no time."""
     parts = ", ".join(f"{share:.0%} {part}" for part, share in shares.items())
     most = ratios(frame)[True][0] / shares["matrix products"]
-    return f"ssm's step: {parts}; {most:.1f}x if the matrix products were all"
+    return f"ssm's step: {parts}; {most:.1f}x if all else took no time"
 
 
 def table_text(frame: pl.DataFrame) -> str:

@@ -18,10 +18,13 @@ constexpr int64_t LEAST = 32;
 
 template <typename T>
 void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
-    if (in.B * in.H * in.V == 0) return;
-    const int64_t heads = in.B * in.H, parts = tasks::parts_for(threads, in.B * in.G, in.sharing());
-    const int64_t wanted = std::max<int64_t>(1, std::min((threads + heads - 1) / heads, in.V / LEAST));
-    const int64_t width = padded<T>((in.V + wanted - 1) / wanted), slices = (in.V + width - 1) / width;
+    if (in.B * in.H == 0) return;
+    const int64_t parts = tasks::parts_for(threads, in.B * in.G, in.sharing());
+    int64_t slices = std::max<int64_t>(1, threads / (in.B * in.H)), width = padded<T>((in.V + slices - 1) / slices);
+    while (slices > 1 && in.V - (slices - 1) * width < LEAST) {  // columns of the last slice
+        slices--;
+        width = padded<T>((in.V + slices - 1) / slices);
+    }
     const auto with = [&](auto make) {
         threads::for_each<threads::DYNAMIC>(in.B * in.G * parts * slices, threads, make, [&](int64_t i, auto& worker) {
             const int64_t first = i % slices * width;
