@@ -43,10 +43,10 @@ def test_a_figure_fits_a_page(target: str, tmp_path: Path, monkeypatch: pytest.M
     assert rows[0].panels != [draw._nothing], "the made-up tables have nothing to draw"
     figure = compose(rows)
     assert figure.get_figheight() <= PAGE + 1e-6
-    place = figure.axes[0].get_subplotspec()
-    assert place is not None
-    found: Any = place.get_topmost_subplotspec().get_gridspec()  # of rows, if rows have grids of their own
-    for row, height in zip(rows, found.get_height_ratios(), strict=True):
+    places: list[Any] = [axes.get_subplotspec() for axes in figure.axes]
+    lines = dict.fromkeys((place.get_gridspec(), place.rowspan.start) for place in places)  # some rows share a grid
+    for row, (grid, line) in zip(rows, lines, strict=True):
+        height = grid.get_height_ratios()[line]
         assert height >= (row.height if row.least is None else row.least) - 1e-6, "split this figure, or draw less"
 
 
