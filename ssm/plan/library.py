@@ -132,10 +132,10 @@ def load_config(
     named = _named_targets(f"{source}: figures", existing, workflow)
     contents = {target: read_yaml(_figure_file(folder, target)) for target in named}
     # A figure that was named by itself stays: its seeds of this scale are missing, which is an error.
-    one_by_one = () if workflow.figures == "all" else workflow.figures
-    left_out = tuple(target for target in _left_out(contents, scale) if target not in one_by_one)
+    names = () if workflow.figures == "all" else workflow.figures  # of figures and of papers
+    left_out = tuple(target for target in _left_out(contents, scale) if target not in names)
     wanted = tuple(target for target in named if target not in left_out)
-    for name in one_by_one:
+    for name in names:
         if name not in existing and name not in map(paper_of, wanted):
             raise ConfigError(f"{source}: figures: '{name}' has no figure of the scale '{scale}'")
     models, checkpoints, published, titles = _models(folder / "models.yaml", scale)

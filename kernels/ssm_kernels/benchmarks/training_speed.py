@@ -162,7 +162,7 @@ def training_speed(model: str, context: int, batch_size: int, repeats: int, seco
         GateError: logits, gradients or losses differ. Nothing was timed.
         UserError: transformers or mambapy is not installed.
     """
-    training = TrainingSpec(context=context, batch_tokens=context * batch_size, budget=Budget(steps=1))
+    training = _recipe(context, batch_size)
     trainees = _trainees(model, training)
     generator = torch.Generator().manual_seed(0)
 
@@ -191,7 +191,7 @@ def step_shares(model: str, context: int, batch_size: int) -> dict[str, float]:
 
     Matrix products are those of PyTorch: projections, the head, attention. Our operations are those of ssm_kernels.
     """
-    training = TrainingSpec(context=context, batch_tokens=context * batch_size, budget=Budget(steps=1))
+    training = _recipe(context, batch_size)
     ours = _ours(build_model(SUBJECTS[model].spec(model), VOCABULARY, 0), training)
     tokens = torch.randint(VOCABULARY, (batch_size, context + 1))  # (B, T + 1)
     with flushed_denormals():
@@ -265,6 +265,10 @@ def _trainees(name: str, training: TrainingSpec) -> list[Trainee]:
     for trainee in trainees:
         set_rates(trainee.optimizer, spec.peak_lr, training.weight_decay)
     return trainees
+
+
+def _recipe(context: int, batch_size: int) -> TrainingSpec:
+    return TrainingSpec(context=context, batch_tokens=context * batch_size, budget=Budget(steps=1))
 
 
 def _ours(model: LanguageModel, training: TrainingSpec) -> Trainee:

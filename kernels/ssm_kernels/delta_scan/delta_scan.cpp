@@ -2,9 +2,9 @@
 //
 // per_head_block.h has the algorithm for the delta rule with one decay per head or none. per_key_block.h has the
 // algorithm for all other forms. A task is a group of one sequence, or a part of its heads. It processes its blocks in
-// order. With fewer heads than threads, the forward pass also splits the columns of values. The gradients of q and k are
-// sums over tasks in a fixed order, and the backward pass splits groups only by shapes. So results have the same bits
-// for any number of threads.
+// order. With fewer heads than threads, the forward pass also splits the columns of values. The gradients of q and k
+// are sums over tasks in a fixed order, and the backward pass splits groups only by shapes. So results have the same
+// bits for any number of threads.
 
 #include "per_head.h"
 #include "per_head_backward.h"
@@ -20,11 +20,10 @@ template <typename T>
 void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     if (in.B * in.H == 0) return;
     const int64_t parts = tasks::parts_for(threads, in.B * in.G, in.sharing());
-    int64_t slices = std::max<int64_t>(1, threads / (in.B * in.H)), width = padded<T>((in.V + slices - 1) / slices);
-    while (slices > 1 && in.V - (slices - 1) * width < LEAST) {  // columns of the last slice
-        slices--;
-        width = padded<T>((in.V + slices - 1) / slices);
-    }
+    const auto width_of = [&](int64_t slices) { return padded<T>((in.V + slices - 1) / slices); };
+    int64_t slices = std::max<int64_t>(1, threads / (in.B * in.H));
+    while (slices > 1 && in.V - (slices - 1) * width_of(slices) < LEAST) slices--;  // columns of the last slice
+    const int64_t width = width_of(slices);
     const auto with = [&](auto make) {
         threads::for_each<threads::DYNAMIC>(in.B * in.G * parts * slices, threads, make, [&](int64_t i, auto& worker) {
             const int64_t first = i % slices * width;
