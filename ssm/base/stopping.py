@@ -14,7 +14,8 @@ from types import FrameType
 from ssm.base.exit_codes import REQUEUE
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # sent by a scheduler before it ends a job
-AGAIN = 0.1  # seconds until a signal that arrived during an import is sent again
+START_AGAIN = "the same command starts it again"
+DELAY = 0.1  # seconds until a signal that arrived during an import is sent again
 
 
 class Preempted(BaseException):
@@ -42,13 +43,13 @@ def preempt(number: int) -> None:
     an extension (such as torch's) can end the process with SIGABRT, and other code catches every exception.
     """
     if _importing(sys._getframe()):
-        again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+        again = threading.Timer(DELAY, os.kill, (os.getpid(), number))
         again.daemon = True
         again.start()
         return
     for every in SIGNALS:
         signal.signal(every, signal.SIG_IGN)
-    raise Preempted(f"stopped by {signal.Signals(number).name}; the same command starts it again")
+    raise Preempted(f"stopped by {signal.Signals(number).name}; {START_AGAIN}")
 
 
 def _importing(frame: FrameType | None) -> bool:

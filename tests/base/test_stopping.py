@@ -108,7 +108,8 @@ def test_processes_that_are_only_starting_leave_like_any_others(tmp_path: Path, 
     launcher.send_signal(number)
     sent = time.monotonic()
     _, said = launcher.communicate(timeout=SECONDS)
-    assert (launcher.returncode, said) == (REQUEUE, "")
+    line = f"ssm train: stopped by {signal.Signals(number).name}; the same command starts it again\n"
+    assert (launcher.returncode, said) == (REQUEUE, line)
     assert time.monotonic() - sent < module.GRACE / 2, "the second one was told too, not killed when it did not end"
 
 
