@@ -60,7 +60,7 @@ def core(mixer: Mixer, u: Tensor, resets: Tensor | None) -> Tensor:
         x = mixer.products(u, None, resets)[0] if kind == "h3" else u.unsqueeze(-1)
         for t in range(T):
             h = h if h is None or resets is None else h.masked_fill(resets[:, t, None, None, None], 0.0)
-            y, h = step_systems(x[:, t], *mixer.system(), h)
+            y, h = step_systems(x[:, t], *(mixer.system() if kind == "h3" else mixer.system_of(u[:, t])), h)
             outputs.append(y)
         return torch.stack(outputs, 1).detach()
     scans = calls(mixer, u, resets)

@@ -185,6 +185,7 @@ OTHERS: list[dict[str, Any]] = [
     {"mixer": {"kind": "rwkv4"}, "ffn": {"kind": "rwkv_channel_mix", "d_hidden": 256}},
     {"mixer": {"kind": "rwkv6", "head_dim": 32}},
     {"mixer": {"kind": "s4d"}},
+    {"mixer": {"kind": "s4d", "decay": "input_dependent"}},
     {"mixer": {"kind": "s5"}},
     {"mixer": {"kind": "deltanet", "n_heads": 2}},
     {

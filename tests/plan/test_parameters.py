@@ -67,6 +67,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"mixer": {"kind": "rglru", "blocks": 4, "width": 40, "decay": "constant"}},
     {"mixer": {"kind": "rwkv4"}, "ffn": {"kind": "rwkv_channel_mix", "d_hidden": 31}},
     {"mixer": {"kind": "rwkv6", "head_dim": 8, "shift_rank": 3, "decay_rank": 5}},
+    {"mixer": {"kind": "s4d", "d_state": 6, "decay": "input_dependent"}},
     {"mixer": {"kind": "s4d", "d_state": 6}, "ffn": {"kind": "mlp", "d_hidden": 31, "bias": True}},
     {"mixer": {"kind": "s5", "d_state": 12, "blocks": 2}, "ffn": {"kind": "gated_mlp", "d_hidden": 31, "bias": True}},
     {"mixer": {"kind": "deltanet", "n_heads": 2, "value_dim": 5, "gate": True, "d_conv": 3}},

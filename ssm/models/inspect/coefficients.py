@@ -35,7 +35,7 @@ class Coefficients:
     C: Tensor | None = None  # readouts, (B, T, H, N); None: the readout mixes heads (S5) or is a ratio (RWKV-4)
     bonus: Tensor | None = None  # RWKV-6: u (H, N); step t reads h_{t-1} + u b_t
     normalizer_eps: float | None = None  # linear attention: y_t is divided by the sum of its weights plus this number
-    bare_key: Tensor | None = None  # Mamba: the key without the step size Delta_t, (B, T, H, N)
+    bare_key: Tensor | None = None  # Mamba, S4D: the key without a step size that depends on the token, (B, T, H, N)
     averages: bool = False  # RWKV-4: A and the key are weights of a running average, so A is not a decay (A_1 is 0)
 
     @property
@@ -143,10 +143,14 @@ def _diagonal(mixer: Mixer, calls: Calls) -> Coefficients:
 
 
 def _systems(mixer: Any, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
-    """S4D, DSS, H3: a constant system for each head. H3's values are products of keys and values."""
-    a, b, c = (weight[None, None] for weight in mixer.system())  # (1, 1, H, N)
-    values = mixer.products(u, state, resets)[0] if mixer.spec.kind == "h3" else wide(u).unsqueeze(-1)
-    return Coefficients(a, b, values, c)
+    """S4D, DSS, H3: a system for each head. H3's values are products of keys and values."""
+    if mixer.spec.kind == "h3":
+        system, values = mixer.system(), mixer.products(u, state, resets)[0]
+    else:
+        system, values = mixer.system_of(u), wide(u).unsqueeze(-1)
+    a, b, c = (weight if weight.dim() == 4 else weight[None, None] for weight in system)  # (B, T, H, N) or (1, 1, H, N)
+    bare_key = torch.view_as_complex(wide(mixer.B))[None, None] if system[0].dim() == 4 else None
+    return Coefficients(a, b, values, c, bare_key=bare_key)
 
 
 def _rwkv4(calls: Calls) -> Coefficients:

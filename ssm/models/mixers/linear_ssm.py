@@ -24,6 +24,10 @@ class ChannelSystems(Mixer):
     def system(self) -> tuple[Tensor, Tensor, Tensor]:
         """a, b, c (D, N) of h_t = a h_{t-1} + b x_t, y_t = Re(c^T h_t)."""
 
+    def system_of(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`system` for inputs u (..., D): a and b may have the leading axes of u."""
+        return self.system()
+
     @abstractmethod
     def _finish(self, y: Tensor, u: Tensor) -> Tensor:
         """The output of the layer, from outputs y of the systems and inputs u, each (..., D)."""
@@ -36,7 +40,7 @@ class ChannelSystems(Mixer):
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = a h_{t-1} + b x_t and y_t = Re(c^T h_t) + D x_t."""
         h = None if state is None else torch.view_as_complex(state["memory"]).unsqueeze(2)  # (B, D, 1, N)
-        y, h = step_systems(wide(u).unsqueeze(-1), *self.system(), h)  # (B, D, 1)
+        y, h = step_systems(wide(u).unsqueeze(-1), *self.system_of(u), h)  # (B, D, 1)
         return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
 
 
@@ -61,10 +65,15 @@ class HeadSystems(Mixer):
         self.C = nn.Parameter(torch.randn(heads, N, 2) / 2**0.5)  # complex standard normal
         self.D = nn.Parameter(torch.randn(heads))
 
-    def system(self) -> tuple[Tensor, Tensor, Tensor]:
-        """a, b, c (H, N / 2) of h_t = a h_{t-1} + b x_t, y_t = Re(c^T h_t)."""
+    def system(self, dt: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """a, b (..., H, N / 2) and c (H, N / 2) of h_t = a h_{t-1} + b x_t, y_t = Re(c^T h_t).
+
+        Args:
+            dt: step sizes (..., H); by default the learned ones, (H,).
+        """
         A = torch.complex(-wide(self.A_real_log).exp(), wide(self.A_imag))
-        a, b = discretized(A, wide(self.log_dt).exp().unsqueeze(-1), self.spec.discretization)
+        dt = wide(self.log_dt).exp() if dt is None else dt
+        a, b = discretized(A, dt.unsqueeze(-1), self.spec.discretization)
         B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
         return a, b * B, 2 * C  # 2: each state represents a conjugate pair
 
@@ -205,7 +214,7 @@ def _real_pairs(z: Tensor) -> Tensor:
 
 
 def step_systems(x: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
-    """One step: x (B, H, M), h (B, H, M, N) -> y (B, H, M) and the new state."""
-    added = b[:, None] * x.unsqueeze(-1)  # (B, H, M, N)
-    h = added if h is None else a[:, None] * h + added
-    return (c[:, None] * h).sum(-1).real, h
+    """One step: x (B, H, M), a and b (H, N) or (B, H, N), h (B, H, M, N) -> y (B, H, M) and the new state."""
+    added = b.unsqueeze(-2) * x.unsqueeze(-1)  # (B, H, M, N)
+    h = added if h is None else a.unsqueeze(-2) * h + added
+    return (c.unsqueeze(-2) * h).sum(-1).real, h

@@ -25,12 +25,15 @@ class S4dMixer(MixerSpecBase):
             r"$y_t = 2 \, \mathrm{Re}(C^T h_t)$",
         ),
     )
+    later: ClassVar[frozenset[str]] = frozenset({"decay"})
     kind: Literal["s4d"] = "s4d"
     d_state: PositiveInt = 64  # N, states of a channel: N / 2 complex numbers and their conjugates
     init: Literal["lin", "inv"] = "lin"  # imaginary parts of A at initialization: S4D-Lin or S4D-Inv
     discretization: Literal["zoh", "bilinear"] = "zoh"  # how A and B are discretized; `zoh`: zero-order hold
     dt_range: Range = (1e-3, 0.1)  # dt of each channel at initialization, log-uniform
-    segment: PositiveInt = 32  # L, tokens between saved states; changes speed and memory, not the result
+    # `input_dependent`: dt, and with it the decay, depends on the token: dt_t = softplus(log dt + W u_t), as in Mamba
+    decay: Literal["constant", "input_dependent"] = "constant"
+    segment: PositiveInt = 32  # L, tokens between saved states of a constant decay; changes speed and memory only
 
     @model_validator(mode="after")
     def _conjugate_pairs(self) -> S4dMixer:
@@ -47,7 +50,11 @@ class S4dMixer(MixerSpecBase):
     def parameters(self, d_model: int) -> int:
         D, N = d_model, self.d_state
         system = D * (3 * N + 2)  # A, B and C, each N / 2 complex numbers; dt and D
-        return system + linear(D, 2 * D, bias=True)  # output and its gate
+        gate = linear(D, D) if self.decay == "input_dependent" else 0
+        return system + gate + linear(D, 2 * D, bias=True)  # output and its gate
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        return activation_memory_of_segments(6 * d_model, self.recurrent_state_numbers(d_model), self.segment, 0.05)
+        states = self.recurrent_state_numbers(d_model)
+        if self.decay == "input_dependent":  # dt A, a, b, b x, h and c h of every token
+            return ActivationMemory(6 * (states + d_model), workspace=0.5, bfloat16=1.0)
+        return activation_memory_of_segments(6 * d_model, states, self.segment, 0.05)

@@ -52,6 +52,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
                           "value_dim": 4, "rotary_pct": 0},
     "s4d": {"kind": "s4d", "d_state": 6, "segment": 5},
     "s4d, inv, bilinear": {"kind": "s4d", "d_state": 4, "init": "inv", "discretization": "bilinear"},
+    "s4d, gated decay": {"kind": "s4d", "d_state": 4, "decay": "input_dependent"},
     "dss": {"kind": "dss", "d_state": 3, "segment": 4},
     "s5": {"kind": "s5", "d_state": 8, "blocks": 2},
     "s5, bilinear": {"kind": "s5", "d_state": 6, "blocks": 1, "discretization": "bilinear"},

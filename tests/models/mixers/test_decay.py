@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from models.mixers.systems import SYSTEMS, D, inputs, parsed, system
 from ssm_kernels import observe
 
@@ -39,6 +40,22 @@ def test_a_constant_decay_starts_where_the_gated_decay_is_for_zero_inputs(name: 
     assert torch.equal(coefficients(constant, zeros).A, coefficients(gated, zeros).A)
 
 
+def test_s4d_with_a_gated_decay_starts_from_its_constant_decay() -> None:
+    """Its map of dt is 0 at first, and softplus(log dt) is dt up to dt / 2."""
+    constant, gated = (
+        build_mixer(parsed({"kind": "s4d", "decay": of}), D, 2).double() for of in ("constant", "input_dependent")
+    )
+    u = inputs(0, 2, 9)
+    A = coefficients(gated, u).A  # (B, T, H, N)
+    assert torch.equal(A, A[:1, :1].expand_as(A))
+    with torch.no_grad():
+        constant.load_state_dict(gated.state_dict(), strict=False)
+        constant.log_dt.copy_(F.softplus(constant.log_dt).log())
+        assert torch.allclose(gated(u)[0], constant(u)[0], rtol=1e-4, atol=1e-5)
+        gated.dt_proj.weight.normal_()
+    assert coefficients(gated, u).A.std(1).min() > 1e-6, "it depends on the token"
+
+
 def test_without_decay_gated_deltanet_has_the_recurrence_of_deltanet() -> None:
     scans: list[Any] = []
     with observe(lambda *call: scans.append(call)), torch.no_grad():
@@ -55,5 +72,5 @@ def test_the_decays_of_retnet() -> None:
 
 
 def test_defaults_do_not_change_ids() -> None:
-    for kind in ("mamba2", "gla", "rglru", "gated_deltanet", "retnet"):
+    for kind in ("mamba2", "gla", "rglru", "gated_deltanet", "retnet", "s4d"):
         assert not {"decay", "decay_exponent"} & parsed({"kind": kind}).content().keys()
