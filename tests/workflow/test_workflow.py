@@ -6,16 +6,21 @@ import base64
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 from pathlib import Path
 
+import polars as pl
 import psutil
 import pytest
 from plan.mini import edit
 from workflow.stand_in import ROOT, SNAKEMAKE, after, environment, make, run, snakemake, verbs
+
+from ssm.base.tables import write_table
+from ssm.specs.measurements.position_loss import PositionLoss
 
 HEADLINE = ["evaluate", "evaluate", "judge", "plot", "report", "tokenize", "train", "train"]
 
@@ -115,6 +120,21 @@ def test_pictures_verdicts_and_pages_are_made_again_when_their_code_changes(plac
     ):
         change_code(place, changed)
         assert verbs(make(place)) == again, changed
+
+
+@pytest.mark.exhaustive
+def test_a_figure_that_another_folder_made_is_named_if_it_has_changed(place: Path) -> None:
+    make(place)
+    figures, verdicts = place / "a b/smoke/specs/figures", place / "a b/smoke/verdicts/lg_fig5.parquet"
+    judged = json.loads((figures / "lg_fig5.json").read_text())
+    row = pl.DataFrame({"sequence": 0, "position_from": 0, "position_to": 1, "loss": 1.0})
+    write_table(row, PositionLoss.table, verdicts, {"figure": judged})
+    shutil.rmtree(place / ".snakemake")  # as in another folder
+    assert "was made with other" not in snakemake(place, "--cores", "1").stderr
+    edit(place / "config", "figures/lg_fig5.yaml", "The curves.", "All curves.")
+    told = snakemake(place, "--cores", "1").stderr
+    (again,) = re.findall("lg_fig5 was made with other arms.* To make it again, add: (.*)", told)
+    assert verbs(make(place, *shlex.split(again))) == ["judge", "plot", "report"]
 
 
 def test_after_a_failed_job_the_run_fails_and_can_continue(place: Path) -> None:

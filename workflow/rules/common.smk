@@ -140,6 +140,27 @@ def explain_locks():
     print(problem, file=sys.stderr)
 
 
+def name_outdated_figures():
+    """Print the requested figures whose verdicts are on other arms, seeds or claims than those of the plan.
+
+    Snakemake makes a changed figure again, but only in the folder in which it made it. Elsewhere it does not know the old
+    parameters. Results can be moved, and another clone can go on with them.
+    """
+    if not (workflow.is_main_process and workflow.dag_settings):
+        return
+    for target in reported():
+        try:
+            judged = read_provenance(f"{S}/verdicts/{target}.parquet").get("figure")
+        except TableError:  # there are no verdicts
+            continue
+        if judged != json.loads(json.dumps(PLAN.figures[target].content())):
+            print(
+                f"{target} was made with other arms, seeds or claims than those of its figure file. To make it again, "
+                f"add: --forcerun '{S}/verdicts/{target}.parquet' '{S}/figures/{target}.svg'",
+                file=sys.stderr,
+            )
+
+
 def explain_unknown_targets():
     """Print the nearest target for a mistyped name. Snakemake only says that no rule makes such a file."""
     for target in workflow.dag_settings.targets if workflow.dag_settings else ():
