@@ -132,7 +132,8 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
     """Count statements.
 
     A statement is confirmed if all its verdicts are "confirmed"; refuted and not decided are analogous. Otherwise it is
-    mixed. Several statements of one kind that compare the very same numbers with the same regions count as one.
+    mixed. Several statements of one kind that compare the very same numbers with the same regions count as one. Claims
+    without a number, such as those on models that a scale does not have, are never the same.
     """
     rows = list(rows)
     here = [row for row in rows if row["sort"] != ELSEWHERE]
@@ -142,7 +143,10 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
         of_kind = statements(row for row in counted if row["sort"] == sort)
         verdicts: dict[frozenset[tuple[str, str]], set[str]] = {}
         for statement in of_kind:
-            judged = frozenset((row["number"], row["expected"]) for row in statement.rows)
+            judged = frozenset(
+                (row["number"] if row["estimate"] is not None else f"{row['target']} {row['claim']}", row["expected"])
+                for row in statement.rows
+            )
             verdicts.setdefault(judged, set()).update(row["verdict"] for row in statement.rows)
         if verdicts:
             counts[sort] = Counter(map(outcome, verdicts.values()))

@@ -68,7 +68,8 @@ repairs without training:
   models with an A_log that transformers itself reads. --policy clip_dt limits
   the dt of Mamba-2. Several values are tried on text that is used only for
   this choice. Options of training are refused. reset_state and restarts change
-  only how a model is read, and cannot be stored in a checkpoint.
+  only how a model is read, and cannot be stored in a checkpoint. A run of ssm
+  is repaired as an arm of a figure.
 
 after a kill:
   Type the same command again: it continues. SIGTERM and SIGUSR1 stop it with

@@ -124,6 +124,7 @@ TERM, KILL = -signal.SIGTERM, -signal.SIGKILL
         ([REQUEUE, REQUEUE], [signal.SIGTERM], REQUEUE),
         ([TIME_OVER, TIME_OVER], [], TIME_OVER),
         ([TERM, REQUEUE], [signal.SIGTERM], REQUEUE),
+        ([REQUEUE, TERM], [signal.SIGTERM], REQUEUE),
         ([TERM, LOST], [signal.SIGTERM], REQUEUE),  # it takes the first for lost
         ([TERM, LOST], [], LOST),  # nobody told us: it was that one's own end
         ([TERM, LOST], [signal.SIGUSR1], LOST),
@@ -131,8 +132,12 @@ TERM, KILL = -signal.SIGTERM, -signal.SIGKILL
         ([KILL, 0], [], LOST),
     ],
 )
-def test_one_exit_code_for_all(codes: list[int], told: list[int], code: int) -> None:
+def test_one_exit_code_for_all(
+    codes: list[int], told: list[int], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert module._code("train", codes, told) == code
+    stopped = "ssm train: stopped by SIGTERM; " in capsys.readouterr().err
+    assert stopped == (codes[0] == TERM and signal.SIGTERM in told), "process 0 has not reported it"
 
 
 # Passes signals on and has a handler of its own, like the snakemake of a compute node, whose scheduler handles SIGTERM.

@@ -1,6 +1,8 @@
-"""Diagonal, time-invariant state space models: functions and base classes of S4D, DSS, S5 and H3.
+"""Diagonal state space models: functions and base classes of S4D, DSS, S5 and H3.
 
 h_t = a h_{t-1} + b x_t,   y_t = Re(c^T h_t)        with complex a, b, c (H, N) for H systems of N states
+
+They do not change with time, except a and b of S4D's gated decay.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class S4dMixer(MixerSpecBase):
     init: Literal["lin", "inv"] = "lin"  # imaginary parts of A at initialization: S4D-Lin or S4D-Inv
     discretization: Literal["zoh", "bilinear"] = "zoh"  # how A and B are discretized; `zoh`: zero-order hold
     dt_range: Range = (1e-3, 0.1)  # dt of each channel at initialization, log-uniform
-    # `input_dependent`: dt, and with it the decay, depends on the token: dt_t = softplus(log dt + W u_t), as in Mamba
+    # `input_dependent`: dt, and with it the decay, depends on the token: dt_t = softplus(log dt + W u_t)
     decay: Literal["constant", "input_dependent"] = "constant"
     segment: PositiveInt = 32  # L, tokens between saved states of a constant decay; changes speed and memory only
 

@@ -41,7 +41,7 @@ def test_a_constant_decay_starts_where_the_gated_decay_is_for_zero_inputs(name: 
 
 
 def test_s4d_with_a_gated_decay_starts_from_its_constant_decay() -> None:
-    """Its map of dt is 0 at first, and softplus(log dt) is dt up to dt / 2."""
+    """Its map of dt is 0 at first, and softplus(log dt) is dt up to a share of dt / 2."""
     constant, gated = (
         build_mixer(parsed({"kind": "s4d", "decay": of}), D, 2).double() for of in ("constant", "input_dependent")
     )
@@ -54,6 +54,30 @@ def test_s4d_with_a_gated_decay_starts_from_its_constant_decay() -> None:
         assert torch.allclose(gated(u)[0], constant(u)[0], rtol=1e-4, atol=1e-5)
         gated.dt_proj.weight.normal_()
     assert coefficients(gated, u).A.std(1).min() > 1e-6, "it depends on the token"
+
+
+@pytest.mark.parametrize("rule", ["zoh", "bilinear"])
+def test_s4d_with_a_gated_decay_is_its_recurrence(rule: str) -> None:
+    """dt_t = softplus(log dt + W u_t); h_t = a_t h_{t-1} + b_t u_t; y_t = 2 Re(C^T h_t), all in float64."""
+    mixer = build_mixer(parsed({"kind": "s4d", "d_state": 6, "decay": "input_dependent", "discretization": rule}), D, 2)
+    mixer = mixer.double()
+    with torch.no_grad():
+        mixer.dt_proj.weight.normal_()
+        u = inputs(0, 2, 9)
+        A = torch.complex(-mixer.A_real_log.exp(), mixer.A_imag)
+        B, C = torch.view_as_complex(mixer.B), torch.view_as_complex(mixer.C)
+        h, outputs = torch.zeros(2, D, 3, dtype=torch.complex128), []
+        for u_t in u.unbind(1):
+            z = torch.log1p((mixer.log_dt + u_t @ mixer.dt_proj.weight.T).exp()).unsqueeze(-1) * A  # (B, D, N / 2)
+            a, b = (z.exp(), (z.exp() - 1) / A) if rule == "zoh" else ((2 + z) / (2 - z), 2 * z / A / (2 - z))
+            h = a * h + b * B * u_t.unsqueeze(-1)
+            outputs.append(2 * (C * h).real.sum(-1))
+        y, ended = mixer(u)
+        expected = F.glu(mixer.out_proj(F.gelu(torch.stack(outputs, 1) + mixer.D * u)))
+        assert torch.allclose(y, expected, rtol=1e-9, atol=1e-10)
+        assert torch.allclose(torch.view_as_complex(ended["memory"]), h, rtol=1e-9, atol=1e-12)
+        bare = coefficients(mixer, u).bare_b.squeeze(-1)  # without the step size of a token
+    assert torch.allclose(bare, B * u.unsqueeze(-1))
 
 
 def test_without_decay_gated_deltanet_has_the_recurrence_of_deltanet() -> None:
