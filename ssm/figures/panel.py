@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeGuard
 
@@ -299,7 +299,7 @@ def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "
     counts = sorted({curve.seeds for curve in curves})
     if not counts:
         return ""
-    over = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    over = seeds_of(counts)
     if seeds == "lines":
         note = "Line: a seed"
     elif counts == [1]:
@@ -311,6 +311,16 @@ def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "
     if marked and len({curve.context for curve in curves}) > 1:
         note += ". Dotted: training context T of each arm"
     return note + (". Cross: not finite beyond this point" if any(curve.breaks_off() for curve in curves) else "")
+
+
+def seeds_of(counts: Collection[int]) -> str:
+    """The numbers of seeds of several means, as text.
+
+    >>> seeds_of([5, 3, 5]), seeds_of([5, 5])
+    ('3 to 5 seeds', '5 seeds')
+    """
+    least, most = min(counts), max(counts)
+    return f"{most} seeds" if least == most else f"{least} to {most} seeds"
 
 
 def _band(counts: Sequence[int]) -> str:

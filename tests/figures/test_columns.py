@@ -420,6 +420,18 @@ def test_an_arm_has_a_bar_for_each_variant(tmp_path: Path) -> None:
     assert texts(axes) == ["small"], "one arm of several models is named by its model"
 
 
+@pytest.mark.parametrize(
+    ("plot", "note"),
+    [
+        ({"kind": "bars", "of": AT}, "Bar: mean over 2 to 3 seeds. Dot: a seed"),
+        ({"kind": "table", "of": AT, "head": "keys"}, "Mean over 2 to 3 seeds ± their standard deviation"),
+    ],
+)
+def test_a_note_has_the_seeds_of_all_arms(plot: dict[str, Any], note: str, tmp_path: Path) -> None:
+    fewer = two_arms(tmp_path, seeds=3)[:-1]
+    assert draw_figure(synthetic.task([plot], fewer), tmp_path).get_supxlabel() == note
+
+
 def test_a_table_has_a_row_for_each_arm_and_a_column_for_each_variant(tmp_path: Path) -> None:
     """The mean over seeds, and their standard deviation."""
     plot = {"kind": "table", "of": AT | {"where": {"depth": 0.0}}, "each": SHORT_AND_LONG, "head": "keys"}

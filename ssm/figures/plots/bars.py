@@ -13,7 +13,7 @@ from ssm.base.lazy import ticker
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import INK
 from ssm.figures.data import panels
-from ssm.figures.panel import Row, columns_for
+from ssm.figures.panel import Row, columns_for, seeds_of
 from ssm.figures.plot import ChosenArms, Numbers, Titled, Variants
 from ssm.figures.style import SMALL, ArmStyle, number
 
@@ -169,8 +169,8 @@ class Bars(ChosenArms, Titled, Variants):
             for title, own in found.items()
         ]
         lines = max(map(len, found.values()))
-        seeds = max(len(one.seeds) for bar in every for one in bar.numbers.values())
-        note = f"Bar: mean over {seeds} seeds. Dot: a seed" if seeds > 1 else "One seed"
+        seeds = [len(one.seeds) for bar in every for one in bar.numbers.values()]
+        note = f"Bar: mean over {seeds_of(seeds)}. Dot: a seed" if max(seeds) > 1 else "One seed"
         return [
             Row(AXIS + LINE * lines, plotters[at : at + columns], columns, note, AXIS + LEAST * lines)
             for at in range(0, len(plotters), columns)

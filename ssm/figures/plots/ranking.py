@@ -12,7 +12,7 @@ from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import panels, perplexity_curves
-from ssm.figures.panel import LEVEL, CurvePanel, Row, common_limits, log_axis, token_panel, wrapped
+from ssm.figures.panel import LEVEL, CurvePanel, Row, common_limits, log_axis, seeds_of, token_panel, wrapped
 from ssm.figures.plot import ChosenArms, Look, OfArms
 from ssm.figures.style import SMALL, ArmStyle
 
@@ -112,9 +112,8 @@ class Ranking(ChosenArms, OfArms):
             self.level,
             self.quantity().logarithmic,
         )
-        seeds = sorted({len(one.by_seed) for one in found.values() if one is not None}) or [0]
-        counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        over = f" over {counted} seeds. Small dot: a seed" if seeds[-1] > 1 else " (one seed)"
+        seeds = [len(one.by_seed) for one in found.values() if one is not None] or [0]
+        over = f" over {seeds_of(seeds)}. Small dot: a seed" if max(seeds) > 1 else " (one seed)"
         note = f"Horizontal line: 95% interval{over}"
         lines = len(models)
         row = Row(AXIS + LINE * lines, [ranking], 1, note, AXIS + LEAST * lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import chosen_arms, panels
-from ssm.figures.panel import LETTER, Row, wrapped
+from ssm.figures.panel import LETTER, Row, seeds_of, wrapped
 from ssm.figures.plot import ChosenArms, Numbers, Variants
 from ssm.figures.style import SMALL, WIDTH, ArmStyle, number
 
@@ -56,8 +56,8 @@ class Table(ChosenArms, Variants):
             rows += [TableRow(task.title_of(model) if alone else labels[arm], cells) for arm, cells in there.items()]
         if not rows:
             return []
-        seeds = max(len(cell.seeds) for row in rows for cell in row.cells if cell is not None)
-        note = f"Mean over {seeds} seeds ± their standard deviation" if seeds > 1 else "One seed"
+        seeds = [len(cell.seeds) for row in rows for cell in row.cells if cell is not None]
+        note = f"Mean over {seeds_of(seeds)} ± their standard deviation" if max(seeds) > 1 else "One seed"
         note += ". In percent" if self.percent else ""
         printed = Printed.of(self, rows, tuple(name or self.score for name in columns))
         return [Row(LINE * printed.lines, [lambda axes, _: printed.draw(axes)], 1, note)]
