@@ -131,6 +131,7 @@ def test_a_figure_that_another_folder_made_is_named_if_it_has_changed(place: Pat
     write_table(row, PositionLoss.table, verdicts, {"figure": judged})
     shutil.rmtree(place / ".snakemake")  # as in another folder
     assert "was made with other" not in snakemake(place, "--cores", "1").stderr
+    assert verbs(make(place)) == []
     edit(place / "config", "figures/lg_fig5.yaml", "The curves.", "All curves.")
     told = snakemake(place, "--cores", "1").stderr
     (again,) = re.findall("lg_fig5 was made with other arms.* To make it again, add: (.*)", told)

@@ -141,14 +141,20 @@ def explain_locks():
 
 
 def name_outdated_figures():
-    """Print the requested figures whose verdicts are on other arms, seeds or claims than those of the plan.
+    """Print the requested figures that should be made again, but that Snakemake takes for finished.
 
-    Snakemake makes a changed figure again, but only in the folder in which it made it. Elsewhere it does not know the old
-    parameters. Results can be moved, and another clone can go on with them.
+    Their verdicts are on other arms, seeds or claims than those of the plan. Snakemake knows the parameters of a finished
+    file only in the folder in which it made it. Results can be moved, and another clone can go on with them.
     """
-    if not (workflow.is_main_process and workflow.dag_settings):
+    dag = getattr(workflow, "_dag", None)
+    if dag is None or not workflow.is_main_process:
         return
-    for target in reported():
+    judged_again = {
+        job.wildcards.target
+        for job in dag.jobs
+        if job.rule.name == "judge" and dag.needrun(job)
+    }
+    for target in set(reported()) - judged_again:
         try:
             judged = read_provenance(f"{S}/verdicts/{target}.parquet").get("figure")
         except TableError:  # there are no verdicts
