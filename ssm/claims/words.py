@@ -132,8 +132,8 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
     """Count statements.
 
     A statement is confirmed if all its verdicts are "confirmed"; refuted and not decided are analogous. Otherwise it is
-    mixed. Several statements of one kind that compare the very same numbers with the same regions count as one. Claims
-    without a number, such as those on models that a scale does not have, are never the same.
+    mixed. Several statements of one kind that compare the very same numbers with the same regions count as one. Without
+    a number, as on arms that a scale does not have, they must also have the same name.
     """
     rows = list(rows)
     here = [row for row in rows if row["sort"] != ELSEWHERE]
@@ -141,10 +141,10 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
     counts, repeated = {}, 0
     for sort in SORTS:
         of_kind = statements(row for row in counted if row["sort"] == sort)
-        verdicts: dict[frozenset[tuple[str, str]], set[str]] = {}
+        verdicts: dict[frozenset[tuple[str, ...]], set[str]] = {}
         for statement in of_kind:
             judged = frozenset(
-                (row["number"] if row["estimate"] is not None else f"{row['target']} {row['claim']}", row["expected"])
+                (row["number"], row["expected"], row["claim"] if row["estimate"] is None else "")
                 for row in statement.rows
             )
             verdicts.setdefault(judged, set()).update(row["verdict"] for row in statement.rows)

@@ -93,7 +93,8 @@ def test_statements_on_the_same_numbers_count_once() -> None:
     stricter = row(claim="nearly all", expected="> 0.9", verdict=REFUTED)
     assert tally([row(), stricter]).counts == {PAPER: {CONFIRMED: 1, REFUTED: 1}}, "one number, two regions"
     absent = {"verdict": OPEN, "estimate": None, "interval": "none"}
-    assert tally([row(**absent), row(claim="other", **absent)]).counts == {PAPER: {OPEN: 2}}, "no number, no repetition"
+    assert tally([row(**absent), row(claim="other", **absent)]).counts == {PAPER: {OPEN: 2}}, "no number, two names"
+    assert tally([row(**absent), row(target="lg_fig1", **absent)]).counts == {PAPER: {OPEN: 1}}
 
 
 def test_weak_verdicts_are_marked_and_the_mark_is_explained() -> None:

@@ -53,7 +53,9 @@ any_case = st.one_of(*(cases(operation, 130, 40, STATES) for operation in OPERAT
 def test_equals_the_reference(case: Case, processors: int) -> None:
     got = emulate(case, processors)
     assert all(x.isfinite().all() for x in got)
-    assert worst(got, exact(case)) < 2e-5
+    found = worst(got, exact(case))
+    # Terms of a sum can cancel, such as those of the gradient of one dt_bias. The oracle in float32 shows by how much.
+    assert found < 2e-5 or found < 4 * worst(run(case, "reference"), exact(case))
 
 
 @settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
