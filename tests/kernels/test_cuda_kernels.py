@@ -39,6 +39,11 @@ def emulate(case: Case, processors: int = 132) -> list[Tensor]:
         return run(case, "cuda")
 
 
+def rounding(case: Case) -> float:
+    """The error of the oracle in float32: large if terms of a sum cancel, as in the gradient of a single dt_bias."""
+    return worst(run(case, "reference"), exact(case))
+
+
 def in_float32(operation: str, seed: int = 0, length: int = 40, **sizes: Any) -> Case:
     return make(operation, seed, length, **{"state": STATES[0], **sizes}).to(torch.float32)
 
@@ -54,8 +59,7 @@ def test_equals_the_reference(case: Case, processors: int) -> None:
     got = emulate(case, processors)
     assert all(x.isfinite().all() for x in got)
     found = worst(got, exact(case))
-    # Terms of a sum can cancel, such as those of the gradient of one dt_bias. The oracle in float32 shows by how much.
-    assert found < 2e-5 or found < 4 * worst(run(case, "reference"), exact(case))
+    assert found < 2e-5 or found < 4 * rounding(case)
 
 
 @settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
@@ -63,7 +67,8 @@ def test_equals_the_reference(case: Case, processors: int) -> None:
 def test_results_do_not_depend_on_cuts_of_the_sequence(case: Case, cuts: list[int], processors: int) -> None:
     with emulated(processors):
         pieces = with_gradients(case.in_pieces("cuda", cuts), case.values, 0)
-        assert worst(pieces, run(case, "cuda")) < 1e-4  # both are rounded; the largest difference so far was 5.2e-5
+        found = worst(pieces, run(case, "cuda"))
+    assert found < 1e-4 or found < 8 * rounding(case)  # both are rounded; the largest difference so far was 5.2e-5
 
 
 @pytest.mark.parametrize("processors", [*exhaustive(*PROCESSORS[::2]), PROCESSORS[1]])
