@@ -14,7 +14,6 @@ from types import FrameType
 from ssm.base.exit_codes import REQUEUE
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # sent by a scheduler before it ends a job
-START_AGAIN = "the same command starts it again"
 DELAY = 0.1  # seconds until a signal that arrived during an import is sent again
 
 
@@ -49,7 +48,12 @@ def preempt(number: int) -> None:
         return
     for every in SIGNALS:
         signal.signal(every, signal.SIG_IGN)
-    raise Preempted(f"stopped by {signal.Signals(number).name}; {START_AGAIN}")
+    raise Preempted(stopped_by(number))
+
+
+def stopped_by(number: int) -> str:
+    """The message of a job that a signal ended while there was nothing to save."""
+    return f"stopped by {signal.Signals(number).name}; the same command starts it again"
 
 
 def _importing(frame: FrameType | None) -> bool:

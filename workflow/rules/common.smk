@@ -154,12 +154,14 @@ def name_outdated_figures():
         for job in dag.jobs
         if job.rule.name == "judge" and dag.needrun(job)
     }
-    for target in set(reported()) - judged_again:
+    for target in reported():
+        if target in judged_again:
+            continue
         try:
             judged = read_provenance(f"{S}/verdicts/{target}.parquet").get("figure")
         except TableError:  # there are no verdicts
             continue
-        if judged != json.loads(json.dumps(PLAN.figures[target].content())):
+        if judged != PLAN.figures[target].content():
             print(
                 f"{target} was made with other arms, seeds or claims than those of its figure file. To make it again, "
                 f"add: --forcerun '{S}/verdicts/{target}.parquet' '{S}/figures/{target}.svg'",
