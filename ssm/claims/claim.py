@@ -146,13 +146,16 @@ class JudgedFigure(PlannedFigure):
         """(name, claim, panel) of every verdict.
 
         A claim is judged on each panel that has its first arm, restricted to the claim's `models`. If there is no such
-        panel, it is judged on the first one, where it is "not decided". Names: `<claim>` on one panel,
-        `<claim>/<panel>` on several. A family has a verdict for each member: `<claim>[<axis>=<value>]`.
+        panel, it is judged on the first one, where it is "not decided". An added check without any model at this scale
+        is left out. Names: `<claim>` on one panel, `<claim>/<panel>` on several. A family has a verdict for each
+        member: `<claim>[<axis>=<value>]`.
         """
         found = []
         families = self.families
         judged = (named for claim in self.claims for named in claims_of_members(claim, families))
         for name, claim in judged:
+            if claim.ours and claim.models == ():
+                continue
             having = (series.panel for series in self.series if claim.quantity.about(series))
             panels = list(dict.fromkeys(panel for panel in having if claim.models is None or panel in claim.models))
             panels = panels or [next((series.panel for series in self.series), "")]

@@ -118,6 +118,14 @@ class LanguageModel(nn.Module):
             ended.append(layer_state)
         return self.norm(x), State(tuple(ended))
 
+    def faded(self, state: State, factor: float) -> State:
+        """The state in which all earlier tokens weigh `factor` times as much, 0 < factor < 1 (`Mixer.faded`)."""
+        faded = []
+        for layer, layer_state in zip(self.layers, state.layers, strict=True):
+            assert isinstance(layer, Block)
+            faded.append(layer.mixer.faded(layer_state, factor))
+        return State(tuple(faded))
+
     def embedded(self, tokens: Tensor) -> Tensor:
         """The input of the first layer: tokens (...) or values (..., C + 1) -> (..., D)."""
         x = self.embedding(tokens)

@@ -220,6 +220,8 @@ def _changes(before: Mapping[str, Content], now: Mapping[str, Content]) -> list[
     fresh = {name: content for name, content in now.items() if name not in before}
     changes = []
     for name, content in before.items():
+        if name not in now and content.ours and not content.judged:
+            continue  # an added check about models that the scale does not have: nothing can decide it
         renamed = next((other for other in fresh if fresh[other] == content), None)
         if name in now:
             change = _change(content, now[name])

@@ -110,15 +110,25 @@ def test_a_reset_is_a_restart() -> None:
     torch.testing.assert_close(found, torch.cat(alone, 1))
 
 
+@pytest.mark.parametrize(
+    ("second", "halved"),
+    [
+        ({"kind": "mamba2", "d_state": 6, "head_dim": 4}, [RECURRENT]),
+        ({"kind": "linear_attention", "n_heads": 2}, [RECURRENT, "normalizer"]),
+        ({"kind": "attention", "n_heads": 2, "window": 5}, []),
+    ],
+)
 @torch.no_grad()
-def test_a_fading_state_keeps_its_share() -> None:
-    """Token by token: before every seventh token the memories are halved, but not the convolutions."""
-    own, text = model().double(), tokens(4, 2, 40)
+def test_a_fading_state_keeps_its_share(second: dict[str, Any], halved: list[str]) -> None:
+    """Token by token: every seventh token halves the memories, but not the inputs of convolutions and the caches."""
+    own, text = model(mixer_at={1: second}).double(), tokens(4, 2, 40)
     state: State | None = None
     parts = []
     for at, token in enumerate(text.unbind(1)):
         if state is not None and at % 7 == 0:
-            state = State(tuple({**layer, RECURRENT: layer[RECURRENT] / 2} for layer in state.layers))
+            names = [[RECURRENT], halved, [RECURRENT]]
+            layers = zip(names, state.layers, strict=True)
+            state = State(tuple(layer | {name: layer[name] / 2 for name in own_names} for own_names, layer in layers))
         logits, state = own.step(token, state)
         parts.append(logits)
     read = repaired(own, *READINGS["fade"])
@@ -179,5 +189,6 @@ def test_models_that_cannot_be_repaired_are_refused() -> None:
             repair.check(own)
     attention = spec(mixer={"kind": "attention", "n_heads": 2})
     ResetState().check(attention)
-    with pytest.raises(ValueError, match="is attention, whose cache does not fade"):
+    ResetState(keeps=(0.5,)).check(spec(mixer={"kind": "attention", "n_heads": 2, "window": 5}))
+    with pytest.raises(ValueError, match="is attention without a window, whose cache does not fade"):
         ResetState(keeps=(0.0, 0.5)).check(attention)

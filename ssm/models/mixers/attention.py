@@ -72,6 +72,10 @@ class Attention(Mixer, kind="attention"):
         )  # (B, H, T, K)
         return self._finish(y[..., : self.value_dim].transpose(1, 2), gate), ended
 
+    def faded(self, state: LayerState, factor: float) -> LayerState:
+        """As `Mixer.faded`, but the cache stays: its weights always add up to 1, and a window forgets by itself."""
+        return state
+
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One token attends to the cache and itself: softmax(q . k / sqrt(K)) over the tokens that it sees."""
         (q, new, gate), conv = self._project(u.unsqueeze(1), state, None)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ssm.base.plugin_modules import Modules
-from ssm.models.state import LayerState
+from ssm.models.state import RECURRENT, LayerState
 from ssm.models.sublayer import Sublayer
 from ssm.specs.mixers import SPECS
 
@@ -55,3 +55,10 @@ class Mixer(Sublayer):
         """`forward_with` for one token."""
         y, ended = self.step(u, state)
         return y, ended, first
+
+    def faded(self, state: LayerState, factor: float) -> LayerState:
+        """The state in which all earlier tokens weigh `factor` times as much, 0 < factor < 1.
+
+        Inputs of convolutions and token shifts stay as they are.
+        """
+        return state | {RECURRENT: factor * state[RECURRENT]}

@@ -68,6 +68,10 @@ class LinearAttention(Mixer, kind="linear_attention"):
             y = y / ((q * ended["normalizer"]).sum(-1, keepdim=True) + self.eps)
         return self.out_proj(y.flatten(1).to(u.dtype)), ended
 
+    def faded(self, state: LayerState, factor: float) -> LayerState:
+        """As `Mixer.faded`: S and z keep the same share, because y_t divides one by the other."""
+        return state | {name: factor * state[name] for name in ("memory", "normalizer") if name in state}
+
     def _qkv(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """phi(q) and phi(k) (B, T, H, K), v (B, T, H, V), in float32."""
         q, k, v = (wide(x).unflatten(-1, (self.heads, -1)) for x in self.in_proj(u).split(self.sizes, -1))

@@ -93,6 +93,13 @@ class Rwkv4(Mixer, kind="rwkv4"):
         memory = _packed(decay * num + weight * v, decay * den + weight, after)
         return self.out_proj((r * y).to(u.dtype)), {"memory": memory, "shift": u}
 
+    def faded(self, state: LayerState, factor: float) -> LayerState:
+        """As `Mixer.faded`: num and den keep the same share. So the averages stay, and log(1 + den) changes."""
+        average, weight = state["memory"].chunk(2, 1)  # (B, D, 1)
+        rest = torch.full_like(weight, math.log1p(-factor))
+        fading = torch.logaddexp(weight + math.log(factor), rest)  # log(1 + factor den)
+        return state | {"memory": torch.cat([average, torch.where(weight > 0, fading, 0.0)], 1)}
+
     def _project(self, u: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """r after its sigmoid, k and v, from tokens u and the tokens before them (..., D)."""
         mixes = (self.mix_receptance, self.mix_key, self.mix_value)

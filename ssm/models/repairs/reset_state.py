@@ -10,7 +10,7 @@ from torch import Tensor
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
 from ssm.models.repairs.base import REPAIRS, Reading, ReadingState
-from ssm.models.state import RECURRENT, State
+from ssm.models.state import State
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.reset_state import ResetState
 
@@ -31,9 +31,10 @@ class CountedState(ReadingState):
 
 
 class Resetting(Reading):
-    """Multiplies memories by `keeps` before each token at a multiple of n, except at the start.
+    """Multiplies the weight of earlier tokens by `keeps` before each token at a multiple of n, except at the start.
 
-    With 0 the whole state is reset, convolutions too.
+    With 0 the whole state is reset: also the inputs of convolutions and the caches of attention. With another factor,
+    the cache of attention with a window stays as it is.
     """
 
     def __init__(self, model: LanguageModel, every: int, keeps: float):
@@ -56,7 +57,7 @@ class Resetting(Reading):
     def _scaled(self, state: State | None) -> State | None:
         if state is None or self.keeps == 0:
             return None
-        return State(tuple({**layer, RECURRENT: layer[RECURRENT] * self.keeps} for layer in state.layers))
+        return self.model.faded(state, self.keeps)
 
 
 def _pieces(tokens: Tensor, first: int, size: int) -> list[Tensor]:

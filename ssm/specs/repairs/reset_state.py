@@ -8,7 +8,6 @@ from pydantic import Field, PositiveFloat
 
 from ssm.specs.base import Distinct
 from ssm.specs.foreign import AnyModel
-from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.repairs.base import Axis, Point, Repair
 
 Kept = Annotated[float, Field(ge=0, lt=1)]
@@ -17,7 +16,8 @@ Kept = Annotated[float, Field(ge=0, lt=1)]
 class ResetState(Repair):
     """Reset the state every n tokens, or multiply the recurrent states by a factor below 1.
 
-    A reset (factor 0) also clears the inputs of convolutions. Other factors change only the recurrent states.
+    A reset (factor 0) also clears the inputs of convolutions and the caches of attention. Other factors change only the
+    recurrent states.
     """
 
     in_reading: ClassVar[bool] = True
@@ -32,8 +32,10 @@ class ResetState(Repair):
         return self.kind if self.keeps == (0.0,) else "fade state"
 
     def check(self, model: AnyModel) -> None:
-        if self.keeps != (0.0,) and any(isinstance(mixer, AttentionMixer) for mixer in model.mixers()):
-            raise ValueError(f"repair '{self.kind}': a layer of '{model.name}' is attention, whose cache does not fade")
+        if self.keeps != (0.0,) and any(mixer.grows for mixer in model.mixers()):
+            raise ValueError(
+                f"repair '{self.kind}': a layer of '{model.name}' is attention without a window, whose cache does not fade"
+            )
 
     def start(self, model: AnyModel) -> Point:
         return None, self.keeps[0]

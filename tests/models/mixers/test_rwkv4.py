@@ -99,6 +99,23 @@ def test_from_a_state_to_a_state() -> None:
         assert worst([one], [expected[:, 0]]) < 1e-5
 
 
+@pytest.mark.parametrize("keys", [1.0, 100.0])
+def test_a_faded_state_has_smaller_weights(keys: float) -> None:
+    """num and den are multiplied, also if e^k overflows: their ratio stays."""
+    mixer = layer(keys=keys)
+    with torch.no_grad():
+        state = mixer(inputs(1, 2, 6))[1]
+        faded = mixer.faded(state, 0.25)
+        empty = mixer.faded({name: torch.zeros_like(x) for name, x in state.items()}, 0.25)
+    average, weight = halves(state["memory"])
+    assert torch.equal(halves(faded["memory"])[0], average)
+    tiny = torch.finfo(torch.float64).tiny
+    den, fading = (torch.log(torch.expm1(w).clamp_min(tiny)) for w in (weight, halves(faded["memory"])[1]))
+    torch.testing.assert_close(fading, den + math.log(0.25))
+    assert torch.equal(faded["shift"], state["shift"])
+    assert all(not x.any() for x in empty.values())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("keys", [1.0, 100.0])
 def test_large_keys_neither_overflow_nor_lose_precision(keys: float, dtype: torch.dtype) -> None:
