@@ -114,10 +114,9 @@ def _notes(
         lines.append(f"- {_mark(WEAK)} marks {len(weak)} verdicts: {WEAK_MEANS}.")
     groups = shared_models(rows)
     if groups:
-        large = [group.words for group in groups if group.statements >= LARGE]
-        smaller = f", and {len(groups) - len(large)} groups of fewer than {LARGE}" if len(large) < len(groups) else ""
-        listed = [f"  - {words}" for words in large]
-        lines += [f"- Statements that are not independent: {len(large)} groups{smaller}.", *listed]
+        large = [f"  - {group.words}" for group in groups if group.statements >= LARGE]
+        count = f"{len(groups)}. With {LARGE} or more statements: {len(large)}"
+        lines += [f"- Groups of statements that are not independent: {count}.", *large]
     if redesigned:
         lines.append(
             "- A newer design is registered, and its seeds are not read yet. The verdicts are those of the earlier "

@@ -92,6 +92,38 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(("of_paper", "change"), [(False, ""), (True, "another: it is new")])
+def test_an_added_check_of_other_scales_is_left_out(
+    folder: Path, of_paper: bool, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A statement of the paper is not: this scale has to say that it cannot decide it."""
+    assert preregistrations(folder) == 0
+    ours = "" if of_paper else "    ours: true\n"
+    edit(folder, FIGURE, CLAIM, CLAIM + ANOTHER + "    models: {smoke: [], gpu: [tiny]}\n" + ours)
+    assert content_names(folder) == ["repaired", *["another"] * of_paper]
+    if of_paper:
+        assert change in refused(folder, capsys, "--check")
+    else:
+        assert preregistrations(folder, "--check") == 0
+
+
+@pytest.mark.parametrize(("flags", "passes"), [({"ours": True, "judged": False}, True), ({"ours": True}, False)])
+def test_only_an_added_check_without_models_may_go(
+    folder: Path, flags: dict[str, bool], passes: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An older register has such checks, which nothing decided."""
+    assert preregistrations(folder) == 0
+    path = folder / PREREGISTERED
+    content = json.loads(path.read_text())
+    claims = content["figures"]["lg_fig5"]["smoke"][0]["claims"]
+    claims["gone"] = claims["repaired"] | {"expected": "> 3"} | flags
+    path.write_text(json.dumps(content))
+    if passes:
+        assert preregistrations(folder, "--check") == 0
+    else:
+        assert "gone: it was removed" in refused(folder, capsys, "--check")
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_a_number_needs_new_seeds(folder: Path, change: str, capsys: pytest.CaptureFixture[str]) -> None:
     file, old, new, words = CHANGES[change]
