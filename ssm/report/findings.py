@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ssm.report.reference import Reference
 from ssm.report.scales import all_scales, counted_rows, sized_statements
 from ssm.specs.base import SCALES, slug
 
-MARKED = {SUPPORTED: "", UNSUPPORTED: "**Not supported.** ", UNJUDGED: "**Not judged.** "}
+MARKED = {SUPPORTED: "", UNSUPPORTED: "<b>Not supported.</b> ", UNJUDGED: "<b>Not judged.</b> "}
 
 
 def label(target: str) -> str:
@@ -134,8 +135,11 @@ def findings_markdown(synthesis: Synthesis, references: Iterable[Reference], rep
 
 
 def _sentence(finding: Finding, reports: str) -> str:
+    """An item of a list. A click on the sentence shows what it rests on."""
     supports = "; ".join(_support(one, reports) for one in finding.supports)
-    return f"- {MARKED[finding.state]}{finding.says}<br><sub>{supports}</sub>"
+    summary = f"<summary>{MARKED[finding.state]}{html.escape(finding.says, quote=False)}</summary>"
+    # Markdown inside HTML needs empty lines around it.
+    return f"- <details>{summary}\n\n  {supports}\n\n  </details>"
 
 
 def _support(support: Support, reports: str) -> str:

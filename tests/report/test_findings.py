@@ -132,7 +132,7 @@ def test_the_page_follows_the_reference(place: Path, capsys: pytest.CaptureFixtu
     said, reference = Path("docs/findings.md"), Path("reports/smoke/lg_fig5.json")
     assert lines(capsys, "reference", "results/smoke", code=0)[-1] == "wrote docs/findings.md"
     text = said.read_text()
-    assert f"1 of 1 sentences are supported.\n\n## What fails\n\n- {SENTENCE}<br><sub>[lg Figure 5](../reports/" in text
+    assert f"1 of 1 sentences are supported.\n\n## What fails\n\n- <details><summary>{SENTENCE}</summary>\n\n  [lg Figure 5](" in text
     assert "Later" not in text, "a group without sentences"
     assert "![lg Figure 5: four interventions](../reports/smoke/lg_fig5.png)" in text
     for link, number in re.findall(r"\.\./reports/README\.md#(\S+)\) (\S+ \([^)]+\))", text):
@@ -152,7 +152,7 @@ def test_the_page_follows_the_reference(place: Path, capsys: pytest.CaptureFixtu
     assert [file.split(": ")[1] for file in files] == ["README.md", "reports/README.md", "docs/findings.md"]
     assert line == f"{wrong}; the sentence needs 'confirmed'"
     assert lines(capsys, "reference", code=2)[-1].startswith(wrong), "it is written, and told"
-    assert f"- **Not supported.** {SENTENCE}<br><sub>" in said.read_text()
+    assert f"<summary><b>Not supported.</b> {SENTENCE}</summary>" in said.read_text()
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
