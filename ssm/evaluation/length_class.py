@@ -87,6 +87,9 @@ def _generalization(losses: np.ndarray, starts: np.ndarray, stops: np.ndarray, c
     Every other sequence chooses t*, and the rest test it. The smallest of many sample means is below its expectation,
     so a test on the same sequences would be biased.
     """
+    if stops[-1] <= context:  # nothing was measured beyond the training context
+        columns = ("generalizes", "best_position", "excess", "excess_error", "excess_sequences")
+        return dict.fromkeys(columns)
     chosen_on, tested_on = losses[::2], losses[1::2]
     inside = np.flatnonzero(stops <= context)
     best = inside[np.argmin(chosen_on[:, inside].mean(0))]

@@ -1,6 +1,6 @@
 """Statistics of the state by position: norm of the whole state (lg figure 4), and of each layer and head (figure 9).
 
-The cache of attention without a window is left out. It grows with every token, and nothing in it drifts.
+The cache of attention is left out. It grows with every token until its window is full, and nothing in it drifts.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ def state_statistics(spec: StateStatistics, ctx: EvaluationContext) -> pl.DataFr
     """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema StateStatistics.table.
 
     Raises:
-        CheckpointError: the state consists only of keys and values of every token.
+        CheckpointError: the state of each layer is a cache.
     """
-    endless = _endless(ctx.model)
+    caches = _caches(ctx.model)
     positions = sorted({2**i for i in range(spec.length.bit_length()) if 2**i <= spec.length} | {spec.length})
     windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     frames = [pl.DataFrame(schema=StateStatistics.table.columns)]
     with ctx.progress(spec.sequences, spec.length) as progress:
         for segment in segments(ctx, windows, spec.length, stops=positions):
             if segment.stop in positions:
-                frames.append(_statistics(segment, endless))
+                frames.append(_statistics(segment, caches))
             progress.advance(segment.targets.numel())
     return ctx.together(pl.concat(frames)).sort("sequence", "position", "layer", "head")
 
 
-def _endless(model: Readable) -> tuple[int, ...]:
-    """The layers whose state has no fixed size.
+def _caches(model: Readable) -> tuple[int, ...]:
+    """The layers whose state is a cache.
 
     Raises:
-        CheckpointError: no layer has a state of fixed size.
+        CheckpointError: no layer has another state.
     """
     read = model.model if isinstance(model, Reading) else model
     if not isinstance(read, LanguageModel):
-        return ()  # its recurrent states all have a fixed size
-    if len(read.spec.endless) == read.spec.n_layers:
+        return ()  # its state has only recurrent layers
+    if len(read.spec.caches) == read.spec.n_layers:
         raise _stateless()
-    return read.spec.endless
+    return read.spec.caches
 
 
-def _statistics(segment: Segment, endless: tuple[int, ...]) -> pl.DataFrame:
+def _statistics(segment: Segment, caches: tuple[int, ...]) -> pl.DataFrame:
     """The rows of one position, for the whole state and for every head of every layer."""
     of_layers = zip(segment.state.recurrent_layers(), segment.state.recurrent_states(), strict=True)
-    by_layer = {layer: state.double().cpu() for layer, state in of_layers if layer not in endless}  # (B, H, ...) each
+    by_layer = {layer: state.double().cpu() for layer, state in of_layers if layer not in caches}  # (B, H, ...) each
     if not by_layer:
         raise _stateless()
     states = list(by_layer.values())
@@ -87,4 +87,4 @@ def _moments(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _stateless() -> CheckpointError:
-    return CheckpointError("the model has no recurrent state of fixed size: it keeps keys and values of every token")
+    return CheckpointError("the model has no recurrent state: the state of each layer is a cache of keys and values")

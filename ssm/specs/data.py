@@ -91,6 +91,17 @@ class Data(Spec, ABC):
         """The text in the token store. None: it has no text."""
 
     @property
+    def spelling(self) -> tuple[object, ...]:
+        """What decides which token has which number: equal spellings have equal tokens.
+
+        It is the tokenizer. The vocabulary of bpe also depends on the documents on which it is trained.
+        """
+        text = self.text
+        if text is None or not isinstance(self.spelled_by, BpeTokenizer):
+            return (self.spelled_by,)
+        return self.spelled_by, text.corpus, text.held_out, text.held_out_seed, text.choice, text.max_documents
+
+    @property
     @abstractmethod
     def answers(self) -> bool:
         """Whether the targets are answers, which can be right or wrong."""
@@ -170,6 +181,20 @@ class DataSpec(Data):
     @property
     def words(self) -> str:
         return f"{self.corpus.kind} corpus, {self.tokenizer.kind} tokenizer, vocabulary {self.vocab_size:,}"
+
+    def kept_from(self, trained: DataSpec, *, choice: bool = False) -> bool:
+        """Whether no held-out document of this text is a training document of `trained`.
+
+        With equal seeds, two texts of one corpus draw the same number for a document: below `held_out` it is held out,
+        below `held_out` + `choice` it is set aside. Equal documents in two different corpora are not found.
+
+        Args:
+            choice: whether this holds for the documents that are set aside, too.
+        """
+        if self.corpus != trained.corpus:
+            return True
+        kept = self.held_out + self.choice * choice
+        return self.held_out_seed == trained.held_out_seed and kept <= trained.held_out + trained.choice
 
     def capped(self, max_documents: int) -> Self:
         return self.model_copy(update={"max_documents": min(self.max_documents or max_documents, max_documents)})

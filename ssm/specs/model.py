@@ -9,6 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from ssm.specs.base import Name, Spec
 from ssm.specs.ffn import FfnSpec
 from ssm.specs.mixers import MixerSpec
+from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.sublayer import SublayerSpec
 
 Layer = Annotated[int, Field(strict=False)]  # number of a layer, from 0
@@ -93,6 +94,11 @@ class ModelSpec(Spec):
     def sublayers(self) -> tuple[SublayerSpec, ...]:
         """The mixers and ffns of all blocks, mixers first."""
         return (*self.mixers(), *(ffn for ffn in self.ffns() if ffn is not None))
+
+    @property
+    def caches(self) -> tuple[int, ...]:
+        """The layers (from 0) whose state is a cache of tokens: attention."""
+        return tuple(layer for layer, mixer in enumerate(self.mixers()) if isinstance(mixer, AttentionMixer))
 
     @property
     def endless(self) -> tuple[int, ...]:

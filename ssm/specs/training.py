@@ -20,7 +20,6 @@ from ssm.specs.data import DataSpec
 from ssm.specs.foreign import AnyModel, ForeignSpec
 from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.initial_states.zero import ZeroState
-from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.tasks import AnyData
@@ -208,6 +207,9 @@ class RunSpec(Spec):
                 "the numbers of a repair are chosen on text that is set aside, and "
                 f"'{self.data.name}' has none: give it 'choice'"
             )
+        for trained in self.parent.trained_on:
+            if not self.data.kept_from(trained, choice=True):
+                raise ValueError(f"'{trained.name}' trains on documents that '{self.data.name}' sets aside for choices")
         self.repair.check(self.own_model)
         return self
 
@@ -223,6 +225,9 @@ class RunSpec(Spec):
                     f"the vocabulary of '{self.data.name}' ({self.data.vocab_size}) differs from the parent's "
                     f"({self.parent.data.vocab_size})"
                 )
+            spelled = self.parent.data.spelled_by and self.data.spelled_by
+            if spelled and self.parent.data.spelling != self.data.spelling:
+                raise ValueError(f"the tokens of '{self.data.name}' differ from the parent's '{self.parent.data.name}'")
         return self
 
     @model_validator(mode="after")
@@ -262,17 +267,17 @@ class RunSpec(Spec):
 
     @model_validator(mode="after")
     def _initial_state_fits(self) -> RunSpec:
-        """A cache has no mean and no variance. A cache without a window starts empty."""
+        """A cache has no mean and no variance, and noise has no normalizer. A cache without a window starts empty."""
         state = self.training.initial_state
         wants = f"initial_state '{state.policy}' needs {state.needs}; "
-        if isinstance(self.model, ForeignSpec):
-            attention = list(self.model.caches)
-        else:
-            mixers = enumerate(self.model.mixers())
-            attention = [layer for layer, mixer in mixers if isinstance(mixer, AttentionMixer)]
-        if state.needs == "a recurrence in every layer" and attention:
-            layer = f"layer {attention[0]} of '{self.model.name}'"
-            raise ValueError(f"{wants}{layer} is attention, whose state is a cache of tokens")
+        if state.needs == "a recurrence in every layer":
+            for layer in self.model.caches:
+                at = f"layer {layer} of '{self.model.name}'"
+                raise ValueError(f"{wants}{at} is attention, whose state is a cache of tokens")
+            for layer, mixer in enumerate(self.model.mixers()):
+                if mixer.has_normalizer:
+                    at = f"layer {layer} of '{self.model.name}'"
+                    raise ValueError(f"{wants}{at} divides by a normalizer, which would start from zero")
         if state.needs == "a state of fixed size" and len(self.model.endless) == self.model.n_layers:
             layers = f"all layers of '{self.model.name}'"
             raise ValueError(f"{wants}{layers} are attention without a window, whose cache would grow with every batch")
@@ -296,6 +301,13 @@ class RunSpec(Spec):
             return ()
         own = range(1, self.model.n_layers + 1)
         return tuple(own) if self.layer == "own" else (self.layer,) * len(own)
+
+    @property
+    def trained_on(self) -> tuple[DataSpec, ...]:
+        """The texts that trained the weights: of this run and of its ancestors, as far as they were trained here."""
+        inherited = () if self.parent is None else self.parent.trained_on
+        text = self.data.text if self.training.budget.steps else None
+        return inherited if text is None else (*inherited, text)
 
     @property
     def origin(self) -> RunSpec:

@@ -17,7 +17,7 @@ from ssm.models.checkpoint import RECORD, digests, save_weights
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats.format import differences
 from ssm.models.load import WEIGHTS, LoadedModel, load_any_model
-from ssm.specs.data import BpeTokenizer, Data, FileTokenizer, HubTokenizer
+from ssm.specs.data import Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 from ssm.training.lineage import read_record
@@ -111,8 +111,7 @@ def _check_tokenizer(loaded: LoadedModel, data: Data) -> None:
     other = f"the data set '{data.name}' uses another tokenizer ({ours.kind})"
     if loaded.run is not None:
         trained = loaded.run.data
-        same_text = trained.text is not None and data.text is not None and trained.text.corpus == data.text.corpus
-        if trained.spelled_by != ours or (isinstance(ours, BpeTokenizer) and not same_text):
+        if trained.spelling != data.spelling:
             raise CheckpointError(f"{name}: was trained on tokens of '{trained.id}'; {other}")
     elif isinstance(theirs, FileTokenizer):
         if not isinstance(ours, FileTokenizer | HubTokenizer):

@@ -8,30 +8,38 @@ from typing import Any
 
 from ssm.base.errors import CheckpointError
 from ssm.base.records import read_run_record
-from ssm.data.store import TokenStore
+from ssm.data.store import TOKENIZER, TokenStore
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import RECORD, load_model, read_header
 from ssm.models.trainable import TrainableModel
+from ssm.specs.data import FileTokenizer, HubTokenizer
 from ssm.specs.training import RunSpec
 
 
 def origin_of(store: TokenStore, parent: Path | None) -> str:
-    """A fingerprint of the corpus and, through the parent's own origin, of all ancestors.
+    """A fingerprint of the corpus, of a tokenizer's file and, through the parent's own origin, of all ancestors.
 
-    A spec names a corpus by its paths. If the files there change, the spec stays the same and the origin changes.
+    A spec names a corpus and a tokenizer by their paths. If these files change, the spec stays the same and the origin
+    changes.
     """
     inherited = "" if parent is None else read_header(parent / "model.safetensors").get("origin", "")
-    return hashlib.sha256(f"{store.manifest['corpus']['sha256']}/{inherited}".encode()).hexdigest()[:16]
+    content = f"{store.manifest['corpus']['sha256']}/{inherited}"
+    if isinstance(store.spec.spelled_by, FileTokenizer | HubTokenizer):
+        content += f"/{store.manifest['files'][TOKENIZER]['sha256']}"
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
     """A new initialization, the parent's final weights, or a new initialization with some of the parent's layers.
 
     Raises:
-        CheckpointError: the parent is missing or is another run; or the run's weights are imported.
+        CheckpointError: the parent is missing, is another run, or is given without need; or the run's weights are
+            imported.
     """
     if run.checkpoint is not None:
         raise CheckpointError(f"{run.id}: its weights were imported; a run of zero steps cannot be trained")
+    if run.parent is None and parent is not None:
+        raise CheckpointError(f"{run.id}: this run continues no other run; leave --parent out")
     if run.parent is None:
         return build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
     if parent is None:

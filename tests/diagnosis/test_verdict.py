@@ -25,7 +25,7 @@ from ssm.diagnosis.verdict import (
     verdict_of,
 )
 
-NO_STATE = "the model has no recurrent state of fixed size: it keeps keys and values of every token"
+NO_STATE = "the model has no recurrent state: the state of each layer is a cache of keys and values"
 
 
 @pytest.mark.parametrize(

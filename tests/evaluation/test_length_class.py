@@ -143,8 +143,13 @@ def test_a_rise_at_the_bound_is_weak_only_by_chance(sequences: int, noise: float
     assert flat.count("weak") >= 80
 
 
-def test_a_curve_that_ends_at_the_context_is_not_decided() -> None:
-    assert classified(rising(0.0), length=CONTEXT)["class"] == "not decided"
+@pytest.mark.parametrize("slope", [-0.2, 0.0, 0.2])
+@pytest.mark.parametrize("length", [CONTEXT, CONTEXT // 2])
+def test_a_curve_that_ends_at_the_context_is_not_decided(slope: float, length: int) -> None:
+    """Wherever its best bin is."""
+    row = classified(lambda p: 2.0 + slope * p / CONTEXT, length=length)
+    assert row["class"] == "not decided"
+    assert {row[name] for name in ("generalizes", "best_position", "excess", "excess_sequences")} == {None}
 
 
 def test_the_class_up_to_a_length_is_the_class_of_the_curve_up_to_there() -> None:

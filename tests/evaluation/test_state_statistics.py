@@ -83,8 +83,9 @@ def attention_model(**changes: Any) -> LanguageModel:
 
 
 def test_models_with_only_caches_are_refused(ctx: EvaluationContext) -> None:
-    for stateless in (attention_model(), Resetting(attention_model(), 16, 0.0), Rigged(torch.zeros_like)):
-        with pytest.raises(CheckpointError, match=r"^the model has no recurrent state of fixed size: "):
+    window = attention_model(mixer={"kind": "attention", "n_heads": 2, "window": 4})
+    for stateless in (attention_model(), window, Resetting(attention_model(), 16, 0.0), Rigged(torch.zeros_like)):
+        with pytest.raises(CheckpointError, match=r"^the model has no recurrent state: the state of each layer is"):
             state_statistics(StateStatistics(length=8, sequences=2), replace(ctx, model=stateless))
 
 
@@ -92,11 +93,18 @@ def test_models_with_only_caches_are_refused(ctx: EvaluationContext) -> None:
     ("changes", "measured"),
     [
         ({"mixer_at": {1: {"kind": "gla", "n_heads": 2}}}, [1]),
-        ({"mixer": {"kind": "attention", "n_heads": 2, "window": 4}}, [0, 1]),
+        (
+            {
+                "mixer": {"kind": "gla", "n_heads": 2},
+                "mixer_at": {1: {"kind": "attention", "n_heads": 2, "window": 4}},
+                "n_layers": 3,
+            },
+            [0, 2],
+        ),
     ],
     ids=["hybrid", "window"],
 )
-def test_layers_with_a_state_of_fixed_size_are_measured(
+def test_recurrent_layers_are_measured(
     changes: dict[str, Any], measured: list[int], ctx: EvaluationContext
 ) -> None:
     """The layers keep their numbers, also if other layers are left out."""

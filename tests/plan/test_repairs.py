@@ -120,3 +120,16 @@ def test_a_measurement_inside_the_model_refuses_a_way_of_reading(folder: Path) -
         ConfigError, match=r"state_statistics \(arm 'reset'\): reads inside the model, which is not possible"
     ):
         planned(folder, "state_statistics", reset=RESET)
+
+
+def test_a_measurement_on_examples_refuses_it_too(folder: Path) -> None:
+    """A map is inside the model. The accuracy of its answers is not."""
+    accuracy = {"kind": "accuracy", "task": "keys"}
+    attention = {"kind": "attention_map", "task": "keys", "length": 256}
+    drawings = [{"kind": "curves", "measurement": "accuracy", "x": "length", "column": "forced_share"}]
+    arms = {"base": BASE, "reset": RESET}
+    figure(folder, "x_mine", paper="x", arms=arms, measurements=[accuracy], drawings=drawings)
+    make_plan(load_config(folder, figures=["x_mine"]))
+    figure(folder, "x_mine", paper="x", arms=arms, measurements=[accuracy, attention], drawings=drawings)
+    with pytest.raises(ConfigError, match=r"attention_map \(arm 'reset'\): reads inside the model"):
+        make_plan(load_config(folder, figures=["x_mine"]))

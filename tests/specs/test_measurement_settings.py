@@ -33,6 +33,7 @@ SCAN = {"formats": ["float32"], "arithmetics": ["loop"], "halvings": [2, 5], "sh
         ("cost", {"models": [model_spec()], "vocab_size": 9, "lengths": [9, 8]}, r"lengths must ascend, got \[9, 8\]"),
         ("corruption", {"regions": [[5, 5]]}, r"\[5, 5\] has no pixels"),
         ("corruption", {"regions": []}, "at least 1 entry"),
+        ("smoothness", {"length": 1}, "length: expected a number from 2 on, got 1"),
         ("corruption", {"regions": [[0, 2], [0, 2]]}, "is given twice"),
         ("length_class", {"of": {"length": 64}, "context": 8, "lengths": [16, 1]}, "expected powers of two.*, got 1"),
         ("length_class", {"of": {"length": 64}, "context": 8, "lengths": [48]}, "expected powers of two.*, got 48"),

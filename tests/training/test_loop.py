@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import math
+import shutil
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
-from small import model_spec, run_spec
+from small import make_store, model_spec, run_spec
 from torch import Tensor
 
 import ssm.training.loop as loop
@@ -338,6 +339,43 @@ def test_a_changed_text_or_parent_restarts_the_run(
     capsys.readouterr()
     train(child, store, tmp_path / "child", CPU, parent=tmp_path / "run")
     assert "training starts again from step 1" in capsys.readouterr().err
+
+
+def test_another_tokenizer_file_restarts_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The spec names its path, so it stays the same, and so do the documents."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    path = tmp_path / "tokenizer.json"
+
+    def store_with(order: int) -> TokenStore:
+        letters = sorted({*" abcdefghijklmnopqrstuvwxyz"}, reverse=order < 0)
+        tokenizer = Tokenizer(models.WordLevel(dict(zip(letters, range(len(letters)), strict=True)), unk_token=" "))
+        tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+        tokenizer.save(str(path))
+        shutil.rmtree(tmp_path / "texts", ignore_errors=True)
+        shutil.rmtree(tmp_path / "tokens", ignore_errors=True)
+        return make_store(tmp_path, tokenizer={"kind": "file", "path": str(path), "vocab_size": 32})
+
+    store = store_with(1)
+    run = run_spec(store.spec, budget={"steps": 4})
+    train(run, store, tmp_path / "run", CPU)
+    train(run, store, tmp_path / "run", CPU)
+    assert "training starts again" not in capsys.readouterr().err
+    changed = store_with(-1)
+    assert changed.spec == store.spec
+    assert changed.manifest["corpus"] == store.manifest["corpus"]
+    train(run, changed, tmp_path / "run", CPU)
+    assert "training starts again from step 1" in capsys.readouterr().err
+    train(run, changed, tmp_path / "fresh", CPU)
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "fresh"))
+
+
+def test_a_parent_that_the_run_does_not_have_is_refused(store: TokenStore, tmp_path: Path) -> None:
+    """Its origin and its divergence would be those of the run."""
+    run = run_spec(store.spec, budget={"steps": 1})
+    train(run, store, tmp_path / "other", CPU)
+    with pytest.raises(CheckpointError, match="this run continues no other run; leave --parent out"):
+        train(run, store, tmp_path / "run", CPU, parent=tmp_path / "other")
 
 
 def test_two_processes_do_not_train_in_one_folder(store: TokenStore, tmp_path: Path) -> None:

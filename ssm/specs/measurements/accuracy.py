@@ -44,6 +44,7 @@ class Accuracy(OfExamples):
         sample="example",
         optional=frozenset({"margin", "preferred"}),  # for tasks with alternatives
     )
+    from_outside: ClassVar[bool] = True
     kind: Literal["accuracy"] = "accuracy"
     # Lengths of the test sets, in the unit of the task, in ascending order. Without it, there is one test set, with the
     # task's own mix.

@@ -148,6 +148,20 @@ class OfRun(OfArm):
     from_outside: ClassVar[bool] = False  # whether it needs only predictions, so that any way of reading has it
 
     @classmethod
+    def require_readable(cls, arm: Arm, where: str) -> None:
+        """Check that the measurement can read the arm's model.
+
+        Raises:
+            ConfigError: it reads inside the model, and a repair changes how the model is read.
+        """
+        repair = arm.run.repair
+        if repair is not None and repair.in_reading and not cls.from_outside:
+            raise ConfigError(
+                f"{where}: reads inside the model, which is not possible with the repair '{repair.kind}'; choose "
+                "other arms with the key 'arms'"
+            )
+
+    @classmethod
     def named(cls, entry: ArmsEntry, arm: Arm, where: str) -> dict[str, Any]:
         """The fields for which a figure file gives the name of a text or task.
 
@@ -168,13 +182,8 @@ class OfRun(OfArm):
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        given = entry.given() | cls.named(entry, arm, where)
-        context, repair = arm.run.training.context, arm.run.repair
-        if repair is not None and repair.in_reading and not cls.from_outside:
-            raise ConfigError(
-                f"{where}: reads inside the model, which is not possible with the repair '{repair.kind}'; choose "
-                "other arms with the key 'arms'"
-            )
+        cls.require_readable(arm, where)
+        given, context = entry.given() | cls.named(entry, arm, where), arm.run.training.context
         times = given.pop("times_context", None)
         if cls.in_contexts is not None:
             if (times is None) == (cls.in_contexts not in given):
@@ -233,8 +242,14 @@ class OfWindows(OfRun):
         text = own if name is None else arm.data(name)
         if not isinstance(text, DataSpec):
             raise ConfigError(f"{where}: reads held-out text, and '{text.name}' is a task")
-        if text.spelled_by != own.spelled_by:
+        if text.spelling != own.spelling:
             raise ConfigError(f"{where}: text: '{text.name}' has other tokens than '{own.name}', which the run reads")
+        for trained in arm.run.trained_on:
+            if not text.kept_from(trained):
+                raise ConfigError(
+                    f"{where}: text: '{trained.name}' trains on documents that '{text.name}' holds out; give both the "
+                    "same held_out and held_out_seed"
+                )
         return {"text": None if text == own else text}
 
     def data(self, run: RunSpec) -> Data:

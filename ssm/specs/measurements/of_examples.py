@@ -28,13 +28,15 @@ class OfExamples(OfRun):
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
+        cls.require_readable(arm, where)
         given = entry.given()
         name = given.pop("task", None)
         task, own = arm.run.data if name is None else arm.data(name), arm.run.data
         if not isinstance(task, Task):
             raise ConfigError(f"{where}: task: '{task.name}' is a text; name a task of data.yaml")
         same_size = (task.vocab_size, task.channels) == (own.vocab_size, own.channels)
-        if not same_size or (own.spelled_by and task.spelled_by not in (None, own.spelled_by)):
+        spelled = own.spelled_by and task.spelled_by
+        if not same_size or (spelled and task.spelling != own.spelling):
             raise ConfigError(f"{where}: task: '{task.name}' has other tokens than '{own.name}', which the run reads")
         return cls.parse(given | {"task": task}, where)
 

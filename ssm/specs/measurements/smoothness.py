@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from ssm.base.schema import Schema
 from ssm.specs.base import ReadCount
@@ -35,6 +37,7 @@ class Smoothness(OfWindows):
         sample="sequence",
     )
     kind: Literal["smoothness"] = "smoothness"
+    length: Annotated[int, Field(ge=2)]  # tokens of a window; E(x) compares pairs of tokens
     sequences: ReadCount = 16
     seed: int = 12
 

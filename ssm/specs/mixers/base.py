@@ -84,6 +84,11 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
         return False
 
     @property
+    def has_normalizer(self) -> bool:
+        """Whether outputs are divided by a sum over earlier tokens that is not a part of the recurrent state."""
+        return False
+
+    @property
     def receptive_field(self) -> int:
         """Number of tokens, up to the current one, that enter the recurrent state together by convolution or shift."""
         return 1

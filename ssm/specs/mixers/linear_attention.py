@@ -57,6 +57,10 @@ class LinearAttentionMixer(MixerSpecBase):
     def heads(self, d_model: int) -> int:
         return self.n_heads
 
+    @property
+    def has_normalizer(self) -> bool:
+        return self.normalizer
+
     def features(self, d_model: int) -> int:
         """K: dimensions of a head's keys after the feature map."""
         key_dim = self.key_dim or d_model // self.n_heads

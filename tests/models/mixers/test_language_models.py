@@ -142,6 +142,7 @@ def test_initialization_by_layer() -> None:
     [
         ("attention", RandomNoise(sigma=0.1), "needs a recurrence in every layer; layer 1 of 'tiny' is attention"),
         ("attention, window", FittedNoise(), "whose state is a cache of tokens"),
+        ("linear_attention", FittedNoise(), "layer 1 of 'tiny' divides by a normalizer, which would start from zero"),
         ("all", StatePassing(), "needs a state of fixed size; all layers of 'tiny' are attention without a window"),
         ("all", Tbtt(), "whose cache would grow with every batch"),
     ],
