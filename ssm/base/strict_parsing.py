@@ -43,6 +43,7 @@ def read_json(
     what: str,
     missing: str | None = None,
     finite: bool = True,
+    large: bool = False,
 ) -> Any:
     """The value in a JSON file.
 
@@ -51,11 +52,12 @@ def read_json(
         what: description of the file ("JSON spec").
         missing: message if the file does not exist, including the path.
         finite: refuse NaN and Infinity. They are not valid JSON, but Python writes them.
+        large: accept whole numbers from 2^63 on. transformers writes 10^30 where a length has no limit.
 
     Raises:
         UserError: an `error` of one line: the file is missing, too large, not UTF-8, not JSON, or nested too deep.
     """
-    return _read(path, lambda content: _json(content, finite), JSON_BYTES, error, what, missing)
+    return _read(path, lambda content: _json(content, finite, large), JSON_BYTES, error, what, missing)
 
 
 def parse_json(text: str | bytes, source: str, error: type[UserError], what: str) -> Any:
@@ -123,14 +125,14 @@ def _words(problem: Exception) -> str:
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # also matches whole pairs
 
 
-def _json(content: str | bytes, finite: bool) -> Any:
+def _json(content: str | bytes, finite: bool, large: bool = False) -> Any:
     """Raises ValueError."""
     text = content.decode("utf-8") if isinstance(content, bytes) else content
     try:
         value = json.loads(
             text,
             object_pairs_hook=_once,
-            parse_int=_whole,
+            parse_int=int if large else _whole,
             parse_float=_finite if finite else float,
             parse_constant=_no_number if finite else float,
         )

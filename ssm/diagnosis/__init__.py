@@ -109,15 +109,22 @@ def settings_of(
 
 
 def diagnose_loaded(
-    loaded: LoadedModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device, *, text: str
+    loaded: LoadedModel,
+    store: TokenStore,
+    spec: DiagnosisSpec,
+    device: torch.device,
+    *,
+    text: str,
+    all_windows: bool = False,
 ) -> Diagnosis:
     """Diagnose a loaded model on the held-out part of a store.
 
     Args:
         text: description of the text in the store.
+        all_windows: as in `sample`.
     """
     model = loaded.model.to(device)
-    sampled = sample(model, store, spec, device, f"diagnose {loaded.title}")
+    sampled = sample(model, store, spec, device, f"diagnose {loaded.title}", all_windows)
     facts = Facts(
         title=loaded.title,
         name=loaded.name,

@@ -67,11 +67,19 @@ class Sample:
 
 
 def sample(
-    model: Readable, store: TokenStore, spec: DiagnosisSpec, device: torch.device, title: str = "diagnose"
+    model: Readable,
+    store: TokenStore,
+    spec: DiagnosisSpec,
+    device: torch.device,
+    title: str = "diagnose",
+    all_windows: bool = False,
 ) -> Sample:
     """All measurements of a diagnosis of `model` (in evaluation mode, on `device`).
 
     Windows of the held-out text of `store` do not overlap. Their number doubles until the verdict is decided.
+
+    Args:
+        all_windows: go on when the verdict is decided, until the text, the time or `spec.sequences` ends.
 
     Raises:
         DataError: the text is too short.
@@ -79,7 +87,7 @@ def sample(
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST, shortest=2 * spec.context)
     reader = Reader(model, spec.seed, store, device, title, given=windows)
     with computing_in(spec, device):
-        return _Sampler(reader, spec, min(spec.sequences, len(windows.positions))).run()
+        return _Sampler(reader, spec, len(windows.positions), all_windows).run()
 
 
 def rounds(most: int) -> list[int]:
@@ -91,14 +99,14 @@ def rounds(most: int) -> list[int]:
 
 
 class _Sampler:
-    """The measurements of one diagnosis, on `most` windows at most."""
+    """The measurements of one diagnosis of a text with `windows` windows."""
 
-    def __init__(self, reader: Reader, spec: DiagnosisSpec, most: int):
-        self.reader, self.spec, self.most = reader, spec, most
+    def __init__(self, reader: Reader, spec: DiagnosisSpec, windows: int, all_windows: bool):
+        self.reader, self.spec, self.windows, self.all_windows = reader, spec, windows, all_windows
         self.session = Session(reader, spec)
 
     def run(self) -> Sample:
-        looks, session = rounds(self.most), self.session
+        looks, session = rounds(min(self.spec.sequences, self.windows)), self.session
         losses, restarts, sequences, stopped_by = self._losses(looks)
         few = min(FEW, sequences)
         tables = Tables(
@@ -147,7 +155,7 @@ class _Sampler:
             session.tokens += 3 * count * spec.length  # restarts read every target beyond the context twice more
             read = until
             tables = pl.concat(losses), pl.concat(restarts)
-            if until in looks and self._decided(*tables, len(looks)):
+            if until in looks and not self.all_windows and self._decided(*tables, len(looks)):
                 return *tables, read, "decided"
             if then is None:
                 break
@@ -155,7 +163,7 @@ class _Sampler:
             share = 1 - RESERVED if until in looks else 1.0
             if session.spent() + took > share * spec.budget_seconds:
                 return *tables, read, "budget"
-        return *tables, read, "text" if self.most < spec.sequences else "sequences"
+        return *tables, read, "text" if self.windows <= spec.sequences else "sequences"
 
     def _decided(self, losses: pl.DataFrame, restarts: pl.DataFrame, looks: int) -> bool:
         """Whether more windows would change little. All looks share the level of the intervals."""

@@ -36,8 +36,7 @@ from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
 from ssm.training.lineage import origin_of, read_record
-
-WEIGHTS = "model.safetensors"
+from ssm.training.run_folder import WEIGHTS, require_own_folder
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,9 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
     if trained != run.parent:
         assert run.parent is not None
         raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
+    require_own_folder(folder, run)
     make_folder(folder)
     with only_one(folder):
-        if (folder / RECORD).exists() and read_record(folder).get("spec") != run.content():
-            raise CheckpointError(f"{folder}: holds another run; give another --out, or delete it")
         remove_leftovers(folder)
         trials = search(run.repair, model.eval(), run.training.context, Trials(run, store, device))
         best, origin = least(trials), origin_of(store, parent)

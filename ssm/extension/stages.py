@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 from dataclasses import replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from ssm.diagnosis import RECORD as DIAGNOSIS
 from ssm.diagnosis import diagnose_loaded, load_diagnosis, write_diagnosis
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
-from ssm.diagnosis.verdict import sentence_of
+from ssm.diagnosis.verdict import NOT_DECIDED, sentence_of
 from ssm.extension.choice import Candidate, best_of_trained, choose
 from ssm.extension.export import as_exported, write_chosen
 from ssm.extension.folder import Folder
@@ -81,10 +82,10 @@ class Stages:
         change: Factors | None = None
         if outcome is None:
             assert self.chosen is not None
-            after = self._diagnosed("after", self._chosen_model())
-            change = factors_between(before, after)
-            verdicts, allowed = (before.verdict.outcome, after.verdict.outcome), self.spec.in_context_tolerance
-            outcome = outcome_of(*verdicts, change, allowed, self.advice)
+            change, outcome = self._judged()
+            if outcome.word == NOT_DECIDED:
+                # Each diagnosis ended when its own verdict was decided. The gain may need more windows.
+                change, outcome = self._judged(all_windows=True)
             if self.spec.control:
                 self._control(self.chosen)
         if self.kept is not None:
@@ -109,6 +110,15 @@ class Stages:
             self.kept = self.chosen if trained else best_of_trained(self.measured, spec.measure)
         return outcome_of_training(diverged, self.measured, spec.measure, spec.in_context_tolerance)
 
+    def _judged(self, all_windows: bool = False) -> tuple[Factors, Outcome]:
+        """The change from the original to the chosen weights, and the outcome."""
+        before = self._diagnosed("before", self.loaded, all_windows)
+        self.loaded.model.to("cpu")
+        after = self._diagnosed("after", self._chosen_model(), all_windows)
+        change = factors_between(before, after)
+        verdicts, allowed = (before.verdict.outcome, after.verdict.outcome), self.spec.in_context_tolerance
+        return change, outcome_of(*verdicts, change, allowed, self.advice)
+
     def _control(self, chosen: Candidate) -> None:
         """Diagnose the control arm after as many steps as the chosen weights."""
         record = self._trained(CONTROL)
@@ -119,12 +129,15 @@ class Stages:
 
     # --- Single stages ------------------------------------------------------------------------------------------------
 
-    def _diagnosed(self, name: str, loaded: LoadedModel) -> Diagnosis:
-        """A diagnosis on the page's windows, made if it is missing."""
+    def _diagnosed(self, name: str, loaded: LoadedModel, all_windows: bool = False) -> Diagnosis:
+        """A diagnosis on the page's windows, made if it is missing, or if it ended early and needs all windows."""
         folder = self.folder.diagnosis(name)
-        if not (folder / DIAGNOSIS).exists():
-            self._say(f"diagnosis, {name}")
-            made = diagnose_loaded(loaded, self.text.page, self.spec.diagnosis, self.device, text=self.text.files)
+        made = load_diagnosis(folder) if (folder / DIAGNOSIS).exists() else None
+        if made is None or (all_windows and made.facts.stopped_by == "decided"):
+            self._say(f"diagnosis, {name}{', on all windows' if all_windows else ''}")
+            spec, text = self.spec.diagnosis, self.text
+            made = diagnose_loaded(loaded, text.page, spec, self.device, text=text.files, all_windows=all_windows)
+            shutil.rmtree(folder, ignore_errors=True)
             with whole_folder(folder) as temporary:
                 write_diagnosis(made, temporary)
         diagnosis = self.diagnoses[name] = load_diagnosis(folder)

@@ -41,7 +41,7 @@ def special_tokens(loaded: LoadedModel, spec: TokenizerSpec, tokenizer: Tokenize
         return Special(NEWLINE, None, False)
     named: Mapping[str, Any] = {}
     if isinstance(spec, FileTokenizer) and (Path(spec.path).parent / CONFIG).is_file():
-        content = read_json(Path(spec.path).parent / CONFIG, DataError, "tokenizer's config")
+        content = read_json(Path(spec.path).parent / CONFIG, DataError, "tokenizer's config", finite=False, large=True)
         named = content if isinstance(content, Mapping) else {}
     config = _config(loaded)
     begin, end = (_id_of_text(named.get(f"{name}_token"), tokenizer) for name in ("bos", "eos"))

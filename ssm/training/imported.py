@@ -21,6 +21,7 @@ from ssm.specs.data import Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 from ssm.training.lineage import read_record
+from ssm.training.run_folder import require_own_folder
 
 
 def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
@@ -67,10 +68,9 @@ def write_imported(loaded: LoadedModel, run: RunSpec, folder: Path) -> dict[str,
     weights = dict(model.state_dict())
     if isinstance(model, LanguageModel):
         weights = {name: _rows_as(tensor, name, model, run) for name, tensor in weights.items()}
+    require_own_folder(folder, run)
     make_folder(folder)
     with only_one(folder):
-        if (folder / RECORD).exists() and read_record(folder).get("spec") != run.content():
-            raise CheckpointError(f"{folder}: holds another run; give another --out, or delete it")
         remove_leftovers(folder)
         save_weights(folder / WEIGHTS, weights, run, 0, loaded.fingerprint)
         parameters = sum(weights[name].numel() for name, _ in model.named_parameters())

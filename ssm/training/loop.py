@@ -25,6 +25,7 @@ from ssm.training.finalize import finalize
 from ssm.training.job import Job, Machine
 from ssm.training.lineage import origin_of, starting_weights
 from ssm.training.metrics import Metrics
+from ssm.training.run_folder import require_own_folder
 from ssm.training.step import Stepper
 
 __all__ = ["Interval", "train"]
@@ -45,14 +46,15 @@ def train(
     all, run.json. Its status is "finished" or "diverged": divergence is a result, not a crash.
 
     Raises:
-        CheckpointError: the parent is missing or is another run; the folder holds another run's checkpoint.
+        CheckpointError: the parent is missing or is another run; the folder holds another run, or another model.
         ConfigError: the batch cannot be split over the processes.
         DataError: the tokens are not from the run's data set.
         Preempted: SIGTERM or SIGUSR1 arrived, or the time is over. A checkpoint of the last step is written.
     """
     store.insist_on(run.data, "the run")
-    model = starting_weights(run, parent).to(device)
     folder, machine = Path(folder), machine or Machine()
+    require_own_folder(folder, run)
+    model = starting_weights(run, parent).to(device)
     with _working_in(folder, machine.group):
         origin = origin_of(store, parent)
         job = Job(run, folder, parent, device, machine.group, origin, model.parameters_count)

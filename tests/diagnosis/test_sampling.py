@@ -109,6 +109,11 @@ def test_reading_stops_when_the_verdict_is_decided(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     assert (found.stopped_by, found.sequences, found.looks) == ("decided", 64, 3)
     assert (taken(store, holds)[0].stopped_by, taken(store, holds)[0].sequences) == ("decided", 64)
+    spec = DiagnosisSpec(context=CONTEXT, length=LENGTH)
+    whole = sample(Scripted(breaks), store, spec, CPU, all_windows=True)
+    assert (whole.stopped_by, whole.sequences) == ("text", WINDOWS)
+    limited = sample(Scripted(breaks), store, spec.model_copy(update={"sequences": 80}), CPU, all_windows=True)
+    assert (limited.stopped_by, limited.sequences) == ("sequences", 80)
 
 
 def test_too_few_windows_do_not_decide_that_a_model_holds(store: TokenStore) -> None:
@@ -120,6 +125,8 @@ def test_too_few_windows_do_not_decide_that_a_model_holds(store: TokenStore) -> 
 def test_reading_stops_at_the_end_of_the_text(store: TokenStore) -> None:
     found, _ = taken(store, borderline)
     assert (found.stopped_by, found.sequences) == ("text", WINDOWS)
+    found, _ = taken(store, borderline, sequences=WINDOWS)
+    assert (found.stopped_by, found.sequences) == ("text", WINDOWS), "more windows need more text"
 
 
 def test_reading_stops_at_the_limit_of_windows(store: TokenStore) -> None:

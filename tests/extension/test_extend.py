@@ -24,9 +24,11 @@ from ssm.base.tables import read_table
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
-from ssm.diagnosis.verdict import BREAKS
+from ssm.diagnosis.verdict import BREAKS, NOT_DECIDED
+from ssm.extension import stages
 from ssm.extension.choice import Candidate, choose
-from ssm.extension.losses import factors_between
+from ssm.extension.losses import Factors, factors_between
+from ssm.extension.outcome import IMPROVED, Outcome
 from ssm.models.checkpoint import load_model, read_header
 from ssm.models.load import load_any_model
 from ssm.specs.diagnosis import ENOUGH
@@ -207,6 +209,27 @@ def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, caps
     assert words in " ".join((out / "index.html").read_text().split())
     assert found["outcome"] in ("repaired", "improved")
     hf.load(out / "model")
+
+
+def test_a_gain_that_is_not_decided_is_measured_on_all_windows(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each diagnosis ends when its own verdict is decided. That the model breaks needs fewer windows than its gain."""
+    out, held_out = tmp_path / "out", tmp_path / "held-out.txt"
+    held_out.write_text("\n".join(text(300 + number, 900) for number in range(10)))
+    (tmp_path / "one.txt").write_text("\n".join(text(100 + number, 900) for number in range(6)))
+
+    def outcome_of(before: str, after: str, change: Factors, *_: Any) -> Outcome:
+        return Outcome(NOT_DECIDED if change.sequences <= ENOUGH else IMPROVED, "the number of windows")
+
+    monkeypatch.setattr(stages, "outcome_of", outcome_of)
+    typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--held-out", str(held_out)]
+    typed += ["--context", str(CONTEXT), "--length", "256", "--no-passkey", "--steps", "40", "--lr", "3e-3"]
+    typed += ["--in-context-tolerance", "1", "--sequences", "100", "--device", "cpu", "--threads", "1"]
+    assert main([*typed, "-o", str(out)]) == 0
+    assert (result(out)["outcome"], result(out)["change"]["sequences"]) == ("improved", 100)
+    for name in ("before", "after"):
+        assert load_diagnosis(out / name).facts.stopped_by == "sequences"
 
 
 def test_a_candidate_that_is_not_decided_is_measured_on_more_text_without_training_again(

@@ -167,7 +167,7 @@ CASES: list[tuple[str, Change, str, str]] = [
     ("tokens with another bit", flipped("tokens/train-00000.tokens"), TRAIN, "checksum|SHA-256|changed"),
     ("a run without its parent", nothing, CHILD, "give its folder as --parent"),
     ("another run's parent", nothing, f"{CHILD} --parent {{w}}/runs/other", "holds the run"),
-    ("another run's folder", nothing, f"{TRAIN} --out {{w}}/runs/other", "belongs to another run"),
+    ("another run's folder", nothing, f"{TRAIN} --out {{w}}/runs/other", "holds another run"),
     ("truncated checkpoint", truncated(CHECKPOINT), RESUME, "checkpoint.safetensors: truncated or corrupted"),
     ("a checkpoint before the first step", tensors(CHECKPOINT, len, step=-1), RESUME,
      "its step is -1, but the run has 2 steps"),

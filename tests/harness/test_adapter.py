@@ -215,7 +215,7 @@ def test_samples_are_refused(folder: Path) -> None:
     [
         ({"tokenizer_config.json": {"bos_token": "<s>", "eos_token": {"content": "</s>"}}}, 1, 2, [3, 4]),
         ({"tokenizer_config.json": {"bos_token": "<s>", "add_bos_token": True}}, 1, None, [1, 3, 4]),
-        ({"tokenizer_config.json": {"eos_token": "</s>"}}, 2, 2, [3, 4]),
+        ({"tokenizer_config.json": {"eos_token": "</s>", "model_max_length": int(1e30)}}, 2, 2, [3, 4]),
         ({"config.json": {"eos_token_id": [2, 0]}}, 2, 2, [3, 4]),
         ({"tokenizer.json": TEMPLATE}, 1, None, [1, 3, 4]),
         ({"tokenizer.json": TEMPLATE, "tokenizer_config.json": {"eos_token": "</s>"}}, 1, 2, [1, 3, 4]),

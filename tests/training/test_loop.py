@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
+from safetensors.torch import save_file
 from small import make_store, model_spec, run_spec
 from torch import Tensor
 
@@ -378,6 +379,32 @@ def test_a_parent_that_the_run_does_not_have_is_refused(store: TokenStore, tmp_p
         train(run, store, tmp_path / "run", CPU, parent=tmp_path / "other")
 
 
+def test_no_other_run_or_model_is_overwritten(store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, budget={"steps": 1})
+    train(run, store, tmp_path / "other", CPU)
+    (tmp_path / "other" / "checkpoint.safetensors").unlink()  # to save space: the run is finished
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    save_file({"weight": torch.ones(3)}, foreign / "model.safetensors")
+    configured = tmp_path / "configured"
+    configured.mkdir()
+    (configured / "config.json").write_text("{}")
+    later = run_spec(store.spec, budget={"steps": 2})
+    for folder, says in (
+        (tmp_path / "other", "other: holds another run; give another --out, or delete it"),
+        (foreign, "was not written by ssm .*; give another --out"),
+        (configured, "configured: holds a model that was not written by ssm; give another --out"),
+    ):
+        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        with pytest.raises(CheckpointError, match=says):
+            train(later, store, folder, CPU)
+        assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+    (tmp_path / "other" / "run.json").unlink()
+    with pytest.raises(CheckpointError, match="holds another run"):
+        train(later, store, tmp_path / "other", CPU)
+    assert train(run, store, tmp_path / "other", CPU)["steps"] == 1, "the run itself"
+
+
 def test_two_processes_do_not_train_in_one_folder(store: TokenStore, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     lock = tmp_path / "run" / ".lock"
@@ -422,7 +449,7 @@ def test_wrong_parents_tokens_and_folders_are_refused(store: TokenStore, tmp_pat
         train(child, store, tmp_path / "child", CPU, parent=tmp_path / "other")
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         train(child, store, tmp_path / "child", CPU, parent=tmp_path / "nowhere")
-    with pytest.raises(CheckpointError, match="belongs to another run"):
+    with pytest.raises(CheckpointError, match="holds another run"):
         train(base, store, tmp_path / "other", CPU)
     elsewhere = store.spec.model_copy(update={"name": "elsewhere"})
     with pytest.raises(DataError, match="the run needs 'elsewhere"):
