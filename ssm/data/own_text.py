@@ -15,6 +15,7 @@ from ssm.base.names import HUB
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store
+from ssm.data.corpora.files import require_utf8
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.specs.corpora.files import FilesCorpus
@@ -37,10 +38,13 @@ def own_text(
         held_out: the share of documents for the held-out split; 1: all, 0: none.
 
     Raises:
-        DataError: a file is missing, unreadable or empty, or there are too few documents for two splits.
+        DataError: a file is missing, unreadable, empty or no text in UTF-8, or there are too few documents for two
+            splits.
         OutputError: `folder` holds something else, or cannot be written.
     """
     corpus = FilesCorpus(paths=absolute(paths))
+    if not isinstance(tokenizer, BytesTokenizer):  # which reads any bytes
+        require_utf8(corpus)
     build_store(DataSpec(name=name, corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder)
     store = TokenStore.open(folder)
     for split, what in ((store.train, "training part"), (store.held_out, "held-out part")):

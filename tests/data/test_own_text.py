@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -229,3 +230,28 @@ def test_too_little_text_is_one_line(tokens: int, length: int, needs: str, short
 
 def test_fewer_windows_can_be_enough() -> None:
     assert len(disjoint_windows(counting(20), 9, 0, at_least=2).positions) == 2
+
+
+# --- encodings --------------------------------------------------------------------------------------------------------
+
+ENCODED = {
+    "UTF-16": ("the state of a model " * 50).encode("utf-16"),
+    "Latin-1": ("für die Größe möchten wir " * 50).encode("latin-1"),
+    "xz": lzma.compress(np.random.default_rng(0).bytes(4000)),
+    "zeros": bytes(4000),
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_a_text_in_another_encoding_is_refused(tokenizer: Path, tmp_path: Path, name: str) -> None:
+    """A model that reads bytes reads any bytes."""
+    (tmp_path / "text.txt").write_bytes(ENCODED[name])
+    paths, spec = [str(tmp_path / "text.txt")], tokenizer_named(str(tokenizer / "tokenizer.json"), 310)
+    with pytest.raises(DataError, match=r"text.txt: is not text in UTF-8 \(\d+% of its bytes are not\); convert it"):
+        own_text(paths, spec, tmp_path / "tokens", 1.0)
+    own_text(paths, BytesTokenizer(), tmp_path / "bytes", 1.0)
+
+
+def test_a_file_with_a_few_wrong_bytes_is_read(tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_bytes("für die Größe möchten wir ".encode() * 50 + b"\xff\x00")
+    own_text([str(tmp_path / "text.txt")], tokenizer_named(str(tokenizer), 310), tmp_path / "tokens", 1.0)

@@ -23,6 +23,8 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 ROWS = 256  # Parquet rows in memory
 READ_BUFFER = 2**20  # bytes
 MOST_FILES = 200_000  # limit for a folder, so that nobody reads a whole disk by mistake
+MOST_INVALID = 0.01  # share of a text file that may be no UTF-8, or zero bytes
+SAMPLE = 2**16  # bytes of a file that are checked
 
 
 class FilesReader(Reader, kind="files"):
@@ -33,8 +35,8 @@ class FilesReader(Reader, kind="files"):
     def documents(self) -> Iterator[Document]:
         readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet}
         for name, path in self.files():
-            reader = readers[format_of(path) if self.spec.format == "auto" else self.spec.format]
             try:
+                reader = readers[_found_format(path) if self.spec.format == "auto" else self.spec.format]
                 yield from reader(name, path, self.spec.text_key)
             except (OSError, pa.ArrowException) as error:
                 reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
@@ -85,6 +87,47 @@ def format_of(path: Path) -> str:
     return FORMATS.get(inner.suffix, "text")
 
 
+def require_utf8(spec: FilesCorpus) -> None:
+    """Check that text files are text in UTF-8, by the beginning of each. Zero bytes are in UTF-16 and binary files.
+
+    Raises:
+        DataError: a file is in another encoding, or no text.
+    """
+    for _, path in FilesReader(spec).files():
+        if format_of(path) != "text":
+            continue
+        try:
+            with _opened(path) as (stream, _):
+                content = stream.read(SAMPLE)
+        except (OSError, pa.ArrowException):
+            continue  # the reader says so
+        valid = content.decode("utf-8", errors="ignore").replace("\0", "").encode("utf-8")
+        wrong = len(content) - len(valid)
+        if wrong > MOST_INVALID * len(content):
+            share = f"{wrong / len(content):.0%} of its bytes are not"
+            raise DataError(f"{path}: is not text in UTF-8 ({share}); convert it to UTF-8, or leave it out")
+
+
+def _found_format(path: Path) -> str:
+    """`format_of`, or jsonl if the first line of a .json file is a JSON object, as in C4.
+
+    Raises:
+        DataError: the .json file has no such line.
+    """
+    inner = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    if inner.suffix != ".json":
+        return format_of(path)
+    with _opened(path) as (stream, _):
+        first = stream.readline()
+    try:
+        lines = isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        lines = False
+    if not lines:
+        raise DataError(f"{path}: is not JSON lines; make it .jsonl, or name it .txt to read it as plain text")
+    return "jsonl"
+
+
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
     paths = list[Path]()
     for place, folders, names in os.walk(folder):
@@ -122,7 +165,7 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
             if not isinstance(row, dict):
                 raise DataError(f"{path}:{number}: expected a JSON object, got {type(row).__name__}")
             if key not in row:
-                raise DataError(f"{path}:{number}: no key '{key}' (text_key); {nearest(key, row)}")
+                raise DataError(f"{path}:{number}: no key '{key}' (in data.yaml: text_key); {nearest(key, row)}")
             after = position()
             yield Document(f"{name}:{number}", as_text(row[key], f"{path}:{number}: '{key}'"), after - before)
             before = after
@@ -131,7 +174,7 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
 def _parquet(name: str, path: Path, key: str) -> Iterator[Document]:
     with pq.ParquetFile(path) as table:
         if key not in table.schema_arrow.names:
-            raise DataError(f"{path}: no column '{key}' (text_key); {nearest(key, table.schema_arrow.names)}")
+            raise DataError(f"{path}: no column '{key}' (in data.yaml: text_key); {nearest(key, table.schema_arrow.names)}")
         size, rows = path.stat().st_size, table.metadata.num_rows
         number = 0
         for batch in table.iter_batches(batch_size=ROWS, columns=[key]):
