@@ -31,6 +31,8 @@ def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, An
             size = file.seek(0, 2)
             file.seek(0)
             start = file.read(8)
+            if start == b"version ":
+                raise error(f"{path}: is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder")
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
             if not 2 <= length <= min(size - 8, HEADER_BYTES):
                 refuse(f"the file has {size:,} bytes, but its header should have {length:,}")

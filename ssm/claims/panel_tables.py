@@ -136,10 +136,8 @@ def planned(task: PlannedFigure, tables: Path, table: str) -> Path:
     """
     path = tables / f"{table}.parquet"
     if not path.exists():
-        spec = tables.parent / "specs" / "measurements" / f"{table}.json"
         raise TableError(
-            f"{path}: no such table ({task.target} needs it); "
-            f"`{snakemake_command(task.target)}` makes it, by `ssm evaluate {spec} --out {path}`"
+            f"{path}: no such table ({task.target} needs it); `{snakemake_command(task.target)}` makes it"
         )
     return path
 

@@ -201,9 +201,10 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
         commands = {f"With {library}": command for library, command in loading.items()}
     extended = load_diagnosis(after) if after.exists() else None
     if result["candidate"] is not None:
-        places["Trained, but not proven better"] = args.out / result["candidate"]
+        trained = result.get("repair") is None  # the numbers of a repair are chosen again on other text
+        places[f"{'Trained' if trained else 'Repaired'}, but not proven better"] = args.out / result["candidate"]
         what, words = more_words(args, extended)
-        commands = {f"Measure it {what}, without training again": shlex.join(words)}
+        commands = {f"Measure it {what}{', without training again' * trained}": shlex.join(words)}
     return extension_lines(result, load_diagnosis(before), extended, places, commands)
 
 

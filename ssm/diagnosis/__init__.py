@@ -92,6 +92,10 @@ def settings_of(
     context = context or loaded.context
     if context is None:
         raise ConfigError(f"{loaded.name}: its config.json does not say what context it was trained on; give --context")
+    if context & (context - 1) and context == loaded.context:
+        below = 1 << context.bit_length() - 1
+        says = f"its config.json gives a context of {context}, which is no power of two"
+        raise ConfigError(f"{loaded.name}: {says}; give --context {below}")
     if loaded.longest is not None and (length or 2 * context) > loaded.longest:
         raise ConfigError(
             f"{loaded.name}: its table of positions ends at {loaded.longest}; give --length {loaded.longest} and a "

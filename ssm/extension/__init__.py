@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ssm.base.errors import ConfigError, OutputError
+from ssm.base.errors import ConfigError, DataError, OutputError
 from ssm.base.files import absolute, only_one, remove_leftovers
 from ssm.base.records import Result
 from ssm.base.strict_parsing import read_json, shaped
@@ -198,9 +198,15 @@ def _original(loaded: LoadedModel) -> Path:
 
 
 def _state_of(paths: Sequence[str]) -> str:
-    """A digest that changes if a file of the text changes, appears or disappears."""
+    """A digest that changes if the content of a file changes, or if a file appears or disappears."""
     files = text_files(absolute(paths)) if paths else ()
     if files is None:
         return "gone"
-    states = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files]
+    states = []
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                states.append(f"{path} {hashlib.file_digest(file, 'sha256').hexdigest()}")
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]

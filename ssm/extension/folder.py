@@ -17,6 +17,7 @@ SETTINGS, LOCK, RESULT = "extension.json", ".lock", "result.json"
 CHOICE = ("measure", "in_context_tolerance")  # settings that affect only the choice
 READING = ("budget_seconds", "sequences")  # settings that affect how many windows a diagnosis reads
 HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on
+FILES = ("text_files", "held_out_files")  # digests of what is in the files
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
 
 
@@ -130,6 +131,8 @@ class Folder:
         if old is not None and begun:
             if self.model.exists() or _of_training(old) != _of_training(settings):
                 differs = _first_difference(old, settings)
+                if differs.startswith(FILES):
+                    differs = "the files of its text have changed"
                 raise OutputError(f"{self.path}: has another extension ({differs}); give another -o")
             self._delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
             other_text = any(old[key] != settings[key] for key in HELD_OUT)

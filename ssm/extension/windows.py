@@ -10,6 +10,7 @@ from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.extension import ENOUGH_FOR_A_GAIN, MOST
 
 USUAL, HALF = 0.1, 0.5  # the usual and the largest held-out share of a text, if the user gives none
+FEWEST = ceil(2 * LEAST / HALF)  # windows of a text that is trained on and measured
 
 
 def wanted(tokens: int, spec: DiagnosisSpec) -> int:

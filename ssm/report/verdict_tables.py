@@ -111,7 +111,7 @@ def _notes(
         f"- {expected_misses(found)}.",
     ]
     if weak:
-        lines.append(f"- {_mark(WEAK)} marks {len(weak)} verdicts: {WEAK_MEANS}.")
+        lines.append(f"- {_mark(WEAK)}: {WEAK_MEANS}. Verdicts with this mark: {len(weak)}.")
     groups = shared_models(rows)
     if groups:
         large = [f"  - {group.words}" for group in groups if group.statements >= LARGE]

@@ -232,6 +232,11 @@ def test_fewer_windows_can_be_enough() -> None:
     assert len(disjoint_windows(counting(20), 9, 0, at_least=2).positions) == 2
 
 
+def test_a_mistyped_folder_is_no_name_on_the_hub(tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tokenizer.parent)
+    refused("nothing: no such tokenizer.json or folder", f"{tokenizer.name}/nothing", 310)
+
+
 # --- encodings --------------------------------------------------------------------------------------------------------
 
 ENCODED = {

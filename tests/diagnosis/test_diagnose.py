@@ -214,10 +214,23 @@ def test_json_prints_only_the_record(world: Path, tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out == ""
 
 
-def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",)) -> list[str]:
+def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",), **changes: Any) -> list[str]:
     parser = argparse.ArgumentParser()
     diagnose_verb.add_arguments(parser)
-    return extend_words(parser.parse_args(["my model", "--text", *text, "-o", "report", *options.split()]), facts())
+    typed = ["my model", "--text", *text, "-o", "report", *options.split()]
+    return extend_words(parser.parse_args(typed), facts(**changes))
+
+
+@pytest.mark.parametrize(
+    ("windows", "stopped_by", "length"),
+    [(4, "text", 4096), (10, "text", 16384), (16, "text", 32768), (10, "budget", 32768)],
+)
+def test_the_command_to_extend_asks_for_a_length_that_the_text_has(
+    windows: int, stopped_by: str, length: int
+) -> None:
+    """`ssm extend` needs 16 windows. If reading ended early, the text may have more."""
+    words = extend_command(sequences=windows, stopped_by=stopped_by)
+    assert words[words.index("--length") + 1] == str(length)
 
 
 def test_the_command_to_extend_repeats_the_options() -> None:
@@ -255,6 +268,18 @@ def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.Capture
     arguments = ["diagnose", f"{world}/theirs", "--text", f"{world}/texts", "-o", f"{tmp_path}/out", "--device", "cpu"]
     assert main(arguments) == 2
     assert "does not say what context it was trained on; give --context" in capsys.readouterr().err
+
+
+def test_a_context_of_the_config_that_is_no_power_of_two(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(shutil.copytree(world / "theirs", tmp_path / "theirs"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 1000}))
+    arguments = ["diagnose", str(model), "--text", f"{world}/texts", "-o", f"{tmp_path}/out", "--device", "cpu"]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "its config.json gives a context of 1000, which is no power of two; give --context 512" in said
 
 
 def test_an_existing_folder_is_not_changed(world: Path, tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_nothing_was_gained() -> None:
     assert "model is in" not in text
     kept = Extension("not decided", "it is open", False, written="candidate")
     _, text = read(build_page(before, None, kept))
-    assert "The trained model is in candidate, in the format of the original; it is not proven better." in text
+    assert "The changed model is in candidate, in the format of the original; it is not proven better." in text
 
 
 def test_without_a_control_there_is_no_column_for_it() -> None:

@@ -132,7 +132,8 @@ def test_the_page_follows_the_reference(place: Path, capsys: pytest.CaptureFixtu
     said, reference = Path("docs/findings.md"), Path("reports/smoke/lg_fig5.json")
     assert lines(capsys, "reference", "results/smoke", code=0)[-1] == "wrote docs/findings.md"
     text = said.read_text()
-    assert f"1 of 1 sentences are supported.\n\n## What fails\n\n- <details><summary>{SENTENCE}</summary>\n\n  [lg Figure 5](" in text
+    assert "1 of 1 sentences are supported.\n\n## What fails\n\n" in text
+    assert f"\n\n- <details><summary>{SENTENCE}</summary>\n\n  [lg Figure 5](" in text
     assert "Later" not in text, "a group without sentences"
     assert "![lg Figure 5: four interventions](../reports/smoke/lg_fig5.png)" in text
     for link, number in re.findall(r"\.\./reports/README\.md#(\S+)\) (\S+ \([^)]+\))", text):

@@ -208,6 +208,12 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
         "if you trust it, load it with torch.load(..., weights_only=False) and write its state dict with "
         "safetensors.torch.save_file as model.safetensors"
     )
+    with file.open("rb") as stream:
+        start = stream.read(8)
+    if start.lstrip().startswith(b"{"):
+        raise CheckpointError(f"{file}: is a JSON file, which holds no weights; give the folder of the model")
+    if start == b"version ":
+        raise CheckpointError(f"{file}: is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder")
     try:
         with warnings.catch_warnings(action="ignore"):  # about unusual pickles, which are read or refused all the same
             tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)

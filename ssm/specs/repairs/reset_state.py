@@ -34,7 +34,8 @@ class ResetState(Repair):
     def check(self, model: AnyModel) -> None:
         if self.keeps != (0.0,) and any(mixer.grows for mixer in model.mixers()):
             raise ValueError(
-                f"repair '{self.kind}': a layer of '{model.name}' is attention without a window, whose cache does not fade"
+                f"repair '{self.kind}': a layer of '{model.name}' is attention without a window, whose cache does not "
+                "fade"
             )
 
     def start(self, model: AnyModel) -> Point:

@@ -104,6 +104,7 @@ def configured(**changes: object) -> Callable[[Path], None]:
     return lambda folder: reconfigure(folder, **changes)
 
 
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no config": (removed("config.json"), "has no config.json, which describes the model"),
     "no weights": (removed("model.safetensors"), "has no weights (model.safetensors or pytorch_model.bin"),
@@ -131,6 +132,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "shards elsewhere": (escaping_shard, "lists files outside its folder: ../elsewhere.safetensors"),
     "NaN": (not_a_number, "weights that are not finite: backbone.layers.1.mixer.D, backbone.norm_f.weight"),
     "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight does not contain floating-point numbers"),
+    "pointer": (written("model.safetensors", LFS), "model.safetensors: is a Git LFS pointer, not the file itself; run"),
     "cut": (cut("model.safetensors"), "model.safetensors: truncated or corrupted ("),
     "cut bin": (cut("pytorch_model.bin"), "pytorch_model.bin: truncated or corrupted ("),
     "code": (pickled(lambda _: {"weight": Code()}), "which ssm never runs; if you trust it, load it with torch.load"),
@@ -160,6 +162,11 @@ def test_unreadable_checkpoints(spoil: Callable[[Path], None], says: str, origin
 def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and not a name of the hub"):
         import_checkpoint(tmp_path / "nowhere")
+
+
+def test_the_config_is_no_file_of_weights(original: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"config\.json: is a JSON file, which holds no weights; give the folder"):
+        import_checkpoint(original / "config.json")
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
