@@ -136,9 +136,7 @@ def planned(task: PlannedFigure, tables: Path, table: str) -> Path:
     """
     path = tables / f"{table}.parquet"
     if not path.exists():
-        raise TableError(
-            f"{path}: no such table ({task.target} needs it); `{snakemake_command(task.target)}` makes it"
-        )
+        raise TableError(f"{path}: no such table ({task.target} needs it); `{snakemake_command(task.target)}` makes it")
     return path
 
 

@@ -225,9 +225,7 @@ def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",), **c
     ("windows", "stopped_by", "length"),
     [(4, "text", 4096), (10, "text", 16384), (16, "text", 32768), (10, "budget", 32768)],
 )
-def test_the_command_to_extend_asks_for_a_length_that_the_text_has(
-    windows: int, stopped_by: str, length: int
-) -> None:
+def test_the_command_to_extend_asks_for_a_length_that_the_text_has(windows: int, stopped_by: str, length: int) -> None:
     """`ssm extend` needs 16 windows. If reading ended early, the text may have more."""
     words = extend_command(sequences=windows, stopped_by=stopped_by)
     assert words[words.index("--length") + 1] == str(length)

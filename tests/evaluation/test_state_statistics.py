@@ -104,9 +104,7 @@ def test_models_with_only_caches_are_refused(ctx: EvaluationContext) -> None:
     ],
     ids=["hybrid", "window"],
 )
-def test_recurrent_layers_are_measured(
-    changes: dict[str, Any], measured: list[int], ctx: EvaluationContext
-) -> None:
+def test_recurrent_layers_are_measured(changes: dict[str, Any], measured: list[int], ctx: EvaluationContext) -> None:
     """The layers keep their numbers, also if other layers are left out."""
     model = attention_model(**changes)
     spec = StateStatistics(length=8, sequences=2)

@@ -174,7 +174,8 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
 def _parquet(name: str, path: Path, key: str) -> Iterator[Document]:
     with pq.ParquetFile(path) as table:
         if key not in table.schema_arrow.names:
-            raise DataError(f"{path}: no column '{key}' (in data.yaml: text_key); {nearest(key, table.schema_arrow.names)}")
+            hint = nearest(key, table.schema_arrow.names)
+            raise DataError(f"{path}: no column '{key}' (in data.yaml: text_key); {hint}")
         size, rows = path.stat().st_size, table.metadata.num_rows
         number = 0
         for batch in table.iter_batches(batch_size=ROWS, columns=[key]):
