@@ -17,8 +17,6 @@ from typing import IO, Any
 
 from ssm.base.errors import ConfigError, OutputError
 
-UMASK = os.umask(0)  # there is no way to only read it
-os.umask(UMASK)
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
@@ -36,7 +34,6 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
-        temporary.chmod(0o666 & ~UMASK)  # safetensors makes files that only their owner can read
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)

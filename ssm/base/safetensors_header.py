@@ -13,6 +13,12 @@ from ssm.base.strict_parsing import parse_json
 HEADER_BYTES = 100_000_000  # the limit of the safetensors package
 
 
+def refuse_pointer(path: str | Path, start: bytes, error: type[UserError]) -> None:
+    """Raise `error` if the first bytes of a file are those of a Git LFS pointer."""
+    if start.startswith(b"version "):
+        raise error(f"{path}: is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder")
+
+
 def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, Any]:
     """The header of a safetensors file: dtype, shape and place of every tensor, by name.
 
@@ -31,8 +37,7 @@ def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, An
             size = file.seek(0, 2)
             file.seek(0)
             start = file.read(8)
-            if start == b"version ":
-                raise error(f"{path}: is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder")
+            refuse_pointer(path, start, error)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
             if not 2 <= length <= min(size - 8, HEADER_BYTES):
                 refuse(f"the file has {size:,} bytes, but its header should have {length:,}")

@@ -89,7 +89,7 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     elif path.exists():
         file = path / "tokenizer.json" if path.is_dir() else path
         spec = FileTokenizer(path=str(file.absolute()), vocab_size=vocab_size)
-    elif re.fullmatch(HUB, text) and not path.parent.is_dir():
+    elif re.fullmatch(HUB, text):
         name, _, revision = text.partition("@")
         spec = HubTokenizer(name=name, revision=revision or None, vocab_size=vocab_size)
     else:

@@ -29,6 +29,7 @@ from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.stream import cross_entropy, segments, token_values
 from ssm.models.checkpoint import RECORD, digests, load_model, save_weights
 from ssm.models.device import device_name
+from ssm.models.load import WEIGHTS
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
 from ssm.models.trainable import TrainableModel
@@ -36,7 +37,7 @@ from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
 from ssm.training.lineage import origin_of, read_record
-from ssm.training.run_folder import WEIGHTS, require_own_folder
+from ssm.training.run_folder import require_own_folder
 
 
 @dataclass(frozen=True)

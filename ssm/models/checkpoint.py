@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,14 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
     """
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     with whole_file(path) as temporary:
+        temporary.touch()
+        usual = temporary.stat().st_mode
         try:
             save_file(plain, temporary, metadata={"ssm": json.dumps(header | {CHECKSUM_KEY: BLANK}, sort_keys=True)})
         except SafetensorError as error:  # for example on a full disk
             raise OSError(str(error)) from error
+        with suppress(OSError):  # some disks have no modes
+            temporary.chmod(usual)  # safetensors makes files that only their owner can read
         return write_checksum(temporary)
 
 

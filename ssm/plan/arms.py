@@ -69,7 +69,12 @@ class ArmResolver:
             content["repair"] = capped_repair(entry.repair, self.library.workflow.dry_run)
         if entry.checkpoint is not None:
             content["checkpoint"] = CheckpointRef(name=self._weights(entry, panel, where)[0])
-        return Resolved(RunSpec.parse(content, where))
+        run = RunSpec.parse(content, where)
+        if parent is not None and run.layer is None:
+            own, above = run.data, parent.data
+            if own.spelled_by and above.spelled_by and own.spelling != above.spelling:
+                raise ConfigError(f"{where}: the tokens of '{own.name}' differ from the parent's '{above.name}'")
+        return Resolved(run)
 
     def _weights(self, entry: ArmEntry, panel: str, where: str) -> tuple[str, int]:
         """Where the weights of an untrained arm are, and the context T that they were trained on, in tokens.

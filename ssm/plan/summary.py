@@ -63,15 +63,16 @@ def summary(
     head += ["disk", *(["GPUs per run"] if gpu else []), "memory", "wall time", *(["took"] if results else [])]
     rows = [head]
     seen: set[str] = set()
+    claims: dict[str, int] = {}
     for target, task in plan.figures.items():
         runs, tables = plan.runs_of(target), plan.tables_of(target)
         jobs = jobs_for(plan, tables)
         new = jobs - seen
-        counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), len(task.figure.claims))
+        claims[target] = len({claim.id for _, claim, _ in task.verdicts})
+        counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), claims[target])
         rows.append([target, *map(str, counts), *costs(jobs, new, figures=1)])
         seen |= jobs
-    claims = sum(len(task.figure.claims) for task in plan.figures.values())
-    total = ["all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims)]
+    total = ["all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(sum(claims.values()))]
     rows.append([*total, *costs(seen, seen, len(plan.figures))])
 
     trained = sum(run.checkpoint is None for run in plan.runs.values())

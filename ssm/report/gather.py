@@ -317,7 +317,7 @@ class Gatherer:
                 raise TableError(f"{path}: '{row['claim']}' is not what {spec} claims now; `{judge}` judges again")
             claims.append(Claim(row, claim, task.title_of(model_of(row["claim"]))))
         judged = {claim.spec.id for claim in claims}
-        for wanted in task.figure.claims:
+        for _, wanted, _ in task.verdicts:
             if wanted.id not in judged:
                 raise TableError(f"{path}: has no verdict on '{wanted.id}'; `{judge}` judges again")
         return tuple(claims)

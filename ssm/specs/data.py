@@ -12,6 +12,8 @@ from ssm.specs.base import Name, Spec
 from ssm.specs.corpora import CorpusSpec
 from ssm.specs.corpora.base import Corpus
 
+ROUNDING = 1e-12  # of sums of shares: .1 + .2 is .3
+
 
 class BytesTokenizer(Spec):
     """Each byte is a token. Document boundaries are stored separately, so no byte is reserved for them."""
@@ -194,7 +196,7 @@ class DataSpec(Data):
         if self.corpus != trained.corpus:
             return True
         kept = self.held_out + self.choice * choice
-        return self.held_out_seed == trained.held_out_seed and kept <= trained.held_out + trained.choice
+        return self.held_out_seed == trained.held_out_seed and kept <= trained.held_out + trained.choice + ROUNDING
 
     def capped(self, max_documents: int) -> Self:
         return self.model_copy(update={"max_documents": min(self.max_documents or max_documents, max_documents)})

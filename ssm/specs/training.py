@@ -225,9 +225,6 @@ class RunSpec(Spec):
                     f"the vocabulary of '{self.data.name}' ({self.data.vocab_size}) differs from the parent's "
                     f"({self.parent.data.vocab_size})"
                 )
-            spelled = self.parent.data.spelled_by and self.data.spelled_by
-            if spelled and self.parent.data.spelling != self.data.spelling:
-                raise ValueError(f"the tokens of '{self.data.name}' differ from the parent's '{self.parent.data.name}'")
         return self
 
     @model_validator(mode="after")

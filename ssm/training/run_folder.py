@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ssm.base.errors import CheckpointError
 from ssm.models.checkpoint import RECORD, read_header
+from ssm.models.load import WEIGHTS
 from ssm.specs.training import RunSpec
 from ssm.training.lineage import read_record
 
-WEIGHTS = "model.safetensors"
 ELSEWHERE = "give another --out"
 
 

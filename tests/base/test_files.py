@@ -124,11 +124,3 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
         ):
             pytest.fail("it is not ours")
     assert (tmp_path / "home" / "letter").exists()
-
-
-def test_a_file_has_the_usual_mode(tmp_path: Path) -> None:
-    """Also if its writer makes it readable for its owner only, as safetensors does."""
-    with files.whole_file(tmp_path / "private") as temporary:
-        temporary.touch(0o600)
-    (tmp_path / "usual").touch()
-    assert (tmp_path / "private").stat().st_mode == (tmp_path / "usual").stat().st_mode

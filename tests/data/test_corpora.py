@@ -50,7 +50,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
         write(tmp_path / "a.jsonl", rows()),
         write(tmp_path / "b.ndjson", rows().replace(b"\n", b"\n\n")),  # blank lines are skipped
         write(tmp_path / "c.jsonl.gz", gzip.compress(rows())),
-        write(tmp_path / "c4.json.gz", gzip.compress(rows())),  # as C4 names its lines
+        write(tmp_path / "c4.json.gz", gzip.compress(b"\n" + rows())),  # as C4 names its lines
         write(tmp_path / "d.jsonl.zst", frame(rows()[:half]) + frame(rows()[half:])),  # two frames
     ]
     pq.write_table(pa.table({"text": TEXTS, "n": range(4)}), tmp_path / "e.parquet", row_group_size=3)
@@ -60,6 +60,13 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
     sources.append(tmp_path / "folder")
     for source in sources:
         assert texts_of(files(source)) == [text.encode() for text in TEXTS], source.name
+
+
+def test_other_json_is_text(tmp_path: Path) -> None:
+    for content in (b'{\n  "name": "a package"\n}', b'{"name": "on one line"}', b'[{"text": "a"}]', b""):
+        write(tmp_path / "folder" / "1.json", content)
+        write(tmp_path / "folder" / "2.txt", b"text")
+        assert texts_of(files(tmp_path / "folder")) == [*[content] * bool(content), b"text"]
 
 
 def test_documents_have_an_order_and_names_that_do_not_depend_on_the_machine(tmp_path: Path) -> None:
@@ -137,8 +144,6 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
         (files(write(tmp_path / "deep.jsonl", rows() + b"[" * 100_000)), r"deep\.jsonl:5: this JSON cannot be read"),
         (files(write(tmp_path / "long.jsonl", b'{"n": ' + b"9" * 6000 + b"}")), r"long\.jsonl:1: this JSON cannot be"),
         (files(write(tmp_path / "list.jsonl", b"[1]\n")), r"list\.jsonl:1: expected a JSON object, got list"),
-        (files(write(tmp_path / "list.json", b'[{"text": "a"}]')), r"list\.json: is not JSON lines; make it \.jsonl"),
-        (files(write(tmp_path / "pretty.json", b'{\n"text": "a"\n}')), r"pretty\.json: is not JSON lines; "),
         (files(write(tmp_path / "int.jsonl", b'{"text": 3}\n')), r"int\.jsonl:1: 'text' holds int, expected text"),
         (files(write(tmp_path / "key.jsonl", rows("texts"))), r"key\.jsonl:1: no key 'text' .*did you mean 'texts'\?"),
         (files(tmp_path / "x.parquet", text_key="contents"), r"no column 'contents' .*did you mean 'content'\?"),

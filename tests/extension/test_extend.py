@@ -13,19 +13,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from extension.world import CARD, CONTEXT, LENGTH, content, extended
+from extension.world import CARD, CONTEXT, LENGTH, QUICK, content, extended
 from journey.agreement import text_of
 from models.formats import hf
 from printed import commands
 from safetensors.torch import load_file
-from small import text
+from small import make_store, run_spec, text
 
 from ssm.base.tables import read_table
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
 from ssm.diagnosis.verdict import BREAKS, NOT_DECIDED
-from ssm.extension import stages
+from ssm.extension import extend, stages
 from ssm.extension.choice import Candidate, choose
 from ssm.extension.losses import Factors, factors_between
 from ssm.extension.outcome import IMPROVED, Outcome
@@ -35,6 +35,7 @@ from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import RunSpec
 from ssm.training.lineage import read_record, starting_weights
+from ssm.training.loop import train
 from ssm.watch.runs import Watcher
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -440,3 +441,14 @@ def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
         assert main(["extend", str(model), "--text", "t", "-o", str(out), "--replace", "0123abcd", "--json"]) == 0
         assert capsys.readouterr() == ("new", "")
     assert [path.name for path in results.iterdir()] == ["out"]
+
+
+def test_a_run_on_bpe_is_extended_with_its_tokenizer(world: Path, tmp_path: Path) -> None:
+    """The tokenizer is learned from the run's own text. The store has it as a file."""
+    store = make_store(tmp_path, documents=20, words=900, tokenizer={"kind": "bpe", "vocab_size": 300})
+    run = run_spec(store.spec, budget={"steps": 20})
+    train(run, store, tmp_path / "run", torch.device("cpu"))
+    tokenizer = str(tmp_path / "tokens" / "tokenizer.json")
+    found = extend(tmp_path / "run", text=[str(world / "texts")], out=tmp_path / "out", tokenizer=tokenizer, **QUICK)
+    assert found["outcome"] in ("improved", "repaired", "nothing was gained", "not decided")
+    assert load_diagnosis(tmp_path / "out" / "before").facts.vocab_size == 300

@@ -161,3 +161,10 @@ def test_other_readers_can_open_the_file(saved: Path) -> None:
     header = json.loads(saved.read_bytes()[8 : 8 + size])
     assert json.loads(header["__metadata__"]["ssm"])["run"] == tiny_run().content()
     assert set(load_file(saved)) == set(header) - {"__metadata__"}
+
+
+def test_a_file_has_the_usual_mode(tmp_path: Path) -> None:
+    """safetensors makes files that only their owner can read."""
+    save_tensors(tmp_path / "weights.safetensors", {"a": torch.ones(2)}, {})
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "weights.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -435,6 +436,20 @@ def test_a_figure_is_an_image_with_alternative_text(tmp_path: Path) -> None:
     assert 'alt="Interventions &lt;against&gt; base. ' in image
     assert "alert(" not in html
     assert not any("example.org" in href for href in page.links + page.loads)
+
+
+def test_an_added_check_of_other_scales_needs_no_verdict(tmp_path: Path) -> None:
+    results_folder(tmp_path)
+    path = tmp_path / "specs" / "figures" / "lg_fig5.json"
+    spec = json.loads(path.read_text())
+    check = spec["figure"]["claims"][0] | {"id": "elsewhere", "ours": True, "models": []}
+    spec["figure"]["claims"].append(check)
+    path.write_text(json.dumps(spec))
+    build_report(tmp_path, tmp_path / "x", needed=["lg_fig5"])
+    check["ours"] = False
+    path.write_text(json.dumps(spec))
+    with pytest.raises(TableError, match="has no verdict on 'elsewhere'; `ssm judge"):
+        build_report(tmp_path, tmp_path / "x", needed=["lg_fig5"])
 
 
 def test_a_claim_without_a_verdict_is_refused(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from ssm.base.errors import DataError, first_line, nearest, shown
 from ssm.data.corpora.base import Document, Reader, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
-FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by suffix; all other files are text
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by suffix; other files are text
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 ROWS = 256  # Parquet rows in memory
 READ_BUFFER = 2**20  # bytes
 MOST_FILES = 200_000  # limit for a folder, so that nobody reads a whole disk by mistake
-MOST_INVALID = 0.01  # share of a text file that may be no UTF-8, or zero bytes
+MOST_INVALID = 0.01  # share of a text that may be no UTF-8, or zero bytes
 SAMPLE = 2**16  # bytes of a file that are checked
 
 
@@ -36,7 +36,8 @@ class FilesReader(Reader, kind="files"):
         readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet}
         for name, path in self.files():
             try:
-                reader = readers[_found_format(path) if self.spec.format == "auto" else self.spec.format]
+                found = _found_format(path, self.spec.text_key) if self.spec.format == "auto" else self.spec.format
+                reader = readers[found]
                 yield from reader(name, path, self.spec.text_key)
             except (OSError, pa.ArrowException) as error:
                 reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
@@ -91,8 +92,10 @@ def require_utf8(spec: FilesCorpus) -> None:
     """Check that text files are text in UTF-8, by the beginning of each. Zero bytes are in UTF-16 and binary files.
 
     Raises:
-        DataError: a file is in another encoding, or no text.
+        DataError: too many bytes of all files together are not. The message names the worst file.
     """
+    wrong: dict[Path, int] = {}
+    read = 0
     for _, path in FilesReader(spec).files():
         if format_of(path) != "text":
             continue
@@ -102,30 +105,28 @@ def require_utf8(spec: FilesCorpus) -> None:
         except (OSError, pa.ArrowException):
             continue  # the reader says so
         valid = content.decode("utf-8", errors="ignore").replace("\0", "").encode("utf-8")
-        wrong = len(content) - len(valid)
-        if wrong > MOST_INVALID * len(content):
-            share = f"{wrong / len(content):.0%} of its bytes are not"
-            raise DataError(f"{path}: is not text in UTF-8 ({share}); convert it to UTF-8, or leave it out")
+        wrong[path] = len(content) - len(valid)
+        read += len(content)
+    total = sum(wrong.values())
+    if total > MOST_INVALID * read:
+        worst = max(wrong, key=lambda path: wrong[path])
+        share = f"{total / read:.0%} of the bytes of the text are not"
+        raise DataError(f"{worst}: is not text in UTF-8 ({share}); convert it to UTF-8, or leave it out")
 
 
-def _found_format(path: Path) -> str:
-    """`format_of`, or jsonl if the first line of a .json file is a JSON object, as in C4.
-
-    Raises:
-        DataError: the .json file has no such line.
-    """
+def _found_format(path: Path, key: str) -> str:
+    """`format_of`, or jsonl if the first line of a .json file is an object with the text, as in C4."""
     inner = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    if inner.suffix != ".json":
-        return format_of(path)
-    with _opened(path) as (stream, _):
-        first = stream.readline()
-    try:
-        lines = isinstance(json.loads(first), dict)
-    except (ValueError, RecursionError):
-        lines = False
-    if not lines:
-        raise DataError(f"{path}: is not JSON lines; make it .jsonl, or name it .txt to read it as plain text")
-    return "jsonl"
+    if inner.suffix == ".json":
+        with _opened(path) as (stream, _):
+            first = next((line for line in stream if line.strip()), b"")
+        try:
+            row = json.loads(first)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict) and key in row:
+            return "jsonl"
+    return format_of(path)
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.names import require_model
-from ssm.base.safetensors_header import safetensors_header
+from ssm.base.safetensors_header import refuse_pointer, safetensors_header
 from ssm.base.strict_parsing import read_json
 
 HELPER = True
@@ -208,12 +208,14 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
         "if you trust it, load it with torch.load(..., weights_only=False) and write its state dict with "
         "safetensors.torch.save_file as model.safetensors"
     )
-    with file.open("rb") as stream:
-        start = stream.read(8)
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(8)
+    except OSError as error:
+        raise CheckpointError(f"{file}: cannot be read ({error.strerror or error})") from error
+    refuse_pointer(file, start, CheckpointError)
     if start.lstrip().startswith(b"{"):
         raise CheckpointError(f"{file}: is a JSON file, which holds no weights; give the folder of the model")
-    if start == b"version ":
-        raise CheckpointError(f"{file}: is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder")
     try:
         with warnings.catch_warnings(action="ignore"):  # about unusual pickles, which are read or refused all the same
             tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
