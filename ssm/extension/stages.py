@@ -85,8 +85,8 @@ class Stages:
             change, outcome = self._judged()
             more = outcome.word == NOT_DECIDED
             if more:
-                # Each diagnosis ended when its own verdict was decided, after 64 windows or more. The gain may need more
-                # windows. With so many, the errors of two looks add up to less than 2.5% (`intervals.cautious`).
+                # Each diagnosis ended when its own verdict was decided, after 64 windows or more. The gain may need
+                # more. With so many, the errors of two looks add up to less than 2.5% (`intervals.cautious`).
                 change, outcome = self._judged(all_windows=True)
                 outcome = outcome_before_training(self.diagnoses["before"], trained) or outcome
             if self.spec.control:
