@@ -68,7 +68,7 @@ def diagnosed(draw: Draw, windows: int, random: np.random.Generator) -> str:
     excess[:, 3:] += draw(random, windows)[:, None]  # from 32 tokens on
     spec = DiagnosisSpec(context=CONTEXT, length=LENGTH, sequences=max(windows, 4))
     looks = sampling.rounds(windows)
-    sampler = sampling._Sampler(Windows(restarted + excess, restarted), spec, windows)  # type: ignore[arg-type]
+    sampler = sampling._Sampler(Windows(restarted + excess, restarted), spec, windows, False)  # type: ignore[arg-type]
     full, alone, count, _ = sampler._losses(looks)
     failure = failure_position(full, alone, TOLERANCE)
     return outcome_of(ratios(full, alone, CONTEXT, len(looks)), TOLERANCE, count, failure)

@@ -76,7 +76,10 @@ def check_extremes(functions: Any, dtype: torch.dtype) -> None:
     }
     for name, pairs in cases.items():
         x, expected = torch.tensor(pairs, dtype=dtype).T.contiguous()
-        assert torch.equal(applied(functions, name, x, len(x)).nan_to_num(7.0), expected.nan_to_num(7.0)), name
+        found = applied(functions, name, x, len(x))
+        # Compilers round the largest exponential differently: to infinity, or to a number whose reciprocal is denormal.
+        found = found.masked_fill(found.abs() < torch.finfo(dtype).tiny, 0.0)
+        assert torch.equal(found.nan_to_num(7.0), expected.nan_to_num(7.0)), name
 
 
 def check_sums(functions: Any, dtype: torch.dtype, count: int) -> None:

@@ -220,7 +220,7 @@ SIMD_INLINE Vec<double> log1p(Vec<double> x) {
 // ln(1 + e^x)
 template <typename T> SIMD_INLINE Vec<T> softplus(Vec<T> x) { return max(Vec<T>::zero(), x) + log1p(exp(-abs(x))); }
 
-// 1 / (1 + e^-x), in place. Results below the smallest normal number are 0.
+// 1 / (1 + e^-x), in place. Results below the smallest normal number may be 0.
 template <typename T, int K> SIMD_INLINE void sigmoid(Vec<T> (&x)[K]) {
     const Vec<T> one((T)1);
 #pragma GCC unroll 16
