@@ -88,7 +88,7 @@ class Stages:
                 # Each diagnosis ended when its own verdict was decided, after 64 windows or more. The gain may need
                 # more. With so many, the errors of two looks add up to less than 2.5% (`intervals.cautious`).
                 change, outcome = self._judged(all_windows=True)
-                outcome = outcome_before_training(self.diagnoses["before"], trained) or outcome
+                outcome = outcome_before_training(self.diagnoses["before"], trained=True) or outcome
             if self.spec.control:
                 self._control(self.chosen, more)
         if self.kept is not None:
