@@ -135,16 +135,20 @@ class Stages:
     def _diagnosed(self, name: str, loaded: LoadedModel, all_windows: bool = False) -> Diagnosis:
         """A diagnosis on the page's windows, made if it is missing, or if it ended early and needs all windows."""
         folder = self.folder.diagnosis(name)
-        made = load_diagnosis(folder) if (folder / DIAGNOSIS).exists() else None
-        if made is None or (all_windows and made.facts.stopped_by == "decided"):
+        known = diagnosis = self.diagnoses.get(name)
+        if diagnosis is None and (folder / DIAGNOSIS).exists():
+            diagnosis = load_diagnosis(folder)
+        if diagnosis is None or (all_windows and diagnosis.facts.stopped_by == "decided"):
             self._say(f"diagnosis, {name}{', on all windows' if all_windows else ''}")
             spec, text = self.spec.diagnosis, self.text
             made = diagnose_loaded(loaded, text.page, spec, self.device, text=text.files, all_windows=all_windows)
             shutil.rmtree(folder, ignore_errors=True)
             with whole_folder(folder) as temporary:
                 write_diagnosis(made, temporary)
-        diagnosis = self.diagnoses[name] = load_diagnosis(folder)
-        self._say(f"{name}: {sentence_of(diagnosis.readings, diagnosis.facts)}")
+            diagnosis = load_diagnosis(folder)
+        if diagnosis is not known:
+            self.diagnoses[name] = diagnosis
+            self._say(f"{name}: {sentence_of(diagnosis.readings, diagnosis.facts)}")
         return diagnosis
 
     def _trained(self, arm: str) -> dict[str, Any]:

@@ -70,10 +70,8 @@ class ArmResolver:
         if entry.checkpoint is not None:
             content["checkpoint"] = CheckpointRef(name=self._weights(entry, panel, where)[0])
         run = RunSpec.parse(content, where)
-        if parent is not None and run.layer is None:
-            own, above = run.data, parent.data
-            if own.spelled_by and above.spelled_by and own.spelling != above.spelling:
-                raise ConfigError(f"{where}: the tokens of '{own.name}' differ from the parent's '{above.name}'")
+        if parent is not None and run.layer is None and not run.data.is_spelled_like(parent.data):
+            raise ConfigError(f"{where}: the tokens of '{run.data.name}' differ from the parent's '{parent.data.name}'")
         return Resolved(run)
 
     def _weights(self, entry: ArmEntry, panel: str, where: str) -> tuple[str, int]:

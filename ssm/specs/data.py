@@ -103,6 +103,10 @@ class Data(Spec, ABC):
             return (self.spelled_by,)
         return self.spelled_by, text.corpus, text.held_out, text.held_out_seed, text.choice, text.max_documents
 
+    def is_spelled_like(self, other: Data) -> bool:
+        """Whether tokens have the same numbers in both, as far as both represent text."""
+        return not (self.spelled_by and other.spelled_by) or self.spelling == other.spelling
+
     @property
     @abstractmethod
     def answers(self) -> bool:

@@ -84,8 +84,12 @@ class FilesReader(Reader, kind="files"):
 
 def format_of(path: Path) -> str:
     """text, jsonl or parquet, by the suffix of the file name without the suffix of a compression."""
-    inner = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    return FORMATS.get(inner.suffix, "text")
+    return FORMATS.get(_suffix(path), "text")
+
+
+def _suffix(path: Path) -> str:
+    """The suffix of the file name without that of a compression."""
+    return (path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix
 
 
 def require_utf8(spec: FilesCorpus) -> None:
@@ -116,8 +120,7 @@ def require_utf8(spec: FilesCorpus) -> None:
 
 def _found_format(path: Path, key: str) -> str:
     """`format_of`, or jsonl if the first line of a .json file is an object with the text, as in C4."""
-    inner = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    if inner.suffix == ".json":
+    if _suffix(path) == ".json":
         with _opened(path) as (stream, _):
             first = next((line for line in stream if line.strip()), b"")
         try:

@@ -35,8 +35,7 @@ class OfExamples(OfRun):
         if not isinstance(task, Task):
             raise ConfigError(f"{where}: task: '{task.name}' is a text; name a task of data.yaml")
         same_size = (task.vocab_size, task.channels) == (own.vocab_size, own.channels)
-        spelled = own.spelled_by and task.spelled_by
-        if not same_size or (spelled and task.spelling != own.spelling):
+        if not same_size or not task.is_spelled_like(own):
             raise ConfigError(f"{where}: task: '{task.name}' has other tokens than '{own.name}', which the run reads")
         return cls.parse(given | {"task": task}, where)
 
