@@ -15,6 +15,7 @@ from ssm.base.exit_codes import REQUEUE
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)  # sent by a scheduler before it ends a job
 DELAY = 0.1  # seconds until a signal that arrived during an import is sent again
+GRACE = 15.0  # seconds until a process exits whose exception for a signal was dropped
 
 
 class Preempted(BaseException):
@@ -32,23 +33,93 @@ class Preempted(BaseException):
         self.together, self.code = together, code
 
 
-def preempt(number: int) -> None:
-    """React to a signal while there is nothing to save.
+class StopRequest:
+    """Records whether a signal asked the job to end."""
+
+    def __init__(self) -> None:
+        self.signal: str | None = None  # its name
+
+    def note(self, number: int) -> None:
+        self.signal = signal.Signals(number).name
+
+
+_ASKED = StopRequest()  # of `preempted_by_signals`
+
+
+@contextmanager
+def preempted_by_signals(verb: str) -> Iterator[None]:
+    """Inside the block, SIGTERM and SIGUSR1 raise `Preempted`, for a process that has nothing to save.
+
+    The exception may arise while compiled code calls Python. Such code can replace it by another one (see `cause_of`).
+    Such code can also drop it. If it reports that, the signal is sent again a moment later. If it does not, the process
+    exits with REQUEUE after GRACE seconds, unless the block has ended.
+
+    During an import, the signal is also sent again a moment later. An exception is not safe there: C++ code that
+    initializes an extension (such as torch's) can end the process with SIGABRT, and other code catches every exception.
 
     A second signal is ignored. Schedulers signal a whole tree of processes, and parents pass signals on as well. The
     exit of this process must not be interrupted.
-
-    During an import, the signal is sent again a moment later. An exception is not safe there: C++ code that initializes
-    an extension (such as torch's) can end the process with SIGABRT, and other code catches every exception.
     """
-    if _importing(sys._getframe()):
-        again = threading.Timer(DELAY, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
-        return
-    for every in SIGNALS:
-        signal.signal(every, signal.SIG_IGN)
-    raise Preempted(stopped_by(number))
+    _ASKED.signal = None
+    over = threading.Event()
+    report_dropped = sys.unraisablehook
+
+    def preempt(number: int) -> None:
+        if _ASKED.signal is not None:
+            return
+        if _importing(sys._getframe()):
+            _later(DELAY, os.kill, os.getpid(), number)
+            return
+        _ASKED.note(number)
+        stop = Preempted(stopped_by(number))
+        _later(GRACE, _end_unless, over, verb, stop)
+        raise stop
+
+    def again(dropped: sys.UnraisableHookArgs) -> None:
+        if isinstance(dropped.exc_value, Preempted) and _ASKED.signal is not None:
+            number, _ASKED.signal = signal.Signals[_ASKED.signal], None
+            _later(DELAY, os.kill, os.getpid(), number)
+        else:
+            report_dropped(dropped)
+
+    with on_signals(preempt):
+        sys.unraisablehook = again
+        try:
+            yield
+        except Exception as error:
+            cause = cause_of(error)
+            if cause is error:
+                raise
+            raise cause from error
+        finally:
+            over.set()
+            sys.unraisablehook = report_dropped
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """`Preempted` if a signal has asked this process to end (see `preempted_by_signals`), otherwise `error`."""
+    if _ASKED.signal is None or isinstance(error, Preempted):
+        return error
+    return Preempted(stopped_by(signal.Signals[_ASKED.signal]))
+
+
+def report(verb: str, stop: Preempted) -> None:
+    """Print why the command `verb` stops. One of several processes does it for all."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"ssm {verb}: {stop}", file=sys.stderr, flush=True)
+
+
+def _later(seconds: float, action: Callable[..., object], *arguments: object) -> None:
+    timer = threading.Timer(seconds, action, arguments)
+    timer.daemon = True
+    timer.start()
+
+
+def _end_unless(over: threading.Event, verb: str, stop: Preempted) -> None:
+    """Exit, although the main thread still runs."""
+    if not over.is_set():
+        report(verb, stop)
+        os._exit(stop.code)
 
 
 def stopped_by(number: int) -> str:
@@ -63,16 +134,6 @@ def _importing(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-class StopRequest:
-    """Records whether a signal asked the job to end."""
-
-    def __init__(self) -> None:
-        self.signal: str | None = None  # its name
-
-    def note(self, number: int) -> None:
-        self.signal = signal.Signals(number).name
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import NoReturn
 import ssm
 from ssm.base.errors import UserError, nearest
 from ssm.base.fork_client import ask
-from ssm.base.stopping import Preempted, on_signals, preempt
+from ssm.base.stopping import Preempted, preempted_by_signals, report
 
 GROUPS = {
     "your own checkpoint": ("diagnose", "extend"),
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = arguments[0] if arguments else ""
     try:
-        with on_signals(preempt):
+        with preempted_by_signals(verb):
             code = ask(arguments)
             if code is None:
                 code = _dispatch(verb, arguments[1:])
@@ -65,8 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ssm {verb}: {error}", file=sys.stderr)
         return 2
     except Preempted as stop:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"ssm {verb}: {stop}", file=sys.stderr)
+        report(verb, stop)
         return stop.code
     except KeyboardInterrupt:
         print(f"ssm {verb}: interrupted", file=sys.stderr)

@@ -22,7 +22,7 @@ from torch.distributed import Store
 
 from ssm.base.errors import UserError
 from ssm.base.exit_codes import LOST, REQUEUE
-from ssm.base.stopping import Preempted
+from ssm.base.stopping import Preempted, cause_of
 
 HELLO = 600.0  # seconds until all processes have started: hundreds may load Python from one slow disk
 NOTICE = 10.0  # seconds to wait for an expected message, such as the cause of a failed sum
@@ -68,7 +68,7 @@ class FailureDetector:
         if not self.lock.acquire(timeout=NOTICE):
             os._exit(LOST)
         if error is not None and not (isinstance(error, Preempted) and error.together):
-            self._fail(error)
+            self._fail(cause_of(error))
         self._tell("done")
         for connection in self.who:
             connection.close()

@@ -15,7 +15,7 @@ import pytest
 
 from ssm.base import launch as module
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
-from ssm.base.stopping import SIGNALS, Preempted, on_signals, preempt
+from ssm.base.stopping import SIGNALS, Preempted, preempted_by_signals
 
 SECONDS = 60.0
 ENDS = "import sys; from ssm.cli.main import main; sys.exit(main(['--version']))"
@@ -38,7 +38,7 @@ def test_a_second_signal_does_not_interrupt_the_way_out() -> None:
     done = []
 
     def work() -> None:
-        with on_signals(preempt):
+        with preempted_by_signals("train"):
             try:
                 signal.raise_signal(signal.SIGTERM)
             finally:
@@ -66,14 +66,48 @@ def test_a_signal_during_an_import_waits_for_its_end(tmp_path: Path, number: int
     assert said[1] == f"ssm --version: stopped by {signal.Signals(number).name}; the same command starts it again\n"
 
 
+# Python drops every exception of __del__ and reports it, and torch replaces those of __index__.
+SIGNALED = """
+import contextlib, signal, sys, time
+import torch
+import ssm.base.stopping as stopping
+import ssm.cli.main as module
+
+class Signaled:
+    def __index__(self):
+        signal.raise_signal({number})
+
+    def __del__(self):
+        signal.raise_signal({number})
+
+    def silently(self):
+        with contextlib.suppress(BaseException):
+            signal.raise_signal({number})
+
+stopping.GRACE = {grace}
+module._dispatch = lambda *given: ({work}, time.sleep(60))
+sys.exit(module.main(["train"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "grace"), [("Signaled() and 0", 60), ("torch.empty(3)[Signaled()]", 60), ("Signaled().silently()", 0.2)]
+)
+def test_a_signal_whose_exception_is_dropped_or_replaced_ends_the_command_too(work: str, grace: float) -> None:
+    running = python(SIGNALED.format(work=work, grace=grace, number=int(signal.SIGTERM)))
+    said = running.communicate(timeout=SECONDS / 2)
+    assert (running.returncode, said[0]) == (REQUEUE, "")
+    assert said[1] == "ssm train: stopped by SIGTERM; the same command starts it again\n"
+
+
 # Works long before it has handlers, and writes down that it is there.
 SLOW = """
 import pathlib, sys, time
 pathlib.Path({folder!r}, sys.argv[1]).touch()
 time.sleep(1.0)
-from ssm.base.stopping import Preempted, on_signals, preempt
+from ssm.base.stopping import Preempted, preempted_by_signals
 try:
-    with on_signals(preempt):
+    with preempted_by_signals("train"):
         time.sleep(60)
 except Preempted as stop:
     sys.exit(stop.code)
