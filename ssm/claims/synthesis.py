@@ -1,4 +1,7 @@
-"""Sentences that sum up several figures. Each rests on registered statements, and needs a verdict of each of them."""
+"""Sentences that sum up several figures. Each rests on registered statements, and needs a verdict of each of them.
+
+A verdict that does not survive the correction for many tests does not support a sentence.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from pydantic import Field
 from ssm.base.errors import ConfigError, nearest
 from ssm.base.strict_parsing import read_yaml
 from ssm.claims.preregistration import Preregistrations, read_preregistrations
+from ssm.claims.significance import weak_verdicts
 from ssm.claims.statements import CONFIRMED, Statement, model_of, statement_id, statements
-from ssm.claims.words import measured
+from ssm.claims.words import WEAK, measured
 from ssm.specs.base import Distinct, Prose, Spec
 
 UNREGISTERED, UNJUDGED = "not registered", "not judged"  # outcomes of a statement without a verdict that counts
@@ -101,6 +105,7 @@ class Support:
 
     ground: Ground
     rows: tuple[Mapping[str, Any], ...]  # its verdicts on the models of the ground
+    weak: bool = False  # a verdict does not survive the correction for many tests (`weak_verdicts`)
 
     @property
     def outcome(self) -> str:
@@ -114,8 +119,8 @@ class Support:
 
     @property
     def holds(self) -> bool:
-        """Whether it has the verdict that the sentence needs."""
-        return self.outcome == self.ground.verdict
+        """Whether it has the verdict that the sentence needs, without the mark WEAK."""
+        return self.outcome == self.ground.verdict and not self.weak
 
     @property
     def words(self) -> str:
@@ -129,7 +134,8 @@ class Support:
         words = [several + (numbers or "no number")] if self.rows else []
         if not self.holds:
             words += [f"expected {row['expected']}" for row in self.rows[:1]]
-            words += [f"{self.outcome}; the sentence needs '{self.ground.verdict}'"]
+            mark = WEAK if self.weak else ""
+            words += [f"{self.outcome}{mark}; the sentence needs '{self.ground.verdict}'"]
         elif self.outcome != CONFIRMED:
             words += [self.outcome]
         return ", ".join(words)
@@ -170,12 +176,14 @@ def findings(synthesis: Synthesis, rows: Iterable[Mapping[str, Any]]) -> tuple[F
     Args:
         rows: verdicts at one scale for each figure, as in the verdicts table.
     """
+    rows = list(rows)
     found = {(one.target, one.id): one.rows for one in statements(rows)}
+    weak = weak_verdicts(rows)
 
     def support(ground: Ground) -> Support:
-        own = found.get((ground.figure, ground.claim), ())
-        wanted = ground.models
-        return Support(ground, tuple(row for row in own if not wanted or model_of(row["claim"]) in wanted))
+        rows = found.get((ground.figure, ground.claim), ())
+        own = tuple(row for row in rows if not ground.models or model_of(row["claim"]) in ground.models)
+        return Support(ground, own, any((row["target"], row["claim"]) in weak for row in own))
 
     def finding(sentence: Sentence) -> Finding:
         return Finding(sentence.says, tuple(map(support, sentence.rests_on)))

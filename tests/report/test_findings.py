@@ -42,6 +42,7 @@ def synthesis(*rests_on: dict[str, Any], says: str = SENTENCE) -> Synthesis:
 
 def row(claim: str, verdict: str = "confirmed", **changes: Any) -> dict[str, Any]:
     made = {"target": "lg_fig5", "claim": claim, "verdict": verdict, "says": "it fails", "expected": "> 1.5"}
+    made |= {"number": claim, "p": 0.001}
     return (
         made | {"sort": "paper", "registered": True, "estimate": 2.0, "low": 1.5, "high": 2.5, "interval": ""} | changes
     )
@@ -71,6 +72,17 @@ def test_a_claim_that_was_not_registered_supports_nothing() -> None:
     assert only([row("it", registered=False)])[0] == "not supported"
     assert only([row("it/a"), row("it/b", registered=False)])[0] == "not supported"
     assert only([row("it/a"), row("it/b", registered=False)], models=["a"])[0] == "supported"
+
+
+def test_a_verdict_with_a_star_supports_nothing() -> None:
+    """Of 20 tests, a p-value of .04 does not survive the correction. Alone it does."""
+    others = [row(f"other_{i}", "not decided", p=0.5) for i in range(19)]
+    assert only([row("it", p=0.04)])[0] == "supported"
+    assert only([row("it", p=0.04), *others]) == (
+        "not supported",
+        "2 (1.5 to 2.5), expected > 1.5, confirmed*; the sentence needs 'confirmed'",
+    )
+    assert only([row("it", "not decided", p=0.5), *others], verdict="not decided")[0] == "supported"
 
 
 def test_a_claim_without_a_verdict_is_not_judged() -> None:
