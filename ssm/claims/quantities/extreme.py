@@ -18,7 +18,12 @@ from ssm.specs.base import Name
 
 
 class Extreme(CurveQuantity):
-    """The largest or smallest value of a curve: a bound on it holds for the whole curve."""
+    """The largest or smallest value of a curve.
+
+    Noise moves it outward. So if the largest value is confirmed to be below a bound, the whole curve is. The opposite
+    is biased: of several noisy values, the largest may be above a bound although none is. Compare it with the largest
+    of a control (`against` or `against_family`), which is biased in the same way.
+    """
 
     later: ClassVar[frozenset[str]] = frozenset({"among"})
     fewest: ClassVar[int] = 1
@@ -33,7 +38,7 @@ class Extreme(CurveQuantity):
         return self
 
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The extreme of each seed. Noise moves it outward, so the noise-free curve keeps any bound that it keeps."""
+        """The extreme of each seed."""
         found: np.ndarray = y.max(axis=1) if self.which == "largest" else y.min(axis=1)
         return found
 
