@@ -18,7 +18,10 @@ from ssm.figures.data import Curve
 def by_position(label: str, found: Diagnosis, losses: pl.DataFrame) -> Curve:
     frame = position_curve(losses)
     middle = (frame[BIN[0]].to_numpy() + frame[BIN[1]].to_numpy()) / 2
-    mean, half = frame["loss"].to_numpy(), _quantile(sequences_of(found)) * frame["error"].to_numpy()
+    mean, half = (
+        frame["loss"].to_numpy(),
+        _quantile(found.tables.position_loss["sequence"].n_unique()) * frame["error"].to_numpy(),
+    )
     return _curve(label, found.facts.context, middle, mean, half)
 
 
@@ -39,7 +42,11 @@ def kept_tokens(label: str, found: Diagnosis) -> Curve:
 
 
 def growth_of_head(arm: str, table: pl.DataFrame, head: HeadGrowth, context: int, sequences: int) -> Curve:
-    """The std of one head's state, divided by its value at T, or at the last position before T."""
+    """The std of one head's state, divided by its value at T, or at the last position before T.
+
+    Args:
+        table: of `head_std_curve`, a mean over `sequences` windows.
+    """
     rows = table.filter(pl.col("layer") == head.layer, pl.col("head") == head.head).sort("position")
     position, std, error = (rows[name].to_numpy().astype(np.float64) for name in ("position", "std", "error"))
     at = max(0, int(np.searchsorted(position, context, side="right")) - 1)
@@ -61,10 +68,6 @@ def _curve(label: str, context: int, x: np.ndarray, mean: np.ndarray, half: np.n
     """A curve from means and half widths of logarithms, (points,) each."""
     with np.errstate(over="ignore"):
         return Curve(label, label, context, 1, x, np.exp(mean), np.exp(mean - half), np.exp(mean + half))
-
-
-def sequences_of(found: Diagnosis) -> int:
-    return found.tables.position_loss["sequence"].n_unique()
 
 
 def _quantile(sequences: int) -> float:

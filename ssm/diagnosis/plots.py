@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from ssm.base.curves import head_std_curve
 from ssm.diagnosis.comparison import first_windows
-from ssm.diagnosis.curves import against_restarted, by_position, gains, growth_of_head, kept_tokens, sequences_of
+from ssm.diagnosis.curves import against_restarted, by_position, gains, growth_of_head, kept_tokens
 from ssm.diagnosis.heads import DRIFTS, head_growth, head_map
 from ssm.diagnosis.plot_elements import (
     draw_intervals,
@@ -134,11 +134,12 @@ def _states(arms: Arms) -> list[Row]:
     heads = first.readings.drift.top[: 6 if len(shown) == 1 else 3]
     curves, styles = [], {}
     for label, diagnosis in shown.items():
-        assert diagnosis.tables.state_statistics is not None
-        table = head_std_curve(diagnosis.tables.state_statistics)
+        statistics = diagnosis.tables.state_statistics
+        assert statistics is not None
+        table, sequences = head_std_curve(statistics), statistics["sequence"].n_unique()
         for head, color in zip(heads, HEADS, strict=False):
             name = f"layer {head.layer}, head {head.head}"
-            curve = growth_of_head(f"{name} {label}", table, head, diagnosis.facts.context, sequences_of(diagnosis))
+            curve = growth_of_head(f"{name} {label}", table, head, diagnosis.facts.context, sequences)
             named = name if label == list(shown)[-1] else f"_{name}"
             curves.append(Curve(curve.arm, named, curve.context, curve.seeds, curve.x, curve.y, curve.low, curve.high))
             styles[curve.arm] = ArmStyle(color, LINES[label], "o", hollow=label == BEFORE)

@@ -77,8 +77,12 @@ def sentence_of(readings: Readings, facts: Facts) -> str:
 
 
 def at_chance(readings: Readings, facts: Facts) -> bool:
-    """Whether the model predicts no better than chance inside its context. If so, its ratios mean nothing."""
-    return readings.in_context.value >= facts.vocab_size
+    """Whether the model may predict no better than chance inside its context. If so, its ratios mean nothing.
+
+    The interval of few windows is wide. So it counts only if the perplexity itself is above half the vocabulary.
+    """
+    perplexity, chance = readings.in_context, facts.vocab_size
+    return perplexity.value >= chance or (perplexity.value > chance / 2 and perplexity.high >= chance)
 
 
 def lost_inside(readings: Readings, facts: Facts) -> bool:

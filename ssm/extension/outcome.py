@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp, isnan
 
 from ssm.diagnosis.result import Diagnosis, Interval
-from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, times
+from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, at_chance, times
 from ssm.extension.choice import Candidate, Measure, best_of_trained, choose
 from ssm.extension.losses import Factors
 
@@ -65,7 +65,7 @@ def outcome_before_training(before: Diagnosis, trained: bool = False) -> Outcome
         trained: whether it has been trained already, after a diagnosis of other windows.
     """
     so = "which was not decided on other windows when it was trained" if trained else "and was not trained"
-    if before.readings.in_context.value >= before.facts.vocab_size:
+    if at_chance(before.readings, before.facts):
         return Outcome(NOTHING, f"it predicts no better than chance inside its context, {so}")
     return Outcome(NOTHING, f"it holds as it is, {so}") if before.verdict.outcome == HOLDS else None
 

@@ -29,6 +29,9 @@ def usages(library: str | None, model: Path, tokenizer: str | None) -> dict[str,
         commands[library] = (
             f"python -c {shlex.quote(LOADED[library].format(model=dumps(str(model), ensure_ascii=False)))}"
         )
-    arguments = f"pretrained={model}" + (f",tokenizer={tokenizer}" if tokenizer else "")
+    named = {"pretrained": str(model)} | ({"tokenizer": tokenizer} if tokenizer else {})
+    arguments = ",".join(f"{key}={value}" for key, value in named.items())
+    if arguments.count(",") >= len(named):  # the harness would split a value
+        arguments = dumps(named, ensure_ascii=False)
     command = f"python -m ssm.harness --model ssm --model_args {shlex.quote(arguments)} --tasks {TASKS}"
     return commands | {"lm-evaluation-harness": command}

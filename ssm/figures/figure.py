@@ -138,7 +138,9 @@ class FigureSpec(Spec):
             arm = self.arms[name]
             assert arm is not None
             for field, other in (("from", arm.parent), ("snapshot_of", arm.snapshot_of)):
-                if other is not None and (other not in arms or other == name):
+                if other == name:
+                    raise ValueError(f"arms.{name}.{field}: is the arm itself; give another arm")
+                if other is not None and other not in arms:
                     raise ValueError(f"arms.{name}.{field}: unknown arm '{other}'; {nearest(other, arms)}")
             for model in arm.override_at:
                 self._is_a_panel(model, f"arms.{name}.override_at")
@@ -214,7 +216,9 @@ class FigureSpec(Spec):
 
     def _is_a_panel(self, model: str, where: str) -> None:
         if model not in self.models:
-            raise ValueError(f"{where}: this figure has no panel '{model}'; {nearest(model, self.models)}")
+            raise ValueError(
+                f"{where}: '{model}' is not in 'models' of this figure, which has {', '.join(self.models)}"
+            )
 
 
 class FigureTask(JudgedFigure):

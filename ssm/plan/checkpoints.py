@@ -13,7 +13,7 @@ from pathlib import Path
 from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
 from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
-from ssm.plan.sources import settings_files, text_files, tokenizer_files, weight_files
+from ssm.plan.sources import require_no_braces, settings_files, text_files, tokenizer_files, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import OCTAVES
@@ -118,6 +118,7 @@ def _together(parts: Iterable[tuple[Path, ...] | None]) -> tuple[Path, ...] | No
         if part is None:
             return None
         paths |= dict.fromkeys(part)
+    require_no_braces(paths)
     return tuple(paths)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from ssm.base.errors import DataError
@@ -19,6 +20,9 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
     Returns:
         Absolute paths. None: a file is missing. This is not an error here, because a finished store does not need its
         sources any more. `ssm tokenize` reports missing files.
+
+    Raises:
+        DataError: a path has a brace.
     """
     files: list[Path] = []
     for corpus in data.sources.corpora:
@@ -33,7 +37,19 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
         if not path.is_file():
             return None
         files.append(path.resolve())
+    require_no_braces(files)
     return tuple(files)
+
+
+def require_no_braces(files: Iterable[Path]) -> None:
+    """Check that Snakemake can take these files as inputs.
+
+    Raises:
+        DataError: a path has a brace.
+    """
+    for file in files:
+        if set(str(file)) & set("{}"):
+            raise DataError(f"{file}: Snakemake reads braces in a path as wildcards; rename it")
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:

@@ -187,6 +187,9 @@ class Figure:
         return plain(f"{self.task.figure.title}. {self.task.figure.caption}")
 
 
+AGAIN = "to be made again"  # the state of a figure with a result that cannot be used
+
+
 @dataclass(frozen=True)
 class Absent:
     """Why a figure is missing."""
@@ -260,9 +263,10 @@ class Gatherer:
             except UserError as problem:
                 if target in needed:
                     raise
-                unfinished[target] = Absent("to be made again", f"`{snakemake_command(target)}` makes it; {problem}")
+                unfinished[target] = Absent(AGAIN, f"`{snakemake_command(target)}` makes it; {problem}")
         if not figures:
-            first, absent = next(iter(unfinished.items()))
+            broken = {target: absent for target, absent in unfinished.items() if absent.state == AGAIN}
+            first, absent = next(iter((broken or unfinished).items()))
             why = f"{first} is {absent.state}, {absent.why}"
             raise TableError(f"{self.results}: none of {len(planned)} planned figures is finished: {why}")
         scales = sorted({figure.task.scale for figure in figures})

@@ -14,10 +14,11 @@ SPARKS = 12  # characters of a sparkline
 COLUMNS = (10, 4, 8, 8, SPARKS, 6)  # widths of state, done, rate, time left, sparkline, loss
 HEADER = ("STATE", "DONE", "TOKENS/S", "LEFT", "LOSS", "")
 NARROWEST = 12  # characters of a name
+REASONS = 3  # at most so many runs say why they are unreadable
 
 
 def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]:
-    """What to print: a summary, a header, and a line for each run that was started.
+    """What to print: a summary, a header, a line for each run that was started, and why a run is unreadable.
 
     Waiting runs are only counted: the plan has all figures, whether or not somebody asked for them.
 
@@ -32,12 +33,13 @@ def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]
         summary.append(f"{view.tables} of {view.planned_tables} tables")
     room = width - sum(COLUMNS) - len(COLUMNS)
     started = [run for run in view.runs if run.state != "waiting"]
+    reasons = [printable(run.note) for run in started if run.state == "unreadable"][:REASONS]
     name = max(NARROWEST, min(room, max((len(run.id) for run in started), default=0)))
-    shown = started if height is None else started[: max(1, height - len(summary) - 2)]
+    shown = started if height is None else started[: max(1, height - len(summary) - len(reasons) - 2)]
     summary += [_row("RUN", HEADER, name), *(_row(printable(run.id), _cells(run), name) for run in shown)]
     if len(shown) < len(started):
         summary.append(f"and {len(started) - len(shown)} more: use a taller window or --once")
-    return summary
+    return summary + reasons
 
 
 def for_terminal(line: str, encoding: str) -> str:

@@ -13,7 +13,9 @@ import polars as pl
 import pytest
 from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, prompts, states, tables
 from matplotlib.figure import Figure
+from scipy.special import stdtrit
 
+from ssm.base.curves import head_std_curve
 from ssm.diagnosis import plots as module
 from ssm.diagnosis.comparison import first_windows
 from ssm.diagnosis.plot_elements import head_grid
@@ -52,6 +54,27 @@ def test_every_table_has_its_plot() -> None:
     assert texts["needle"].count("100%") == 10 + 4 + 1, "and the depth of the end"
     assert texts["needle"].count("25%") == 16 + 1
     assert "depth of the statement" in texts["needle"]
+
+
+def test_bands_of_states_count_the_windows_of_states(
+    only: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses have 64 windows, and states have 8."""
+    only("states")
+    found = diagnosis(everything(0, fails_from(3100)))
+    statistics = found.tables.state_statistics
+    assert statistics is not None
+    panels = []
+    real = module.CurvePanel
+    monkeypatch.setattr(module, "CurvePanel", lambda *given, **named: panels.append(given[0]) or real(*given, **named))
+    plots(found)
+    ((curve, *_),) = panels
+    assert found.readings.drift is not None
+    first = found.readings.drift.top[0]
+    own = head_std_curve(statistics).filter(pl.col("layer") == first.layer, pl.col("head") == first.head)
+    half = stdtrit(7, 0.975) * own["error"].to_numpy()
+    scale = own.filter(pl.col("position") == found.facts.context)["std"].item()
+    np.testing.assert_allclose((curve.high - curve.low) / 2, half / scale)
 
 
 def test_gains_and_rulers_prompts_have_plots(only: Callable[..., None]) -> None:

@@ -166,6 +166,20 @@ def test_a_model_at_chance_does_not_hold() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("perplexity", "outcome"),
+    [
+        (Interval(14.7, 14.5, 14.9), HOLDS),
+        (Interval(14.7, 14.4, 15.0), NOT_DECIDED),  # chance is 15 here
+        (Interval(15.3, 15.2, 15.4), NOT_DECIDED),
+        (Interval(7.0, 2.0, 24.0), HOLDS),  # few windows: wide, but far below chance
+    ],
+)
+def test_a_model_that_may_be_at_chance_does_not_hold(perplexity: Interval, outcome: str) -> None:
+    readings = replace(diagnosis(tables(0)).readings, in_context=perplexity)
+    assert verdict_of(readings, facts(vocab_size=15)).outcome == outcome
+
+
 def test_a_model_that_never_finds_a_key_says_nothing_about_length() -> None:
     found = diagnosis(everything())
     cells = tuple(replace(cell, accuracy=Interval(0.0, 0.0, 0.3)) for cell in found.readings.passkey)

@@ -130,7 +130,7 @@ def test_a_repair_without_training_gets_no_advice_about_training() -> None:
 def test_a_model_that_holds_needs_no_training() -> None:
     def before(outcome: str, in_context: float) -> Any:
         return SimpleNamespace(
-            readings=SimpleNamespace(in_context=Interval(in_context, 0.0, inf)),
+            readings=SimpleNamespace(in_context=Interval(in_context, in_context, in_context)),
             verdict=SimpleNamespace(outcome=outcome),
             facts=SimpleNamespace(vocab_size=256),
         )

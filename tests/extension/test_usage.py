@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -108,3 +109,9 @@ def test_the_command_of_a_run_with_a_given_tokenizer() -> None:
     assert list(found) == ["lm-evaluation-harness"]
     words = shlex.split(found["lm-evaluation-harness"])
     assert words[words.index("--model_args") + 1] == "pretrained=a b/model,tokenizer=EleutherAI/gpt-neox-20b"
+
+
+def test_the_harness_reads_a_name_with_a_comma_as_json() -> None:
+    (command,) = usages(None, Path("ö,=1/model"), "own").values()
+    words = shlex.split(command)
+    assert json.loads(words[words.index("--model_args") + 1]) == {"pretrained": "ö,=1/model", "tokenizer": "own"}

@@ -220,7 +220,7 @@ def test_difference_from_another_panel(tmp_path: Path) -> None:
     assert base.get_xdata().tolist() == [1, 2, 3, 4]
     np.testing.assert_allclose(base.get_ydata(), [-0.2, -0.4, -0.6, -0.8])
     assert [each.get_label() for each in axes.lines if not str(each.get_label()).startswith("_")] == ["base"]
-    with pytest.raises(ConfigError, match=r"drawings\.curves\.against: this figure has no panel 'othr'"):
+    with pytest.raises(ConfigError, match=r"drawings\.curves\.against: 'othr' is not in 'models'"):
         synthetic.task([plot | {"against": {"tiny": "othr"}}], found, models=["tiny", "other"], collect=[])
 
 

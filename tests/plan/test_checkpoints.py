@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from plan.mini import edit, write_config
 
-from ssm.base.errors import ConfigError
+from ssm.base.errors import ConfigError, DataError
 from ssm.cli import diagnose, extend
 from ssm.plan import Library, load_config, make_plan
 from ssm.plan.checkpoints import CheckpointJob, checkpoint_jobs
@@ -144,6 +144,13 @@ def jobs(folder: Path, **overrides: Any) -> tuple[CheckpointJob, CheckpointJob]:
     found = checkpoint_jobs(load_config(folder, overrides=overrides))
     assert list(found) == ["mine/diagnosis", "mine/extension"]
     return found["mine/diagnosis"], found["mine/extension"]
+
+
+def test_a_brace_in_a_path_is_one_line(folder: Path) -> None:
+    """Snakemake would end with an error of its own about wildcards."""
+    Path("held/{x}.txt").touch()
+    with pytest.raises(DataError, match=r"held/\{x\}\.txt: Snakemake reads braces"):
+        jobs(folder)
 
 
 def names(job: CheckpointJob) -> set[str] | None:

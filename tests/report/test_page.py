@@ -343,6 +343,9 @@ def test_no_finished_figure_is_one_line(results: Path) -> None:
         TableError, match=r"none of 2 planned figures is finished: lg_fig5 .* `snakemake lg_fig5` makes"
     ):
         build_report(results, results / "x")
+    (results / "figures/lg_fig11.svg").write_text("<svg/>")
+    with pytest.raises(TableError, match=r"is finished: lg_fig11 is to be made again, .*lg_fig11\.svg"):
+        build_report(results, results / "x")
 
 
 def test_the_pages_of_a_dry_run_show_no_result(tmp_path: Path) -> None:

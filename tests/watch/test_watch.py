@@ -148,6 +148,13 @@ def test_a_damaged_file_only_affects_its_own_run(results: Path, content: bytes) 
         (folder / name).unlink() if whole is None else (folder / name).write_bytes(whole)
 
 
+def test_the_screen_says_why_a_run_is_unreadable(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (results / "runs" / LONG / "run.json").write_text("{")
+    assert main(["watch", str(results)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"{results / 'runs' / LONG / 'run.json'}: ")
+
+
 def test_an_unreadable_folder_only_affects_its_own_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path.stat
 

@@ -153,7 +153,7 @@ def _placed(form: Format, spec: ModelSpec, pieces: list[Piece], source: Source) 
         if stored[name].shape != piece.shape:
             problems.append(f"{name} is {stored[name].shape}, expected {piece.shape}")
         if stored[name].dtype is None:
-            problems.append(f"{name} does not contain floating-point numbers")
+            problems.append(f"{name} is not float16, bfloat16, float32 or float64")
         types[piece.ours].add(stored[name].dtype)
     problems += [f"the parts of {name} have several dtypes" for name, dtypes in types.items() if len(dtypes) > 1]
     if problems:

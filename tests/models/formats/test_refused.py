@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "wrong shard": (wrong_shard, "lists tensors that are not in their shards: "),
     "shards elsewhere": (escaping_shard, "lists files outside its folder: ../elsewhere.safetensors"),
     "NaN": (not_a_number, "weights that are not finite: backbone.layers.1.mixer.D, backbone.norm_f.weight"),
-    "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight does not contain floating-point numbers"),
+    "integers": (quantized, "backbone.layers.1.mixer.in_proj.weight is not float16, bfloat16, float32 or float64"),
     "pointer": (written("model.safetensors", LFS), "model.safetensors: is a Git LFS pointer, not the file itself; run"),
     "cut": (cut("model.safetensors"), "model.safetensors: truncated or corrupted ("),
     "cut bin": (cut("pytorch_model.bin"), "pytorch_model.bin: truncated or corrupted ("),
