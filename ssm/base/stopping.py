@@ -61,24 +61,35 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
     exit of this process must not be interrupted.
     """
     _ASKED.signal = None
-    over = threading.Event()
+    timers: list[threading.Timer] = []
     report_dropped = sys.unraisablehook
+
+    def later(seconds: float, action: Callable[..., object], *arguments: object) -> None:
+        timer = threading.Timer(seconds, action, arguments)
+        timer.daemon = True
+        timers.append(timer)
+        timer.start()
+
+    def cancel() -> None:
+        for timer in timers:
+            timer.cancel()
 
     def preempt(number: int) -> None:
         if _ASKED.signal is not None:
             return
         if _importing(sys._getframe()):
-            _later(DELAY, os.kill, os.getpid(), number)
+            later(DELAY, os.kill, os.getpid(), number)
             return
         _ASKED.note(number)
         stop = Preempted(stopped_by(number))
-        _later(GRACE, _end_unless, over, verb, stop)
+        later(GRACE, _end, verb, stop)
         raise stop
 
     def again(dropped: sys.UnraisableHookArgs) -> None:
         if isinstance(dropped.exc_value, Preempted) and _ASKED.signal is not None:
             number, _ASKED.signal = signal.Signals[_ASKED.signal], None
-            _later(DELAY, os.kill, os.getpid(), number)
+            cancel()
+            later(DELAY, os.kill, os.getpid(), number)
         else:
             report_dropped(dropped)
 
@@ -92,7 +103,8 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
                 raise
             raise cause from error
         finally:
-            over.set()
+            cancel()
+            _ASKED.signal = None
             sys.unraisablehook = report_dropped
 
 
@@ -109,17 +121,10 @@ def report(verb: str, stop: Preempted) -> None:
         print(f"ssm {verb}: {stop}", file=sys.stderr, flush=True)
 
 
-def _later(seconds: float, action: Callable[..., object], *arguments: object) -> None:
-    timer = threading.Timer(seconds, action, arguments)
-    timer.daemon = True
-    timer.start()
-
-
-def _end_unless(over: threading.Event, verb: str, stop: Preempted) -> None:
+def _end(verb: str, stop: Preempted) -> None:
     """Exit, although the main thread still runs."""
-    if not over.is_set():
-        report(verb, stop)
-        os._exit(stop.code)
+    report(verb, stop)
+    os._exit(stop.code)
 
 
 def stopped_by(number: int) -> str:

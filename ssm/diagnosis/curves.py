@@ -18,11 +18,8 @@ from ssm.figures.data import Curve
 def by_position(label: str, found: Diagnosis, losses: pl.DataFrame) -> Curve:
     frame = position_curve(losses)
     middle = (frame[BIN[0]].to_numpy() + frame[BIN[1]].to_numpy()) / 2
-    mean, half = (
-        frame["loss"].to_numpy(),
-        _quantile(found.tables.position_loss["sequence"].n_unique()) * frame["error"].to_numpy(),
-    )
-    return _curve(label, found.facts.context, middle, mean, half)
+    half = _quantile(losses["sequence"].n_unique()) * frame["error"].to_numpy()
+    return _curve(label, found.facts.context, middle, frame["loss"].to_numpy(), half)
 
 
 def against_restarted(label: str, found: Diagnosis) -> Curve:

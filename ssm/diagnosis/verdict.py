@@ -67,7 +67,7 @@ def sentence_of(readings: Readings, facts: Facts) -> str:
     """The verdict in one sentence: the outcome, the position, and the ratio that decides, with its interval."""
     if at_chance(readings, facts):
         return (
-            "Not decided: the model predicts no better than chance inside its context, where its perplexity is "
+            "Not decided: the model may predict no better than chance inside its context, where its perplexity is "
             f"{number(readings.in_context.value)} with a vocabulary of {facts.vocab_size:,} tokens."
         )
     if readings.not_finite_from is not None:

@@ -66,7 +66,7 @@ def outcome_before_training(before: Diagnosis, trained: bool = False) -> Outcome
     """
     so = "which was not decided on other windows when it was trained" if trained else "and was not trained"
     if at_chance(before.readings, before.facts):
-        return Outcome(NOTHING, f"it predicts no better than chance inside its context, {so}")
+        return Outcome(NOTHING, f"it may predict no better than chance inside its context, {so}")
     return Outcome(NOTHING, f"it holds as it is, {so}") if before.verdict.outcome == HOLDS else None
 
 

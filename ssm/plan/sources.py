@@ -20,9 +20,6 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
     Returns:
         Absolute paths. None: a file is missing. This is not an error here, because a finished store does not need its
         sources any more. `ssm tokenize` reports missing files.
-
-    Raises:
-        DataError: a path has a brace.
     """
     files: list[Path] = []
     for corpus in data.sources.corpora:
@@ -37,7 +34,6 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
         if not path.is_file():
             return None
         files.append(path.resolve())
-    require_no_braces(files)
     return tuple(files)
 
 

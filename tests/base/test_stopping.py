@@ -100,6 +100,44 @@ def test_a_signal_whose_exception_is_dropped_or_replaced_ends_the_command_too(wo
     assert said[1] == "ssm train: stopped by SIGTERM; the same command starts it again\n"
 
 
+# The exception is dropped, and the signal that is sent again comes while the command saves, or after its end.
+SAVES = """
+import signal, sys, time
+import ssm.base.stopping as stopping
+import ssm.cli.main as module
+
+class Signaled:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+def saves(*given):
+    Signaled() and 0
+    with stopping.stop_requests() as stop:
+        while stop.signal is None:
+            time.sleep(0.01)
+        time.sleep(3 * stopping.GRACE)
+        print("saved")
+        return 75
+
+def ends(*given):
+    Signaled() and 0
+    return 0
+
+stopping.GRACE = 0.3
+module._dispatch = {work}
+code = module.main(["train"])
+time.sleep(3 * stopping.DELAY)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(("work", "code", "said"), [("saves", REQUEUE, "saved\n"), ("ends", 0, "")])
+def test_a_signal_that_is_sent_again_disturbs_neither_saving_nor_the_caller(work: str, code: int, said: str) -> None:
+    running = python(SAVES.format(work=work))
+    assert running.communicate(timeout=SECONDS / 2) == (said, "")
+    assert running.returncode == code
+
+
 # Works long before it has handlers, and writes down that it is there.
 SLOW = """
 import pathlib, sys, time

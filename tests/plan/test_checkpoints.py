@@ -15,6 +15,7 @@ from ssm.cli import diagnose, extend
 from ssm.plan import Library, load_config, make_plan
 from ssm.plan.checkpoints import CheckpointJob, checkpoint_jobs
 from ssm.plan.resources import MEMORY_MB, START_SECONDS
+from ssm.plan.sources import text_files
 from ssm.plan.summary import summary
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
@@ -151,6 +152,7 @@ def test_a_brace_in_a_path_is_one_line(folder: Path) -> None:
     Path("held/{x}.txt").touch()
     with pytest.raises(DataError, match=r"held/\{x\}\.txt: Snakemake reads braces"):
         jobs(folder)
+    assert text_files(("held",)) == (Path("held/b.txt").resolve(), Path("held/{x}.txt").resolve()), "for commands"
 
 
 def names(job: CheckpointJob) -> set[str] | None:
