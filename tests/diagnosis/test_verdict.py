@@ -161,8 +161,8 @@ def test_a_model_at_chance_does_not_hold() -> None:
     verdict = diagnosis(given, vocab_size=12).verdict
     assert verdict.outcome == NOT_DECIDED
     assert verdict.paragraph == (
-        "Not decided: the model may predict no better than chance inside its context, where its perplexity is 14.7 with "
-        "a vocabulary of 12 tokens. Check the tokenizer, and whether the model knows this language."
+        "Not decided: the model may predict no better than chance inside its context, where its perplexity is 14.7 "
+        "with a vocabulary of 12 tokens. Check the tokenizer, and whether the model knows this language."
     )
 
 
