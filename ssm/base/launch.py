@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ssm.base.exit_codes import LOST, REQUEUE, TIME_OVER
 from ssm.base.parent import die_with_parent
-from ssm.base.stopping import on_signals, stopped_by
+from ssm.base.stopping import on_signals, report, stopped_by
 
 GRACE = 20.0  # seconds that other processes may run after the first one fails
 POLL = 0.05
@@ -87,7 +87,7 @@ def _code(verb: str, codes: list[int], told: Sequence[int] = ()) -> int:
     """
     if any(-code in told for code in codes):
         if -codes[0] in told:  # the process that reports for all had no signal handlers yet
-            print(f"ssm {verb}: {stopped_by(-codes[0])}", file=sys.stderr)
+            report(verb, stopped_by(-codes[0]))
         return REQUEUE
     for code in (LOST, REQUEUE, TIME_OVER):
         if code in codes:

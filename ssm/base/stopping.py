@@ -60,7 +60,6 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
     A second signal is ignored. Schedulers signal a whole tree of processes, and parents pass signals on as well. The
     exit of this process must not be interrupted.
     """
-    _ASKED.signal = None
     timers: list[threading.Timer] = []
     report_dropped = sys.unraisablehook
 
@@ -115,7 +114,7 @@ def cause_of(error: BaseException) -> BaseException:
     return Preempted(stopped_by(signal.Signals[_ASKED.signal]))
 
 
-def report(verb: str, stop: Preempted) -> None:
+def report(verb: str, stop: Preempted | str) -> None:
     """Print why the command `verb` stops. One of several processes does it for all."""
     if os.environ.get("RANK", "0") == "0":
         print(f"ssm {verb}: {stop}", file=sys.stderr, flush=True)

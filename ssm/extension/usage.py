@@ -30,8 +30,9 @@ def usages(library: str | None, model: Path, tokenizer: str | None) -> dict[str,
             f"python -c {shlex.quote(LOADED[library].format(model=dumps(str(model), ensure_ascii=False)))}"
         )
     named = {"pretrained": str(model)} | ({"tokenizer": tokenizer} if tokenizer else {})
-    arguments = ",".join(f"{key}={value}" for key, value in named.items())
-    if arguments.count(",") >= len(named):  # the harness would split a value
+    if any("," in value for value in named.values()):  # the harness would split it
         arguments = dumps(named, ensure_ascii=False)
+    else:
+        arguments = ",".join(f"{key}={value}" for key, value in named.items())
     command = f"python -m ssm.harness --model ssm --model_args {shlex.quote(arguments)} --tasks {TASKS}"
     return commands | {"lm-evaluation-harness": command}

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from ssm.base.errors import DataError
 from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
 from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
-from ssm.plan.sources import require_no_braces, settings_files, text_files, tokenizer_files, weight_files
+from ssm.plan.sources import settings_files, text_files, tokenizer_files, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import OCTAVES
@@ -112,13 +113,19 @@ def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
 
 
 def _together(parts: Iterable[tuple[Path, ...] | None]) -> tuple[Path, ...] | None:
-    """All files without repetition; None if one of the parts is None."""
+    """All files without repetition; None if one of the parts is None.
+
+    Raises:
+        DataError: a path has a brace.
+    """
     paths: dict[Path, None] = {}
     for part in parts:
         if part is None:
             return None
         paths |= dict.fromkeys(part)
-    require_no_braces(paths)
+    for path in paths:
+        if set(str(path)) & set("{}"):
+            raise DataError(f"{path}: Snakemake reads braces in a path as wildcards; rename it")
     return tuple(paths)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from ssm.base.errors import DataError
@@ -35,17 +34,6 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
             return None
         files.append(path.resolve())
     return tuple(files)
-
-
-def require_no_braces(files: Iterable[Path]) -> None:
-    """Check that Snakemake can take these files as inputs.
-
-    Raises:
-        DataError: a path has a brace.
-    """
-    for file in files:
-        if set(str(file)) & set("{}"):
-            raise DataError(f"{file}: Snakemake reads braces in a path as wildcards; rename it")
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:
