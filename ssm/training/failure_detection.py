@@ -63,12 +63,13 @@ class FailureDetector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        error = None if error is None else cause_of(error)
         if isinstance(error, RuntimeError):  # perhaps a sum failed because a process died; the thread will know
             self.over.wait(NOTICE)
         if not self.lock.acquire(timeout=NOTICE):
             os._exit(LOST)
         if error is not None and not (isinstance(error, Preempted) and error.together):
-            self._fail(cause_of(error))
+            self._fail(error)
         self._tell("done")
         for connection in self.who:
             connection.close()

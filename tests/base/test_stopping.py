@@ -100,6 +100,29 @@ def test_a_signal_whose_exception_is_dropped_or_replaced_ends_the_command_too(wo
     assert said[1] == "ssm train: stopped by SIGTERM; the same command starts it again\n"
 
 
+# A failed sum of several processes is a RuntimeError too: the cause of that is waited for.
+REPLACED = """
+import signal
+from torch.distributed import HashStore
+import ssm.base.stopping as stopping
+import ssm.training.failure_detection as detection
+
+detection.NOTICE = stopping.GRACE = 1000.0
+with stopping.preempted_by_signals("train"), detection.FailureDetector(0, 1, "localhost", HashStore(), "train"):
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except BaseException:
+        raise RuntimeError("replaced")
+"""
+
+
+def test_a_process_of_a_group_does_not_wait_for_the_cause_of_a_replaced_signal() -> None:
+    running = python(REPLACED)
+    said = running.communicate(timeout=SECONDS / 2)
+    assert (running.returncode, said[0]) == (REQUEUE, "")
+    assert said[1] == "ssm train: stopped by SIGTERM; the same command starts it again\n"
+
+
 # The exception is dropped, and the signal that is sent again comes while the command saves, or after its end.
 SAVES = """
 import signal, sys, time
