@@ -203,24 +203,18 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
     if result["candidate"] is not None:
         trained = result.get("repair") is None  # the numbers of a repair are chosen again on other text
         places[f"{'Trained' if trained else 'Repaired'}, but not proven better"] = args.out / result["candidate"]
-        what, words = more_words(args, extended, result["held_out"]["windows_for_the_verdict"])
+        what, words = more_words(args, extended)
         commands = {f"Measure it {what}{', without training again' * trained}": shlex.join(words)}
     return extension_lines(result, load_diagnosis(before), extended, places, commands)
 
 
-def more_words(args: argparse.Namespace, after: Diagnosis | None, windows: int) -> tuple[str, list[str]]:
-    """How to decide a gain that is not decided: with more time, windows or files, and the words of that command.
-
-    Args:
-        windows: of the held-out text that may be measured.
-    """
+def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, list[str]]:
+    """How to decide a gain that is not decided: with more time, windows or files, and the words of that command."""
     from ssm.diagnosis.verdict import decides_more
 
     held_out = args.held_out if isinstance(args.held_out, list) else [str(args.held_out)] if args.held_out else []
     without = ["model", "text", "held_out", *OUTPUTS]
     kind, count = decides_more(after.facts) if after is not None else ("text", 0)
-    if after is not None and kind == "sequences" and windows < 2 * after.facts.sequences:
-        kind = "text"  # the few windows that are left would hardly narrow an interval
     if kind == "text":
         what, more = "on more text", ["--held-out", "MORE.txt"]
     else:

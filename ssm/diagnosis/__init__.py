@@ -155,6 +155,7 @@ def diagnose_loaded(
         can_be_scaled=loaded.only_repaired,
         missing=sampled.missing,
         looks=sampled.looks,
+        windows=sampled.windows,
     )
     readings = read(sampled.tables, facts)
     return Diagnosis(facts, sampled.tables, readings, verdict_of(readings, facts))

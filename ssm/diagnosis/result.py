@@ -173,6 +173,7 @@ class Facts:
     missing: tuple[str, ...]  # "what was not measured: why"
     can_be_scaled: bool = False  # whether scale_a, which trains nothing, can repair a model that cannot be trained
     looks: int = 1  # at most how often the verdict was checked: all checks share the level of the intervals
+    windows: int = 0  # that the text has, read or not; 0: an earlier version did not write it
 
     def as_json(self) -> dict[str, Any]:
         return _plain(Facts, self)

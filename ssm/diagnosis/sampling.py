@@ -57,6 +57,7 @@ class Sample:
 
     tables: Tables
     sequences: int
+    windows: int  # that the text has
     tokens: int  # tokens that the model has read
     looks: int  # how often the reading could have ended
     stopped_by: str  # decided, budget, text or sequences
@@ -124,6 +125,7 @@ class _Sampler:
         return Sample(
             tables=tables,
             sequences=sequences,
+            windows=self.windows,
             tokens=session.tokens,
             looks=len(looks),
             stopped_by=stopped_by,

@@ -247,12 +247,14 @@ def _not_decided(readings: Readings, facts: Facts) -> str:
 def decides_more(facts: Facts) -> tuple[str, int]:
     """What may decide an open verdict: minutes of "budget", or a number of windows of "sequences" or "text".
 
-    Four times as many windows halve an interval. At least ENOUGH windows are needed to say that a model holds.
+    Four times as many windows halve an interval. At least ENOUGH windows are needed to say that a model holds. If the
+    text has fewer than twice the windows that were read, more text is needed.
     """
     share = max(FOURFOLD, ENOUGH / facts.sequences)
     if facts.stopped_by == "budget":
         return "budget", ceil(share * facts.seconds / 60)
-    return "sequences" if facts.stopped_by == "sequences" else "text", ceil(share * facts.sequences)
+    many = facts.stopped_by == "sequences" and not 0 < facts.windows < 2 * facts.sequences
+    return "sequences" if many else "text", ceil(share * facts.sequences)
 
 
 def _windows(outcome: str, readings: Readings, facts: Facts) -> str:
@@ -260,7 +262,7 @@ def _windows(outcome: str, readings: Readings, facts: Facts) -> str:
     read = f"{facts.sequences:,} windows of the text were read."
     if outcome == NOT_DECIDED and not fails_between(readings, facts):
         more = {
-            "text": "The text has no more windows: more text may decide it.",
+            "text": f"The text has {facts.windows or facts.sequences:,} windows: more text may decide it.",
             "budget": "The time was over: a larger --budget may decide it.",
             "sequences": "The limit of windows was reached: a larger --sequences may decide it.",
         }[decides_more(facts)[0]]

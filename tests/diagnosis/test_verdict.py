@@ -98,15 +98,17 @@ def test_it_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stopped_by", "more"),
+    ("stopped_by", "windows", "more"),
     [
-        ("text", "The text has no more windows: more text may decide it."),
-        ("budget", "The time was over: a larger --budget may decide it."),
-        ("sequences", "The limit of windows was reached: a larger --sequences may decide it."),
+        ("text", 8, "The text has 8 windows: more text may decide it."),
+        ("budget", 8, "The time was over: a larger --budget may decide it."),
+        ("sequences", 15, "The text has 15 windows: more text may decide it."),
+        ("sequences", 16, "The limit of windows was reached: a larger --sequences may decide it."),
+        ("sequences", 0, "The limit of windows was reached: a larger --sequences may decide it."),
     ],
 )
-def test_it_is_not_decided(stopped_by: str, more: str) -> None:
-    found = diagnosis(tables(0, fails_from(28000), sequences=8), stopped_by=stopped_by)
+def test_it_is_not_decided(stopped_by: str, windows: int, more: str) -> None:
+    found = diagnosis(tables(0, fails_from(28000), sequences=8), stopped_by=stopped_by, windows=windows)
     assert found.verdict.outcome == NOT_DECIDED
     assert found.verdict.paragraph == (
         "Not decided up to 32,768 tokens (16 times its context): at 32,768 tokens its perplexity is 1.10 times (95% "
@@ -258,7 +260,7 @@ def test_few_windows_never_hold(windows: int) -> None:
     found = diagnosis(tables(0, sequences=windows), stopped_by="text")
     assert found.verdict.outcome == NOT_DECIDED
     assert "that of a restart, but it takes 64 windows to say that it holds." in found.verdict.paragraph
-    assert f"{windows} windows of the text were read. The text has no more windows" in found.verdict.paragraph
+    assert f"{windows} windows of the text were read. The text has {windows} windows: more" in found.verdict.paragraph
     assert "nothing to repair" not in found.verdict.paragraph
 
 
