@@ -65,3 +65,10 @@ def test_a_broken_record_is_named(tmp_path: Path, planned: tuple[Plan, WorkflowC
     (tmp_path / "tables" / f"{name}.parquet").write_text("{")
     with pytest.raises(TableError, match=name):
         elapsed(plan, expected, tmp_path, gpu=False)
+
+
+def test_a_missing_folder_is_not_an_empty_one(tmp_path: Path, planned: tuple[Plan, WorkflowConfig]) -> None:
+    plan, workflow = planned
+    assert "Made already" in summary(plan, workflow, 1, results=tmp_path, here=False)
+    with pytest.raises(TableError, match="mistyped: no such folder; expected the results of one scale"):
+        summary(plan, workflow, 1, results=tmp_path / "mistyped", here=False)
