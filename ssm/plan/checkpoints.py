@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
-from ssm.base.errors import DataError
 from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
 from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
-from ssm.plan.sources import settings_files, text_files, tokenizer_files, weight_files
+from ssm.plan.sources import rule_inputs, settings_files, text_files, tokenizer_files, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import OCTAVES
@@ -106,27 +105,10 @@ def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
         weights = weight_files(spec.checkpoint)
         size = sum(status.st_size for _, status in _present(weights or ()))
         read = [weights, settings_files(spec.checkpoint), tokenizer_files(spec.tokenizer), text_files(spec.text)]
-        jobs.append(CheckpointJob(spec, False, _together(read), size))
+        jobs.append(CheckpointJob(spec, False, rule_inputs(*read), size))
         held_out = text_files(spec.held_out) if spec.held_out else ()
-        jobs.append(CheckpointJob(spec, True, _together([*read, held_out]), size))
+        jobs.append(CheckpointJob(spec, True, rule_inputs(*read, held_out), size))
     return {job.id: job for job in jobs}
-
-
-def _together(parts: Iterable[tuple[Path, ...] | None]) -> tuple[Path, ...] | None:
-    """All files without repetition; None if one of the parts is None.
-
-    Raises:
-        DataError: a path has a brace.
-    """
-    paths: dict[Path, None] = {}
-    for part in parts:
-        if part is None:
-            return None
-        paths |= dict.fromkeys(part)
-    for path in paths:
-        if set(str(path)) & set("{}"):
-            raise DataError(f"{path}: Snakemake reads braces in a path as wildcards; rename it")
-    return tuple(paths)
 
 
 def _present(files: Iterable[Path]) -> list[tuple[Path, os.stat_result]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from ssm.base.errors import DataError
@@ -34,6 +35,23 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
             return None
         files.append(path.resolve())
     return tuple(files)
+
+
+def rule_inputs(*parts: Iterable[Path] | None) -> tuple[Path, ...] | None:
+    """All files without repetition, as the input of a rule; None if one of the parts is None.
+
+    Raises:
+        DataError: a path has a brace.
+    """
+    paths: dict[Path, None] = {}
+    for part in parts:
+        if part is None:
+            return None
+        paths |= dict.fromkeys(part)
+    for path in paths:
+        if set(str(path)) & set("{}"):
+            raise DataError(f"{path}: Snakemake reads braces in a path as wildcards; rename it")
+    return tuple(paths)
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:

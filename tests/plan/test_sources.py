@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ssm.plan.sources import source_files
+from ssm.base.errors import DataError
+from ssm.plan.sources import rule_inputs, source_files
 from ssm.specs.data import DataSpec
 
 
@@ -38,3 +39,11 @@ def test_missing_files_are_no_error(tmp_path: Path, path: str) -> None:
 def test_other_corpora_have_no_files() -> None:
     assert sources({"kind": "stdlib"}) == ()
     assert sources({"kind": "hub", "name": "x"}, {"kind": "hub", "name": "x", "vocab_size": 9}) == ()
+
+
+def test_inputs_of_a_rule() -> None:
+    one, two = Path("/a/one.txt"), Path("/a/two.txt")
+    assert rule_inputs((one, two), (), (one,)) == (one, two)
+    assert rule_inputs((one,), None) is None
+    with pytest.raises(DataError, match=r"^/a/\{x\}/three.txt: Snakemake reads braces"):
+        rule_inputs((one,), (Path("/a/{x}/three.txt"),))
