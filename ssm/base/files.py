@@ -89,12 +89,12 @@ def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
     if version is None:
         yield folder
         return
-    new, old = folder.with_name(f"{folder.name}.{version}"), _temporary(folder)
+    new, old = folder.with_name(f".{folder.name}.{version}.part"), _temporary(folder)
     try:
         if folder.exists() and not (folder / mark).exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         for begun in folder.parent.glob("*"):
-            if begun != new and (_is_version(begun, folder) or _is_temporary(begun, folder)):
+            if begun != new and (_is_part(begun, folder) or _is_temporary(begun, folder)):
                 shutil.rmtree(begun)
         yield new
         if folder.exists():
@@ -235,9 +235,9 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
-def _is_version(found: Path, path: Path) -> bool:
-    """Whether `found` is a folder in which `replacing` makes a new `path`."""
-    return re.fullmatch(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}", found.name) is not None
+def _is_part(found: Path, path: Path) -> bool:
+    """Whether `found` is a name of a folder in which `replacing` makes a new `path`."""
+    return re.fullmatch(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part", found.name) is not None
 
 
 def _is_temporary(found: Path, path: Path) -> bool:

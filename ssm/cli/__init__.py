@@ -114,7 +114,7 @@ def add_replace(parser: argparse.ArgumentParser) -> None:
         "--replace",
         type=version,
         metavar="VERSION",
-        help="for the workflow: write the folder DIR.VERSION, and let it replace DIR when it is complete; "
+        help="for the workflow: write the folder .DIR.VERSION.part, and let it replace DIR when it is complete; "
         "eight hex digits",
     )
 

@@ -257,3 +257,20 @@ def test_a_file_with_a_few_wrong_bytes_is_read(tokenizer: Path, tmp_path: Path) 
     (tmp_path / "small.txt").write_bytes("für".encode("latin-1"))
     (tmp_path / "text.txt").write_bytes("für die Größe möchten wir ".encode() * 50 + b"\xff\x00")
     own_text([str(tmp_path / "*.txt")], tokenizer_named(str(tokenizer), 310), tmp_path / "tokens", 1.0)
+
+
+def test_a_large_binary_file_among_many_texts_is_refused(tokenizer: Path, tmp_path: Path) -> None:
+    """Only the beginning of a file is read, so its size counts."""
+    for number in range(120):
+        (tmp_path / f"{number}.txt").write_bytes(b"the state of a model " * 3200)
+    (tmp_path / "backup.bin").write_bytes(np.random.default_rng(0).bytes(2_000_000))
+    spec = tokenizer_named(str(tokenizer / "tokenizer.json"), 310)
+    with pytest.raises(DataError, match=r"backup.bin: is not text in UTF-8 \(\d+% of the bytes of the text are not\)"):
+        own_text([str(tmp_path)], spec, tmp_path / "tokens", 1.0)
+
+
+def test_json_lines_in_another_encoding_are_refused(tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes('{"text": "Η κατάσταση ενός μοντέλου"}\n'.encode("iso-8859-7") * 50)
+    spec = tokenizer_named(str(tokenizer / "tokenizer.json"), 310)
+    with pytest.raises(DataError, match=r"rows.jsonl: is not text in UTF-8"):
+        own_text([str(tmp_path / "rows.jsonl")], spec, tmp_path / "tokens", 1.0)

@@ -193,7 +193,7 @@ def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     (out / "diagnosis.json").write_text("the old one")
     assert call(world, out, "--replace", "0123abcd") == 0
     made = load_diagnosis(out)
-    shutil.copytree(out, tmp_path / "out.ffffffff")
+    shutil.copytree(out, tmp_path / ".out.ffffffff.part")
     monkeypatch.setattr("ssm.diagnosis.diagnose", lambda **_: pytest.fail("it is there"))
     capsys.readouterr()
     assert call(world, out, "--replace", "ffffffff") == 0

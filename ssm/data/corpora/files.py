@@ -93,28 +93,33 @@ def _suffix(path: Path) -> str:
 
 
 def require_utf8(spec: FilesCorpus) -> None:
-    """Check that text files are text in UTF-8, by the beginning of each. Zero bytes are in UTF-16 and binary files.
+    """Check that files are in UTF-8, by the beginning of each. Zero bytes are in UTF-16 and binary files.
+
+    A file counts by its size, so that one large binary file among many texts is found.
 
     Raises:
         DataError: too many bytes of all files together are not. The message names the worst file.
     """
-    wrong: dict[Path, int] = {}
-    read = 0
+    wrong: dict[Path, float] = {}  # bytes, if all of a file is like its beginning
+    size = 0
     for _, path in FilesReader(spec).files():
-        if format_of(path) != "text":
+        if format_of(path) == "parquet":
             continue
         try:
             with _opened(path) as (stream, _):
                 content = stream.read(SAMPLE)
+            stored = path.stat().st_size
         except (OSError, pa.ArrowException):
             continue  # the reader says so
+        if not content:
+            continue
         valid = content.decode("utf-8", errors="ignore").replace("\0", "").encode("utf-8")
-        wrong[path] = len(content) - len(valid)
-        read += len(content)
+        wrong[path] = stored * (1 - len(valid) / len(content))
+        size += stored
     total = sum(wrong.values())
-    if total > MOST_INVALID * read:
+    if total > MOST_INVALID * size:
         worst = max(wrong, key=lambda path: wrong[path])
-        share = f"{total / read:.0%} of the bytes of the text are not"
+        share = f"{total / size:.0%} of the bytes of the text are not"
         raise DataError(f"{worst}: is not text in UTF-8 ({share}); convert it to UTF-8, or leave it out")
 
 

@@ -144,21 +144,33 @@ def find_source(name: str | Path) -> Source:
 
 
 def _weights_of(folder: Path) -> Path:
+    """The file of the weights, or the index of their shards.
+
+    Like transformers, read a single file if there is one: the index may be of earlier shards. But an index that lists
+    the single file names more files beside it.
+    """
     for name in WEIGHTS:
-        for path in (folder / (name + INDEX), folder / name):
-            if path.is_file():
-                return path
+        single, index = folder / name, folder / (name + INDEX)
+        if single.is_file() and not (index.is_file() and name in _listed(index).values()):
+            return single
+        if index.is_file():
+            return index
     raise CheckpointError(f"{folder}: has no weights ({' or '.join(WEIGHTS)}, or an index of shards)")
+
+
+def _listed(index: Path) -> dict[str, str]:
+    """Tensor name -> file name."""
+    listed = _json(index, f"{index}: no such file").get("weight_map")
+    if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
+        raise CheckpointError(f"{index}: is not an index of shards (it has no valid weight_map)")
+    return listed
 
 
 def _files(weights: Path) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The files with weights, and the index: tensor name -> file name."""
     if not weights.name.endswith(INDEX):
         return (weights,), {}
-    index = _json(weights, f"{weights}: no such file")
-    listed = index.get("weight_map")
-    if not isinstance(listed, dict) or not all(isinstance(file, str) for file in listed.values()):
-        raise CheckpointError(f"{weights}: is not an index of shards (it has no valid weight_map)")
+    listed = _listed(weights)
     names = sorted(set(listed.values()))
     outside = [name for name in names if Path(name).name != name]
     if outside:

@@ -65,6 +65,27 @@ def test_a_name_of_the_hub(original: Path, tmp_path: Path, monkeypatch: pytest.M
 # --- shards and types -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shards_are_left", [True, False])
+def test_a_single_file_comes_before_an_index_of_earlier_shards(
+    original: Path, tmp_path: Path, shards_are_left: bool
+) -> None:
+    """transformers leaves the index in the folder when it saves again in one file."""
+    model = hf.load(original)
+    model.save_pretrained(original, max_shard_size="40KB")
+    with torch.no_grad():
+        next(model.parameters()).mul_(2)
+    model.save_pretrained(original)
+    if shards_are_left:
+        (original / "model-00001-of-00001.safetensors").touch()
+    assert (original / "model.safetensors.index.json").exists()
+    imported = import_checkpoint(original)
+    assert [path.name for path in imported.source.files] == ["model.safetensors"]
+    out = export_checkpoint(imported.model, imported, tmp_path / "out")
+    for name, tensor in hf.load(original).state_dict().items():
+        assert torch.equal(tensor, hf.load(out).state_dict()[name])
+    assert not (out / "model.safetensors.index.json").exists()
+
+
 def test_shards_stay_the_same_shards(original: Path, tmp_path: Path) -> None:
     shard(original)
     imported = import_checkpoint(original)
