@@ -127,6 +127,22 @@ def absolute(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(os.path.abspath(Path(path).expanduser()) for path in paths)  # noqa: PTH100 (resolve follows links)
 
 
+def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
+    """Check that a new folder would not be read as text by the next command.
+
+    Args:
+        texts: files, folders or globs. All files in a folder are text.
+
+    Raises:
+        OutputError: the folder is one of the texts, or inside of it.
+    """
+    new = Path(folder).resolve()
+    for text in texts:
+        read = Path(text).expanduser().resolve()
+        if new == read or read in new.parents:
+            raise OutputError(f"{folder}: is inside {text}, which is read as text; give another -o")
+
+
 def make_folder(path: str | Path) -> None:
     """Make a folder and its parents.
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import ConfigError
-from ssm.base.files import claimed, whole_folder, write_json, write_text
+from ssm.base.files import claimed, require_outside, whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
 from ssm.data.own_text import own_text, tokenizer_of
@@ -56,6 +56,7 @@ def diagnose(
     Raises:
         UserError: with a message of one line.
     """
+    require_outside(out, text)
     chosen = prepare_device(device, threads)
     with claimed(out), whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
         loaded = load_any_model(model, chosen)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import OutputError, shown
-from ssm.base.files import make_folder, write_json
+from ssm.base.files import make_folder, require_outside, write_json
 from ssm.base.records import Settings
 from ssm.base.strict_parsing import read_json, shaped
 
@@ -88,10 +88,7 @@ class Folder:
         new, original = self.path.resolve(), originals.resolve()
         if new == original or original in new.parents:
             raise OutputError(f"{self.path}: is inside the original's folder, which is never changed; give another -o")
-        for text in texts:
-            read = Path(text).expanduser().resolve()
-            if new == read or read in new.parents:
-                raise OutputError(f"{self.path}: is inside {text}, which is read as text; give another -o")
+        require_outside(self.path, texts)
         make_folder(self.path)
         temporary = {path.name for path in self.path.glob(f".{SETTINGS}.*.tmp")}  # of a process that was killed
         present = {path.name for path in self.path.iterdir()} - {LOCK} - temporary

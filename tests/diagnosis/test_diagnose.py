@@ -334,3 +334,12 @@ def test_help_and_documentation_have_the_numbers_of_the_verdict(capsys: pytest.C
     assert f"is at most {TOLERANCE} at every length, in {ENOUGH} windows of the text or more." in page
     assert f"chose {TOLERANCE - 1:.0%}, as in the claims about lg Figure 5" in page
     assert "Ten percent" in WHY_TOLERANCE
+
+
+def test_a_folder_inside_the_texts(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next command would read it as text."""
+    out = world / "texts" / "deep" / "out"
+    assert call(world, out) == 2
+    said = f"ssm diagnose: {out}: is inside {world}/texts, which is read as text; give another -o\n"
+    assert capsys.readouterr().err == said
+    assert not out.parent.exists()
