@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base import strict_parsing
-from ssm.base.errors import ConfigError
+from ssm.base.errors import ConfigError, nearest
 from ssm.specs.base import INHERITED, SCALES
 
 
@@ -36,10 +36,13 @@ def choose_scale(value: Any, scale: str, source: str, key: str = "") -> Any:
         source, key: the file, and the path of `value` in it, for the error message.
 
     Raises:
-        ConfigError: a choice has no value for this scale, and none that it inherits.
+        ConfigError: a choice has no value for this scale, and none that it inherits; or one of its keys is mistyped.
     """
     if isinstance(value, dict):
-        if value and all(name in SCALES for name in value):
+        others = [name for name in value if name not in SCALES]
+        if key and others and any(name in value for name in SCALES if name != "paper"):  # a claim has a key `paper`
+            raise ConfigError(f"{source}: {key}: unknown scale '{others[0]}'; {nearest(str(others[0]), SCALES)}")
+        if value and not others:
             chosen = scale if scale in value else INHERITED.get(scale, scale)
             if chosen not in value:
                 where = f"{source}: {key}" if key else source

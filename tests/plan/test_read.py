@@ -16,7 +16,7 @@ from ssm.specs.base import SCALES
 PLAIN = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "smoke"]), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "paper"]), inner, max_size=3)
     ),
     max_leaves=8,
 ).filter(lambda value: not _has_choice(value))
@@ -78,7 +78,14 @@ def test_choices_inside_choices_and_null_values() -> None:
 
 
 def test_a_mapping_with_other_keys_is_no_choice() -> None:
-    assert choose_scale({"smoke": 1, "fire": 2}, "gpu", "file") == {"smoke": 1, "fire": 2}
+    claim = {"id": "fails", "paper": "Figure 3"}
+    assert choose_scale({"claims": [claim]}, "gpu", "file") == {"claims": [claim]}
+
+
+def test_a_mistyped_scale_is_named() -> None:
+    with pytest.raises(ConfigError) as error:
+        choose_scale({"seeds": {"smoke": [1], "gpuu": [2]}}, "smoke", "figures/x.yaml")
+    assert str(error.value) == "figures/x.yaml: seeds: unknown scale 'gpuu'; did you mean 'gpu'?"
 
 
 def test_a_missing_scale_names_file_and_key() -> None:
