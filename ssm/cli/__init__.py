@@ -47,6 +47,13 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def table(text: str) -> Path:
+    """An argparse type for a table that is written. Other files are not overwritten by mistake."""
+    if not text.endswith(".parquet"):
+        raise argparse.ArgumentTypeError(f"expected a name that ends in .parquet, got {shown(text)}")
+    return path(text)
+
+
 def version(text: str) -> str:
     """An argparse type for the version of an output folder."""
     if not re.fullmatch("[0-9a-f]{8}", text):

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from ssm.cli import path, positive
+from ssm.cli import positive, table
 
 MODELS = ("mamba1", "mamba2", "gated_deltanet", "griffin", "rwkv7", "s5")
 # The options of one benchmark only: its name, and the default.
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="scans: compile the C++ code for avx512, avx2 or plain (default: the best on this machine)",
     )
-    parser.add_argument("--out", type=path, metavar="FILE.parquet", help="write a table of all timed calls")
+    parser.add_argument("--out", type=table, metavar="FILE.parquet", help="write a table of all timed calls")
     parser.set_defaults(**{name: default for name, (_, default) in OPTIONS.items()})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ssm.cli import add_device, add_processes, path
+from ssm.cli import add_device, add_processes, path, table
 
 HELP = "measure a trained run, and write one table"
 EPILOG = """\
@@ -26,7 +26,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=path, metavar="SPEC.json", help="the spec of the measurement")
-    parser.add_argument("--out", type=path, required=True, metavar="FILE.parquet", help="the table to write")
+    parser.add_argument("--out", type=table, required=True, metavar="FILE.parquet", help="the table to write")
     parser.add_argument("--run", type=path, metavar="DIR", dest="run_folder", help="the folder of the run to measure")
     parser.add_argument("--tokens", type=path, metavar="DIR", help="the token store")
     parser.add_argument("--table", type=path, metavar="FILE", help="the table that a length_class is computed from")

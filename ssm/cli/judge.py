@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ssm.cli import path
+from ssm.cli import path, table
 
 HELP = "judge the claims of one figure from its tables"
 EPILOG = """\
@@ -23,7 +23,7 @@ example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=path, metavar="SPEC.json", help="the planned figure")
     parser.add_argument("--tables", type=path, required=True, metavar="DIR", help="the folder of its tables")
-    parser.add_argument("--out", type=path, required=True, metavar="FILE.parquet", help="the table of verdicts")
+    parser.add_argument("--out", type=table, required=True, metavar="FILE.parquet", help="the table of verdicts")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -39,6 +39,16 @@ def test_a_path_that_is_too_long_is_refused(words: list[str], name: str, capsys:
     assert len(line) < 300
 
 
+@pytest.mark.parametrize("words", [["evaluate", "spec.json"], ["judge", "spec.json", "--tables", "tables"]])
+def test_a_table_is_not_written_over_a_file_of_another_kind(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "novel.txt").write_text("Call me")
+    assert main([*words, "--out", str(tmp_path / "novel.txt")]) == 2
+    assert "argument --out: expected a name that ends in .parquet, got" in capsys.readouterr().err
+    assert (tmp_path / "novel.txt").read_text() == "Call me"
+
+
 def command_that(action: BaseException | int) -> ModuleType:
     """The module of a command that raises or returns `action`."""
     module = ModuleType("command")
