@@ -15,6 +15,7 @@ from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.plan.arms import ArmResolver, Resolved
 from ssm.plan.dry_run import capped_figure
 from ssm.plan.library import Library
+from ssm.plan.measured import require_measured
 from ssm.plan.measurements import arm_entries, own_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.parameters import parameter_count
 from ssm.plan.preregistration import with_preregistrations
@@ -116,6 +117,7 @@ def make_plan(library: Library) -> Plan:
         )
     if library.workflow.dry_run is None:
         for target, task in plan.figures.items():
+            require_measured(task, plan.measurements, str(library.figure_file(target)))
             plan.figures[target] = with_preregistrations(task, plan.runs, plan.measurements, library.preregistrations)
     return plan
 

@@ -1,0 +1,64 @@
+"""A claim that reads what its figure does not measure is refused before anything is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan.mini import figure, write_config
+
+from ssm.base.errors import ConfigError
+from ssm.plan import load_config, make_plan
+
+
+def planned(folder: Path, measurements: list[dict[str, object]], **quantity: object) -> None:
+    claim = {
+        "id": "far",
+        "says": "It is far.",
+        "paper": "None.",
+        "quantity": {"kind": "restart_ratio", "arm": "base"} | quantity,
+        "expected": {"above": 1.0},
+    }
+    figure(write_config(folder), "lg_fig9", measurements=measurements, claims=[claim])
+    make_plan(load_config(folder, "smoke", ["lg_fig9"]))
+
+
+LOSS, RESTARTED = ({"kind": kind, "length": 512, "sequences": 2} for kind in ("position_loss", "restart_loss"))
+
+
+@pytest.mark.parametrize("place", [{"times_context": 1}, {"times_context": 16}, {"position": 256}])
+def test_what_is_measured_is_planned(tmp_path: Path, place: dict[str, object]) -> None:
+    planned(tmp_path, [LOSS, RESTARTED], **place)
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "stop"),
+    [
+        ({"times_context": 64}, "times_context", "2,048"),
+        ({"times_context": 3}, "times_context", "96"),
+        ({"position": 500}, "position", "500"),
+    ],
+)
+def test_a_position_that_is_not_measured(tmp_path: Path, place: dict[str, object], key: str, stop: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        planned(tmp_path, [LOSS, RESTARTED], **place)
+    assert str(error.value) == (
+        f"{tmp_path}/figures/lg_fig9.yaml: claims.far.quantity.{key}: "
+        f"the loss after a restart is measured at 32, 64, 128, 256, 512 tokens, not at {stop}"
+    )
+
+
+@pytest.mark.parametrize("arm", ["base", "state_passing"])
+def test_an_arm_that_is_not_measured(tmp_path: Path, arm: str) -> None:
+    only = [LOSS | {"arms": ["state_passing"]}, RESTARTED]
+    if arm == "state_passing":
+        return planned(tmp_path, only, arm=arm, times_context=16)
+    with pytest.raises(ConfigError, match=r"claims\.far\.quantity: the arm 'base' has no measurement 'position_loss'"):
+        planned(tmp_path, only, arm=arm, times_context=16)
+
+
+def test_the_restarted_arm_may_be_another(tmp_path: Path) -> None:
+    only = [LOSS, RESTARTED | {"arms": ["base"]}]
+    planned(tmp_path, only, arm="state_passing", restarted="base", times_context=16)
+    with pytest.raises(ConfigError, match="the arm 'state_passing' has no measurement 'restart_loss'"):
+        planned(tmp_path, only, arm="state_passing", times_context=16)
