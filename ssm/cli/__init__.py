@@ -49,9 +49,10 @@ def path(text: str) -> Path:
 
 def table(text: str) -> Path:
     """An argparse type for a table that is written. Other files are not overwritten by mistake."""
-    if not text.endswith(".parquet"):
+    chosen = path(text)
+    if chosen.suffix != ".parquet":
         raise argparse.ArgumentTypeError(f"expected a name that ends in .parquet, got {shown(text)}")
-    return path(text)
+    return chosen
 
 
 def version(text: str) -> str:

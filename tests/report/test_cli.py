@@ -114,7 +114,7 @@ EMPTY = "argument --out: expected a name or a path, got '' (is a variable unset?
 @pytest.mark.parametrize(
     ("verb", "out", "said"),
     [
-        ("judge", ".", "'.': expected the name of a new file, got the folder itself"),
+        ("judge", ".", "argument --out: expected a name that ends in .parquet, got '.' (see `ssm judge --help`)"),
         ("judge", "", EMPTY.format("judge")),
         ("report", "", EMPTY.format("report")),
         (
