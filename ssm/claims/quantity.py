@@ -21,6 +21,7 @@ from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import Series
 from ssm.specs.base import PluginSpec, Spec
 from ssm.specs.measurements import SCHEMAS
+from ssm.specs.measurements.base import Measurement
 
 PanelArm = tuple[str, str]  # a panel (model), and an arm of it
 # How arms are compared. plain: by their difference. logarithm: readings are logarithms; by their ratio. ratio: one arm
@@ -204,6 +205,15 @@ class ArmQuantity(SeriesQuantity):
 
     def arms(self) -> tuple[str, ...]:
         return (self.arm,) if self.against is None else (self.arm, self.against)
+
+    def reads_at(self, panel: str) -> tuple[tuple[PanelArm, PanelArm, str], ...]:
+        """(a place with a number, the place of a table that the number needs, name of the measurement)."""
+        places = ArmQuantity.panel_arms(self, panel)
+        return tuple((place, place, name) for place in places for name in self.names)
+
+    def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
+        """Why the number of a series is not in the table of this measurement: "key: reason". None: it may be there."""
+        return None
 
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         other = () if self.against is None else ((self.against_panel(panel), self.against),)

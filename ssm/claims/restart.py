@@ -13,6 +13,9 @@ from ssm.claims.panel_tables import PanelTables, at_end, position_loss, tokens
 from ssm.claims.quantity import ArmQuantity, PanelArm
 from ssm.claims.series import Series
 from ssm.specs.base import Name
+from ssm.specs.measurements.base import Measurement
+from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.restart_loss import RestartLoss
 
 
 class RestartQuantity(ArmQuantity):
@@ -48,6 +51,27 @@ class RestartQuantity(ArmQuantity):
         if self.restarted is not None:
             places = (*places, (panel, self.restarted), (self.against_panel(panel), self.restarted))
         return tuple(dict.fromkeys(places))
+
+    def reads_at(self, panel: str) -> tuple[tuple[PanelArm, PanelArm, str], ...]:
+        found = []
+        for model, arm in ArmQuantity.panel_arms(self, panel):
+            found.append(((model, arm), (model, arm), self.name_of("position_loss")))
+            found.append(((model, arm), (model, self.restarted or arm), self.name_of("restart_loss")))
+        return tuple(found)
+
+    def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
+        key, stop = "position", self.position
+        if stop is None:
+            key, stop = "times_context", tokens(series, self)
+        if isinstance(measurement, PositionLoss) and stop > measurement.length:
+            return f"{key}: the loss is measured up to {measurement.length:,} tokens, not at {stop:,}"
+        if isinstance(measurement, RestartLoss):
+            measured = [measurement.context << power for power in range(64)]
+            measured = [position for position in measured if position <= measurement.length]
+            if stop not in measured:
+                there = ", ".join(f"{position:,}" for position in measured)
+                return f"{key}: the loss after a restart is measured at {there} tokens, not at {stop:,}"
+        return None
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content, itself = super().canonical(panel), self.against is None and self.restarted == self.arm

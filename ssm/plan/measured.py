@@ -6,15 +6,12 @@ from collections.abc import Mapping
 
 from ssm.base.errors import ConfigError
 from ssm.claims.quantity import ArmQuantity
-from ssm.claims.restart import RestartQuantity
-from ssm.claims.series import Series
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurement import MeasurementTask
-from ssm.specs.measurements.restart_loss import RestartLoss
 
 
 def require_measured(task: FigureTask, tasks: Mapping[str, MeasurementTask], file: str) -> None:
-    """Check the claims on single arms: their arms have the measurements, and those reach the positions.
+    """Check the claims on single arms. An arm that does not exist at this scale is no error.
 
     Args:
         tasks: table id -> measurement.
@@ -23,38 +20,18 @@ def require_measured(task: FigureTask, tasks: Mapping[str, MeasurementTask], fil
     Raises:
         ConfigError: a claim could never be decided.
     """
-    for claim in task.claims:
+    series_of = {(series.panel, series.arm): series for series in task.series}
+    for name, claim, panel in task.verdicts:
         quantity = claim.quantity
         if not isinstance(quantity, ArmQuantity):
             continue
-        for series in task.series:
-            if series.arm == quantity.arm and series.panel in (claim.models or task.models):
-                where = f"{file}: claims.{claim.id}.quantity"
-                for name in quantity.own_names:
-                    if name not in series.tables:
-                        raise ConfigError(f"{where}: the arm '{series.arm}' has no measurement '{name}'")
-                if isinstance(quantity, RestartQuantity):
-                    _require_position(quantity, task.series, series, tasks, where)
-
-
-def _require_position(
-    quantity: RestartQuantity,
-    all_series: tuple[Series, ...],
-    series: Series,
-    tasks: Mapping[str, MeasurementTask],
-    where: str,
-) -> None:
-    field, stop = "position", quantity.position
-    if quantity.times_context is not None:
-        field, stop = "times_context", round(quantity.times_context * series.context)
-    name, place = quantity.name_of("restart_loss"), (series.panel, quantity.restarted or series.arm, series.seed)
-    for other in all_series:
-        if (other.panel, other.arm, other.seed) == place and name in other.tables:
-            spec = tasks[other.tables[name]].measurement
-            assert isinstance(spec, RestartLoss)
-            measured = [spec.context << power for power in range(64) if spec.context << power <= spec.length]
-            if stop not in measured:
-                there = ", ".join(f"{position:,}" for position in measured)
-                raise ConfigError(
-                    f"{where}.{field}: the loss after a restart is measured at {there} tokens, not at {stop:,}"
-                )
+        for measured, place, table in quantity.reads_at(panel):
+            series, other = series_of.get(measured), series_of.get(place)
+            if series is None or other is None:
+                continue
+            where = f"{file}: claims.{name}.quantity"
+            if table not in other.tables:
+                raise ConfigError(f"{where}: the arm '{other.arm}' has no measurement '{table}'")
+            why = quantity.why_not_in(tasks[other.tables[table]].measurement, series)
+            if why is not None:
+                raise ConfigError(f"{where}.{why}")

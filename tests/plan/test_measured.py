@@ -60,5 +60,17 @@ def test_an_arm_that_is_not_measured(tmp_path: Path, arm: str) -> None:
 def test_the_restarted_arm_may_be_another(tmp_path: Path) -> None:
     only = [LOSS, RESTARTED | {"arms": ["base"]}]
     planned(tmp_path, only, arm="state_passing", restarted="base", times_context=16)
-    with pytest.raises(ConfigError, match="the arm 'state_passing' has no measurement 'restart_loss'"):
-        planned(tmp_path, only, arm="state_passing", times_context=16)
+    for restarted in (None, "state_passing"):
+        with pytest.raises(ConfigError, match="the arm 'state_passing' has no measurement 'restart_loss'"):
+            planned(tmp_path, only, arm="state_passing", restarted=restarted, times_context=16)
+
+
+def test_the_arm_that_it_is_compared_with_is_measured_too(tmp_path: Path) -> None:
+    only = [LOSS | {"arms": ["state_passing"]}, RESTARTED]
+    with pytest.raises(ConfigError, match="the arm 'base' has no measurement 'position_loss'"):
+        planned(tmp_path, only, arm="state_passing", against="base", times_context=16)
+
+
+def test_the_loss_with_the_full_history_reaches_the_position_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="times_context: the loss is measured up to 256 tokens, not at 512"):
+        planned(tmp_path, [LOSS | {"length": 256}, RESTARTED], times_context=16)
