@@ -131,7 +131,7 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
     """Check that a new folder would not be read as text by the next command.
 
     Args:
-        texts: files, folders or globs. All files in a folder are text.
+        texts: files, folders or globs. All files in a folder are text. What a glob may match later is not checked.
 
     Raises:
         OutputError: the folder is one of the texts, or inside of it.

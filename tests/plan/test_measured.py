@@ -34,7 +34,7 @@ def test_what_is_measured_is_planned(tmp_path: Path, place: dict[str, object]) -
 @pytest.mark.parametrize(
     ("place", "key", "stop"),
     [
-        ({"times_context": 64}, "times_context", "2,048"),
+        ({"times_context": 0.5}, "times_context", "16"),
         ({"times_context": 3}, "times_context", "96"),
         ({"position": 500}, "position", "500"),
     ],
@@ -71,6 +71,7 @@ def test_the_arm_that_it_is_compared_with_is_measured_too(tmp_path: Path) -> Non
         planned(tmp_path, only, arm="state_passing", against="base", times_context=16)
 
 
-def test_the_loss_with_the_full_history_reaches_the_position_too(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="times_context: the loss is measured up to 256 tokens, not at 512"):
-        planned(tmp_path, [LOSS | {"length": 256}, RESTARTED], times_context=16)
+@pytest.mark.parametrize(("length", "times", "stop"), [(512, 64, "2,048"), (256, 16, "512")])
+def test_a_position_beyond_the_measured_length(tmp_path: Path, length: int, times: int, stop: str) -> None:
+    with pytest.raises(ConfigError, match=f"times_context: the loss is measured up to {length} tokens, not at {stop}"):
+        planned(tmp_path, [LOSS | {"length": length}, RESTARTED], times_context=times)
