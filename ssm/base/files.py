@@ -138,8 +138,7 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
     """
     new = Path(folder).resolve()
     for text in texts:
-        read = Path(text).expanduser().resolve()
-        if new == read or read in new.parents:
+        if new.is_relative_to(Path(text).expanduser().resolve()):
             raise OutputError(f"{folder}: is inside {text}, which is read as text; give another -o")
 
 

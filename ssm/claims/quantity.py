@@ -208,8 +208,8 @@ class ArmQuantity(SeriesQuantity):
 
     def reads_at(self, panel: str) -> tuple[tuple[PanelArm, PanelArm, str], ...]:
         """(a place with a number, the place of a table that the number needs, name of the measurement)."""
-        places = ArmQuantity.panel_arms(self, panel)
-        return tuple((place, place, name) for place in places for name in self.names)
+        places = ArmQuantity.panel_arms(self, panel)  # not those of other arms, which a derived class adds
+        return tuple((place, place, name) for place in places for name in self.own_names)
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         """Why the number of a series is not in the table of this measurement: "key: reason". None: it may be there."""

@@ -15,7 +15,7 @@ from ssm.claims.series import Series
 from ssm.specs.base import Name
 from ssm.specs.measurements.base import Measurement
 from ssm.specs.measurements.position_loss import PositionLoss
-from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.restart_loss import RestartLoss, octaves
 
 
 class RestartQuantity(ArmQuantity):
@@ -53,21 +53,18 @@ class RestartQuantity(ArmQuantity):
         return tuple(dict.fromkeys(places))
 
     def reads_at(self, panel: str) -> tuple[tuple[PanelArm, PanelArm, str], ...]:
-        found = []
-        for model, arm in ArmQuantity.panel_arms(self, panel):
-            found.append(((model, arm), (model, arm), self.name_of("position_loss")))
-            found.append(((model, arm), (model, self.restarted or arm), self.name_of("restart_loss")))
-        return tuple(found)
+        found = super().reads_at(panel)
+        if self.restarted is None:
+            return found
+        name = self.name_of("restart_loss")
+        return (*found, *((place, (place[0], self.restarted), name) for place, _, _ in found))
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
-        key, stop = "position", self.position
-        if stop is None:
-            key, stop = "times_context", tokens(series, self)
+        key, stop = "position" if self.times_context is None else "times_context", self._stop(series)
         if isinstance(measurement, PositionLoss) and stop > measurement.length:
             return f"{key}: the loss is measured up to {measurement.length:,} tokens, not at {stop:,}"
         if isinstance(measurement, RestartLoss):
-            measured = [measurement.context << power for power in range(64)]
-            measured = [position for position in measured if position <= measurement.length]
+            measured = [k * measurement.context for k in octaves(measurement.context, measurement.length)]
             if stop not in measured:
                 there = ", ".join(f"{position:,}" for position in measured)
                 return f"{key}: the loss after a restart is measured at {there} tokens, not at {stop:,}"
@@ -83,7 +80,7 @@ class RestartQuantity(ArmQuantity):
 
     def log_ratio(self, panel: PanelTables, series: Series) -> Reading:
         """The logarithm of the ratio of one arm and seed."""
-        stop = tokens(series, self) if self.position is None else self.position
+        stop = self._stop(series)
         other = panel.of_seed(self.restarted or series.arm, series.seed, "the restarted arm")
         restart = panel.table(other, self.name_of("restart_loss"), "restart_loss")
         if stop not in ratio_positions(restart):
@@ -92,6 +89,10 @@ class RestartQuantity(ArmQuantity):
             )
         full = position_loss(panel, series, self, stop)
         return mean_reading(paired_log_ratio(full, restart, stop)["value"].to_numpy())
+
+    def _stop(self, series: Series) -> int:
+        """The end of the targets, in tokens."""
+        return tokens(series, self) if self.position is None else self.position
 
     def where(self) -> str:
         """The targets as text."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from ssm.data.batches import HeldOutWindows
 from ssm.diagnosis.result import SPENT
-from ssm.evaluation.bins import octaves
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.measurements.restart_loss import octaves
 
 
 @dataclass(frozen=True)

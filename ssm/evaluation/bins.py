@@ -16,8 +16,3 @@ def bin_edges(length: int) -> np.ndarray:
         edges += [edge for edge in (start + start * part // 4 for part in (1, 2, 3, 4)) if edge < length]
         start *= 2
     return np.array(sorted({*edges, length}), dtype=np.int64)
-
-
-def octaves(context: int, length: int) -> list[int]:
-    """k = 1, 2, 4, ... with k * context <= length."""
-    return [2**power for power in range((length // context).bit_length())]

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 import torch
 
-from ssm.evaluation.bins import bin_edges, octaves
+from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.by_position import binned_table
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.restarted import restarted
-from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.restart_loss import RestartLoss, octaves
 
 
 @MEASURES.function

@@ -86,7 +86,7 @@ class Folder:
                 written.
         """
         new, original = self.path.resolve(), originals.resolve()
-        if new == original or original in new.parents:
+        if new.is_relative_to(original):
             raise OutputError(f"{self.path}: is inside the original's folder, which is never changed; give another -o")
         require_outside(self.path, texts)
         make_folder(self.path)

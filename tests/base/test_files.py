@@ -102,7 +102,8 @@ def test_an_old_folder_stays_until_a_new_one_is_whole_and_what_was_begun_is_gone
 
 def test_what_was_begun_of_another_version_is_deleted_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "report"
-    others = ["report.2", "report.20261127", ".report.0123ABCD.part", ".reports.0123abcd.part", ".report.0123abcd"]
+    others = ["report.2", "report.0123abc", "report.0123ABCD", "reports.0123abcd", "report.0123abcd.txt"]
+    others += ["report.20261127", ".report.0123ABCD.part", ".reports.0123abcd.part", ".report.0123abcd"]
     begun = [".report.0123abcd.part", ".report.ffffffff.part", ".report.12-0123abcd.tmp"]
     for name in others + begun:
         (tmp_path / name).mkdir()

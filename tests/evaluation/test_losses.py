@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from ssm.base.curves import mean_loss, paired_log_ratio, ratio_positions
-from ssm.evaluation.bins import bin_edges, octaves
+from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.context_loss import context_loss
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.position_loss import position_loss
@@ -23,7 +23,7 @@ from ssm.evaluation.validation_loss import validation_loss
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.context_loss import ContextLoss
 from ssm.specs.measurements.position_loss import PositionLoss
-from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.restart_loss import RestartLoss, octaves
 from ssm.specs.measurements.validation_loss import ValidationLoss
 
 

@@ -78,6 +78,7 @@ def test_choices_inside_choices_and_null_values() -> None:
 
 
 def test_a_mapping_with_other_keys_is_no_choice() -> None:
+    assert choose_scale({"smoke": 1, "fire": 2}, "gpu", "file") == {"smoke": 1, "fire": 2}
     claim = {"id": "fails", "paper": "Figure 3"}
     assert choose_scale({"claims": [claim]}, "gpu", "file") == {"claims": [claim]}
 

@@ -19,7 +19,7 @@ from plan.test_memory import random_store, run_of
 
 from ssm.base.errors import ConfigError
 from ssm.evaluation import stream
-from ssm.evaluation.bins import bin_edges, octaves
+from ssm.evaluation.bins import bin_edges
 from ssm.plan import Plan, load_config, make_plan, resources
 from ssm.plan.job_packing import job_names, pack_jobs
 from ssm.plan.memory import peak_memory
@@ -30,7 +30,7 @@ from ssm.specs.base import Spec
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.passkey import Passkey
-from ssm.specs.measurements.restart_loss import RestartLoss
+from ssm.specs.measurements.restart_loss import RestartLoss, octaves
 from ssm.specs.training import Budget
 from ssm.training.loop import Interval, train
 

@@ -13,6 +13,11 @@ from ssm.specs.measurements.base import OfWindows
 from ssm.specs.training import RunSpec
 
 
+def octaves(context: int, length: int) -> list[int]:
+    """k = 1, 2, 4, ... with k * context <= length."""
+    return [2**power for power in range((length // context).bit_length())]
+
+
 class RestartLoss(OfWindows):
     """The loss on the targets of position_loss when the model restarts T/2 to T tokens before each of them.
 
