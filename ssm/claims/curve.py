@@ -76,6 +76,11 @@ class CurveQuantity(SeedQuantity):
         """Whether the number is compared with that of another curve."""
         return self.against is not None or (self.sweep is not None and self.sweep.compared)
 
+    def is_trivial(self, panel: str) -> bool:
+        """Whether a curve is compared with itself, if `panel` is judged."""
+        same_rows = self.against_where in (None, self.where)
+        return self.against is not None and same_rows and len(self.panel_arms(panel)) == 1
+
     @property
     def names(self) -> tuple[str, ...]:
         return self.sweep.quantity().names if self.sweep is not None else (str(self.measurement),)

@@ -203,6 +203,10 @@ class ArmQuantity(SeriesQuantity):
         """The panel of the arm `against`."""
         return self.against_model or panel
 
+    def is_trivial(self, panel: str) -> bool:
+        """Whether an arm is compared with itself, if `panel` is judged."""
+        return self.against is not None and len(ArmQuantity.panel_arms(self, panel)) == 1
+
     def arms(self) -> tuple[str, ...]:
         return (self.arm,) if self.against is None else (self.arm, self.against)
 

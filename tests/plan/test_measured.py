@@ -75,3 +75,18 @@ def test_the_arm_that_it_is_compared_with_is_measured_too(tmp_path: Path) -> Non
 def test_a_position_beyond_the_measured_length(tmp_path: Path, length: int, times: int, stop: str) -> None:
     with pytest.raises(ConfigError, match=f"times_context: the loss is measured up to {length} tokens, not at {stop}"):
         planned(tmp_path, [LOSS | {"length": length}, RESTARTED], times_context=times)
+
+
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        {"times_context": 4, "against": "base"},
+        {"times_context": 4, "against": "base", "against_model": "tiny"},
+        {"kind": "slope", "measurement": "position_loss", "x": "position", "column": "loss", "against": "base"},
+    ],
+)
+def test_an_arm_is_not_compared_with_itself(tmp_path: Path, quantity: dict[str, object]) -> None:
+    message = r"claims\.far\.quantity\.against: is the judged arm itself; name another arm, or no 'against'"
+    with pytest.raises(ConfigError, match=message):
+        planned(tmp_path, [LOSS, RESTARTED], **quantity)
+    planned(tmp_path, [LOSS, RESTARTED], **quantity | {"against": "state_passing"})
