@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from ssm.base.errors import ConfigError, OutputError
 
+LOCK = ".lock"  # file in a folder in which one process works at a time
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
@@ -162,7 +163,7 @@ def only_one(folder: Path) -> Iterator[None]:
         OutputError: the folder cannot be written.
     """
     try:
-        file = (folder / ".lock").open("a+")
+        file = (folder / LOCK).open("a+")
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
     with file:

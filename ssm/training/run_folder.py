@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ssm.base.errors import CheckpointError
+from ssm.base.files import LOCK
 from ssm.models.checkpoint import RECORD, read_header
 from ssm.models.load import WEIGHTS
 from ssm.specs.training import RunSpec
+from ssm.training.checkpoint import FILE as CHECKPOINT
 from ssm.training.lineage import read_record
 
 ELSEWHERE = "give another --out"
@@ -17,7 +19,7 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
     """Check that `folder` is new, or holds this run.
 
     Raises:
-        CheckpointError: it holds another run, or a model that ssm did not write.
+        CheckpointError: it holds another run, a model that ssm did not write, or other files.
     """
     if (folder / RECORD).exists():
         own = read_record(folder).get("spec") == run.content()
@@ -28,7 +30,16 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
             raise CheckpointError(f"{error}; {ELSEWHERE}") from None
     elif (folder / "config.json").exists():
         raise CheckpointError(f"{folder}: holds a model that was not written by ssm; {ELSEWHERE}")
+    elif _has_other_files(folder):
+        raise CheckpointError(f"{folder}: holds files that belong to no run; {ELSEWHERE}")
     else:
         return
     if not own:
         raise CheckpointError(f"{folder}: holds another run; {ELSEWHERE}, or delete it")
+
+
+def _has_other_files(folder: Path) -> bool:
+    """Whether no run was started in a folder that is not empty. Temporary files in it would be deleted."""
+    if not folder.is_dir() or (folder / LOCK).exists() or (folder / CHECKPOINT).exists():
+        return False
+    return any(path.name != "snapshots" for path in folder.iterdir())  # another process may be starting the same run

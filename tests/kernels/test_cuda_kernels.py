@@ -116,6 +116,13 @@ def test_half_precision_is_computed_in_float32(
     assert worst(got, expected) < tolerance
 
 
+@half_precision
+def test_zeros_stay_zeros(dtype: torch.dtype, tolerance: float) -> None:
+    case = make("causal_conv1d", 16, length=9).to(dtype)
+    case = case._replace(tensors=case.tensors | {"x": torch.zeros_like(case.tensors["x"])})
+    assert worst(emulate(case), exact(case)) < tolerance
+
+
 def test_dtypes_may_be_mixed() -> None:
     """As with autocast: u, B and C in bfloat16, the step sizes and the parameters in float32."""
     case = in_float32("selective_scan", 17, state=4)

@@ -18,6 +18,7 @@ import torch
 from kernels.builds import Build
 from kernels.simd_functions import check_extremes, check_precision, check_sums, write_functions
 from ssm_kernels import backends, gated_rms_norm, native
+from ssm_kernels.gated_rms_norm.cpp import SOURCE as NORM
 from ssm_kernels.native import (
     InstructionsError,
     NativeUnavailable,
@@ -266,6 +267,16 @@ def test_error_of_an_unavailable_instruction_set(
     with pytest.raises(InstructionsError) as caught:
         gated_rms_norm(torch.ones(3), torch.ones(3), backend=backend)
     assert str(caught.value) == f"SSM_KERNELS_INSTRUCTIONS: {problem}"
+
+
+def test_a_number_of_any_type_can_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C types of a function's arguments are fixed by its first call."""
+    norm = native.load(NORM).gated_rms_norm_forward_f32
+    monkeypatch.setattr(norm, "argtypes", None)
+    x, weight = torch.tensor([[3.0, 4.0]]), torch.ones(2)
+    for eps in (1, 0.5):
+        expected = gated_rms_norm(x, weight, eps=eps, backend="reference")
+        assert torch.allclose(gated_rms_norm(x, weight, eps=eps, backend="cpp"), expected)
 
 
 class Functions:

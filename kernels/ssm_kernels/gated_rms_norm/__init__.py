@@ -45,7 +45,7 @@ def gated_rms_norm(
     if x.dim() < 1 or groups < 1 or x.shape[-1] % groups:
         refuse("gated_rms_norm", f"{SAYS} (groups {groups})", tensors)
     check_shapes("gated_rms_norm", SAYS, tensors, {"weight": (x.shape[-1],), "gate": tuple(x.shape)})
-    return operator(Inputs(x, weight, gate), Options(groups, eps), backend)[0]
+    return operator(Inputs(x, weight, gate), Options(groups, float(eps)), backend)[0]
 
 
 def _outputs(inputs: Inputs, options: Options) -> Outputs:

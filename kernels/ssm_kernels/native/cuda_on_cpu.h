@@ -75,6 +75,7 @@ inline __half __float2half_rn(float x) {
   const float size = std::fabs(x);
   if (x != x) return {0x7fff};
   if (size >= 65520.0f) return {uint16_t(sign | 0x7c00)};
+  if (size == 0.0f) return {sign};  // frexp gives it no exponent
   int exponent = 0;
   std::frexp(size, &exponent);
   exponent = std::max(exponent - 11, -24);  // exponent of the last place; nearbyint rounds ties to even
