@@ -116,11 +116,11 @@ def test_half_precision_is_computed_in_float32(
     assert worst(got, expected) < tolerance
 
 
-@half_precision
-def test_zeros_stay_zeros(dtype: torch.dtype, tolerance: float) -> None:
-    case = make("causal_conv1d", 16, length=9).to(dtype)
-    case = case._replace(tensors=case.tensors | {"x": torch.zeros_like(case.tensors["x"])})
-    assert worst(emulate(case), exact(case)) < tolerance
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_zeros_stay_zeros(dtype: torch.dtype) -> None:
+    with emulated():
+        y, _ = causal_conv1d(torch.zeros(1, 4, 8, dtype=dtype), torch.ones(8, 2), backend="cuda")
+    assert not y.any()
 
 
 def test_dtypes_may_be_mixed() -> None:
