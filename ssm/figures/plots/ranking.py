@@ -12,7 +12,7 @@ from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import panels, perplexity_curves
-from ssm.figures.panel import LEVEL, CurvePanel, Row, common_limits, log_axis, seeds_of, token_panel, wrapped
+from ssm.figures.panel import LEVEL, CurvePanel, Row, common_limits, log_axis, seeds_of, token_panel
 from ssm.figures.plot import ChosenArms, Look, OfArms
 from ssm.figures.style import SMALL, ArmStyle
 
@@ -26,7 +26,7 @@ LINE, AXIS, LEAST = 0.24, 0.7, 0.165  # inches: height of a line, of the axis, a
 
 @dataclass(frozen=True)
 class SmallPanel:
-    """The curves of one model, with its name inside the axes."""
+    """The curves of one model, with its name in small letters above the axes."""
 
     panel: CurvePanel
     name: str
@@ -36,8 +36,10 @@ class SmallPanel:
         self.panel(axes, columns)
         for line in axes.lines:
             line.set_markersize(0.0)
-        name = wrapped(self.name, 1.05)
-        axes.annotate(name, (0.03, 0.97), xycoords="axes fraction", va="top", fontsize=SMALL, fontweight="bold")
+        axes.set_title(" ", fontsize=SMALL)  # room for the name, which may be wider than the panel
+        above: Any = {"xy": (0.0, 1.06), "xycoords": "axes fraction", "fontsize": SMALL - 3, "fontweight": "bold"}
+        axes.annotate(self.name, **above).set_in_layout(False)
+        log_axis(axes.yaxis, *axes.get_ylim(), most=3)
 
 
 @dataclass(frozen=True)
