@@ -166,7 +166,7 @@ def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
     if worth_extending(diagnosis):
         return ["To repair it, type:", *command(extend)]
     if outcome == BREAKS:
-        return paragraph("`ssm extend` cannot extend a model of this kind.")
+        return paragraph("`ssm extend` cannot extend this model.")
     again = "run the same command with another -o and"
     if outcome == HOLDS:
         return paragraph(f"There is nothing to repair. To read further, {again} --length {2 * facts.length}.")

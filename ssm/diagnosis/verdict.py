@@ -349,7 +349,7 @@ def _advice(outcome: str, facts: Facts) -> str:
             return "State Passing for 100 steps may repair it (ssm extend)."
         if facts.can_be_scaled:
             return "It cannot be trained further here; a scaled A may repair it (ssm extend --policy scale_a)."
-        return "ssm extend cannot extend a model of this kind."
+        return "ssm extend cannot extend this model."
     return ""
 
 

@@ -27,7 +27,7 @@ def check_vocabulary(loaded: LoadedModel, tokenizer: TokenizerSpec) -> None:
     if tokens != loaded.model.vocab_size:
         raise ConfigError(
             f"{loaded.name}: its vocabulary has {loaded.model.vocab_size:,} tokens and the tokenizer {tokens:,}; "
-            "ssm extend needs equal numbers, so give the model's own --tokenizer"
+            "ssm extend needs equal numbers; give the model's own --tokenizer, or cut unused rows off the embedding"
         )
 
 

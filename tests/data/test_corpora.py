@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 import sysconfig
 import types
@@ -51,6 +52,8 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
         write(tmp_path / "b.ndjson", rows().replace(b"\n", b"\n\n")),  # blank lines are skipped
         write(tmp_path / "c.jsonl.gz", gzip.compress(rows())),
         write(tmp_path / "c4.json.gz", gzip.compress(b"\n" + rows())),  # as C4 names its lines
+        write(tmp_path / "mark.jsonl", b"\xef\xbb\xbf" + rows()),  # with a byte-order mark, as on Windows
+        write(tmp_path / "mark.json", b"\xef\xbb\xbf" + rows()),
         write(tmp_path / "d.jsonl.zst", frame(rows()[:half]) + frame(rows()[half:])),  # two frames
     ]
     pq.write_table(pa.table({"text": TEXTS, "n": range(4)}), tmp_path / "e.parquet", row_group_size=3)
@@ -129,11 +132,13 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
     frame = zstandard.ZstdCompressor().compress(rows() * 50)[:-30]
     pq.write_table(pa.table({"content": TEXTS, "n": range(4)}), tmp_path / "x.parquet")
     (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     cases = [
         (files(tmp_path / "nowhere"), "nowhere: no such file or folder"),
         (files(tmp_path / ("x" * 5000)), r"^'/[^\n]{,300}: cannot be read \(File name too long\)$"),
         (files(tmp_path / "*.tsv"), r"\*\.tsv: no file found here"),
         (files(tmp_path / "empty"), "empty: no file found here"),
+        (files(tmp_path / "pipe"), "pipe: expected a file or a folder, got a pipe;"),
         (files(tmp_path / "empty", format="jsonl"), "empty: no jsonl file found here"),
         (files(write(tmp_path / "blank.txt", b"")), "blank.txt: the corpus has no text"),
         (files(write(tmp_path / "cut.jsonl.gz", truncated)), r"cut\.jsonl\.gz: cannot be read \(Truncated"),

@@ -98,6 +98,14 @@ def test_page_record_and_tables(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "diagnosis.json", "tables"}
 
 
+def test_what_ssm_extend_would_refuse_is_not_advised(world: Path, made: tuple[Diagnosis, Path], tmp_path: Path) -> None:
+    """An embedding has more rows than a byte has values."""
+    assert made[0].facts.can_extend
+    export_checkpoint(build_model(model_spec(), 264, seed=1), "mamba2", tmp_path / "padded")
+    found = diagnose(tmp_path / "padded", [str(world / "texts")], tmp_path / "out", **QUICK)
+    assert not found.facts.can_extend
+
+
 def test_a_diagnosis_can_be_read_again(made: tuple[Diagnosis, Path]) -> None:
     found, folder = made
     again = load_diagnosis(folder)

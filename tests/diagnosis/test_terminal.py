@@ -126,7 +126,7 @@ def test_what_the_budget_left_out_is_named() -> None:
 
 def test_a_model_that_cannot_be_extended_gets_no_command() -> None:
     lines = lines_of(diagnosis(tables(0, fails_from(3100)), can_extend=False))
-    assert "`ssm extend` cannot extend a model of this kind." in lines
+    assert "`ssm extend` cannot extend this model." in lines
     assert not [line for line in lines if line.startswith("  ssm extend") or "type:" in line]
 
 

@@ -122,7 +122,7 @@ def test_attention_has_no_state_and_cannot_be_extended() -> None:
     found = diagnosis(tables(0, fails_from(2600, 1.5)), can_extend=False, missing=(f"state statistics: {NO_STATE}",))
     assert found.verdict.paragraph.endswith(
         f"64 windows of the text were read. lg Definition 3.2 finds a failure to length-generalize. Its state was not "
-        f"measured: {NO_STATE}. ssm extend cannot extend a model of this kind."
+        f"measured: {NO_STATE}. ssm extend cannot extend this model."
     )
 
 

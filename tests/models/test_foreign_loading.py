@@ -73,6 +73,12 @@ def test_an_unknown_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     refused(folder, "unknown architecture 'lama'; models of transformers need `pip install 'transformers>=[\\d.]+'`$")
 
 
+def test_a_model_without_a_head(tmp_path: Path) -> None:
+    folder = saved("Llama", tmp_path)
+    reconfigure(folder, architectures=["LlamaModel"])
+    refused(folder, r"LlamaModel returns no logits \(config.json: architectures\); expected a model with a language-")
+
+
 def test_code_of_a_checkpoint_is_never_run(tmp_path: Path) -> None:
     folder = saved("Llama", tmp_path)
     (folder / "theirs.py").write_text("raise SystemExit('ran')")

@@ -25,6 +25,7 @@ READ_BUFFER = 2**20  # bytes
 MOST_FILES = 200_000  # limit for a folder, so that nobody reads a whole disk by mistake
 MOST_INVALID = 0.01  # share of a text that may be no UTF-8, or zero bytes
 SAMPLE = 2**16  # bytes of a file that are checked
+RENAME = "rename it, or give text_key in data.yaml"  # the commands for a checkpoint read no data.yaml
 
 
 class FilesReader(Reader, kind="files"):
@@ -44,7 +45,10 @@ class FilesReader(Reader, kind="files"):
                 raise DataError(f"{path}: cannot be read ({reason})") from error
 
     def stored_bytes(self) -> int:
-        return sum(path.stat().st_size for _, path in self.files())
+        try:
+            return sum(path.stat().st_size for _, path in self.files())
+        except OSError as error:
+            raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
     def files(self) -> list[tuple[str, Path]]:
         """(name, path) of every file, in the order of the spec's paths, and sorted within a folder or glob.
@@ -66,6 +70,8 @@ class FilesReader(Reader, kind="files"):
                 there = given.exists()
             except OSError as error:  # the name is invalid
                 raise DataError(f"{shown(text)}: cannot be read ({error.strerror or error})") from error
+            if there and not (given.is_file() or given.is_dir()):
+                raise DataError(f"{text}: expected a file or a folder, got a pipe; write its content to a file")
             if there:
                 root, matches = (given if given.is_dir() else given.parent), [given]
             elif glob.has_magic(text):
@@ -129,7 +135,7 @@ def _found_format(path: Path, key: str) -> str:
         with _opened(path) as (stream, _):
             first = next((line for line in stream if line.strip()), b"")
         try:
-            row = json.loads(first)
+            row = json.loads(first.decode("utf-8-sig"))
         except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict) and key in row:
@@ -166,7 +172,7 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line.decode("utf-8", errors="replace"))
+                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace"))
             except json.JSONDecodeError as error:
                 raise DataError(f"{path}:{number}: not JSON ({error.msg} at column {error.colno})") from error
             except (ValueError, RecursionError) as error:  # thousands of digits or of brackets
@@ -174,7 +180,7 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
             if not isinstance(row, dict):
                 raise DataError(f"{path}:{number}: expected a JSON object, got {type(row).__name__}")
             if key not in row:
-                raise DataError(f"{path}:{number}: no key '{key}' (in data.yaml: text_key); {nearest(key, row)}")
+                raise DataError(f"{path}:{number}: no key '{key}' ({RENAME}); {nearest(key, row)}")
             after = position()
             yield Document(f"{name}:{number}", as_text(row[key], f"{path}:{number}: '{key}'"), after - before)
             before = after
@@ -184,7 +190,7 @@ def _parquet(name: str, path: Path, key: str) -> Iterator[Document]:
     with pq.ParquetFile(path) as table:
         if key not in table.schema_arrow.names:
             hint = nearest(key, table.schema_arrow.names)
-            raise DataError(f"{path}: no column '{key}' (in data.yaml: text_key); {hint}")
+            raise DataError(f"{path}: no column '{key}' ({RENAME}); {hint}")
         size, rows = path.stat().st_size, table.metadata.num_rows
         number = 0
         for batch in table.iter_batches(batch_size=ROWS, columns=[key]):

@@ -293,7 +293,7 @@ class ForeignModel(nn.Module):
     def _forward(self, tokens: Tensor, **options: Any) -> Any:
         try:
             with without_kernels(self.code) if tokens.device.type == "cpu" else nullcontext():
-                return self.inner(input_ids=tokens, **options)
+                output = self.inner(input_ids=tokens, **options)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # other people's code can raise anything
@@ -301,6 +301,12 @@ class ForeignModel(nn.Module):
                 f"{self.source}: the forward pass of {self.architecture} fails on device '{tokens.device.type}' "
                 f"({first_line(error)})"
             ) from error
+        if getattr(output, "logits", None) is None:
+            raise CheckpointError(
+                f"{self.source}: {self.architecture} returns no logits (config.json: architectures); expected a model "
+                "with a language-model head, such as LlamaForCausalLM"
+            )
+        return output
 
 
 def _agree(values: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:

@@ -30,6 +30,7 @@ COMPANIONS = (
     "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja",
     "chat_template.json", "LICENSE",
 )  # fmt: skip
+OWN_CODE = ("*.py", "*vocab*.txt")  # files that `auto_map` names, for trust_remote_code, and those that they read
 CARD = "README.md"
 GROUP = 0.05  # share of all bytes: after reading so many, a file is closed and opened again, which frees mapped memory
 
@@ -72,8 +73,11 @@ class Source:
 
     @property
     def companions(self) -> tuple[Path, ...]:
-        """The tokenizer's files, the generation config and the license; without links to files outside the folder."""
-        return tuple(self.folder / name for name in COMPANIONS if self._is_inside(name))
+        """The tokenizer's files, the generation config, the license and the model's own code.
+
+        Links to files outside the folder are left out. Code is copied, and never run.
+        """
+        return tuple(self.folder / name for name in self._companion_names() if self._is_inside(name))
 
     @property
     def card(self) -> Path | None:
@@ -83,8 +87,15 @@ class Source:
     @property
     def outside(self) -> tuple[str, ...]:
         """Names of links to files outside the folder. Their content does not belong to the model."""
-        names = (name for name in (*COMPANIONS, CARD) if (self.folder / name).is_file())
+        names = (name for name in (*self._companion_names(), CARD) if (self.folder / name).is_file())
         return tuple(name for name in names if not self._is_inside(name))
+
+    def _companion_names(self) -> tuple[str, ...]:
+        configs = [self.folder / name for name in (CONFIG, "tokenizer_config.json")]
+        if not any(b'"auto_map"' in path.read_bytes() for path in configs if path.is_file()):
+            return COMPANIONS
+        own = sorted(path.name for pattern in OWN_CODE for path in self.folder.glob(pattern))
+        return tuple(dict.fromkeys((*COMPANIONS, *own)))
 
     def _is_inside(self, name: str) -> bool:
         """Whether this is a file of the folder, or a link in the hub's cache: snapshots/<revision>/x to blobs/y."""

@@ -285,6 +285,20 @@ def test_the_tokenizer_and_the_model_card_are_copied(original: Path, tmp_path: P
     )
 
 
+@pytest.mark.parametrize("named_in", ["config.json", "tokenizer_config.json", None])
+def test_the_code_that_a_config_names_is_copied(original: Path, tmp_path: Path, named_in: str | None) -> None:
+    """transformers loads it with trust_remote_code, as from the original's folder."""
+    own = {"tokenization.py": b"raise SystemExit", "rwkv_vocab.txt": b"1 a"}
+    for name, data in own.items():
+        (original / name).write_bytes(data)
+    if named_in is not None:
+        config = json.loads((original / named_in).read_text()) if named_in == "config.json" else {}
+        (original / named_in).write_text(json.dumps(config | {"auto_map": {"AutoTokenizer": ["tokenization.T", None]}}))
+    imported = import_checkpoint(original)
+    out = content(export_checkpoint(imported.model, imported, tmp_path / "out"))
+    assert {name: out[name] for name in own if name in out} == (own if named_in else {})
+
+
 def test_the_peak_learning_rate_is_that_of_the_nearest_size(original: Path) -> None:
     from ssm.models.formats.format import usual_peak_lr
 
