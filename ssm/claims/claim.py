@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
@@ -12,7 +13,7 @@ from ssm.base.records import Time
 from ssm.claims.families import Member, has_values, member_name
 from ssm.claims.preregistration import EarlierSeeds
 from ssm.claims.quantities import QuantitySpec
-from ssm.claims.quantity import FigureQuantity
+from ssm.claims.quantity import FigureQuantity, SeedQuantity
 from ssm.claims.series import PlannedFigure, Series
 from ssm.specs.base import Prose, Setting, Spec
 
@@ -79,6 +80,19 @@ class ClaimSpec(Spec):
     def _models_of_arms(self) -> ClaimSpec:
         if self.models is not None and isinstance(self.quantity, FigureQuantity):
             raise ValueError("'models' selects panels, but this quantity belongs to no panel; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _a_region_that_can_confirm_and_refute(self) -> ClaimSpec:
+        if not isinstance(self.quantity, SeedQuantity):
+            return self
+        low, high = self.quantity.possible
+        above = -math.inf if self.expected.above is None else self.expected.above
+        below = math.inf if self.expected.below is None else self.expected.below
+        if above >= high or below <= low or (above < low and high < below):
+            what = "contains no" if above >= high or below <= low else "contains every"
+            possible = f"possible number ({low:g} to {high:g}), so that the claim says nothing"
+            raise ValueError(f"expected: the region {self.expected.words()} {what} {possible}")
         return self
 
 

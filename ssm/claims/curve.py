@@ -69,6 +69,8 @@ class CurveQuantity(SeedQuantity):
             raise ValueError("'against_model' needs 'against', the arm of that model")
         if self.against_where is not None and self.against is None:
             raise ValueError("'against_where' needs 'against', the arm whose rows it chooses")
+        if self.between is not None and self.between[0] >= self.between[1]:
+            raise ValueError(f"'between' must ascend, got {self.between[0]:g} and {self.between[1]:g}")
         return self
 
     @property
@@ -89,6 +91,13 @@ class CurveQuantity(SeedQuantity):
         if self.sweep is not None:
             return {f"sweep.of.{field}": name for field, name in self.sweep.quantity().named().items()}
         return {"measurement": (str(self.measurement), None)}
+
+    def columns(self) -> dict[str, tuple[str, str]]:
+        if self.sweep is not None:
+            return {f"sweep.of.{field}": column for field, column in self.sweep.quantity().columns().items()}
+        given = {"x": self.x, "column": self.column} | {f"where.{key}": key for key in self.where}
+        given |= {f"against_where.{key}": key for key in self.against_where or {}}
+        return {field: (str(self.measurement), str(column)) for field, column in given.items()}
 
     def arms(self) -> tuple[str, ...]:
         if self.sweep is not None:

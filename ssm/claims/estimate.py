@@ -15,6 +15,7 @@ from ssm.claims.tails import Tails, bootstrap_tails, bounded_tails, exponential_
 
 LEVEL = 0.95
 DRAWS = 2000  # bootstrap resamples
+OUTSIDE = 1e-6  # of a limit: a number that exceeds it by less is rounded
 NOTHING = np.empty(0)
 
 
@@ -135,8 +136,8 @@ def summarize(
         two_kinds: seeds may be of two kinds, so use the interval of `bounded_mean` in any case. The limits are finite.
 
     Raises:
-        UndecidableError: a reading or the interval is not finite, all seeds are equal, or there is only one sequence
-            of one seed.
+        UndecidableError: a reading or the interval is not finite, a number is outside the limits, all seeds are equal,
+            or there is only one sequence of one seed.
     """
     by_seed = numbers_of(readings, logarithmic)
     broken = [str(seed) for seed, reading in readings.items() if not math.isfinite(reading.value)]
@@ -144,6 +145,11 @@ def summarize(
         raise UndecidableError(
             f"no finite number for seed {', '.join(broken)}: an overflow, or a ratio with a part that is 0", by_seed
         )
+    slack = OUTSIDE * max([1.0, *(abs(limit) for limit in limits if math.isfinite(limit))])
+    outside = [str(seed) for seed, found in by_seed.items() if not limits[0] - slack <= found <= limits[1] + slack]
+    if outside:
+        expected = f"expected {limits[0]:g} to {limits[1]:g}"
+        raise UndecidableError(f"a number outside its limits for seed {', '.join(outside)}: {expected}", by_seed)
     values = np.array([reading.value for reading in readings.values()])
     alone = len(values) == 1 and not two_kinds
     samples = next(iter(readings.values())).by_sequence if alone else values

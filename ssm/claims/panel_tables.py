@@ -22,6 +22,8 @@ from ssm.claims.series import PlannedFigure, Series
 from ssm.claims.snakemake_command import snakemake_command
 from ssm.specs.base import Setting
 from ssm.specs.measurements import SCHEMAS
+from ssm.specs.measurements.base import Measurement
+from ssm.specs.measurements.position_loss import PositionLoss
 
 F = TypeVar("F", bound=PlannedFigure)
 OWN = ""  # placeholder arm for tables that belong to no arm
@@ -143,6 +145,17 @@ def planned(task: PlannedFigure, tables: Path, table: str) -> Path:
 def tokens(series: Series, quantity: Any) -> int:
     """The length kT in tokens; T is the training context of the series."""
     return round(quantity.times_context * series.context)
+
+
+def why_not_at(measurement: Measurement, position: int, key: str = "times_context") -> str | None:
+    """Why a position is not in the table of a position-wise loss; None: it is, or the table is another one.
+
+    Args:
+        key: the key of the quantity that gives the position.
+    """
+    if isinstance(measurement, PositionLoss) and position > measurement.length:
+        return f"{key}: the loss is measured up to {measurement.length:,} tokens, not at {position:,}"
+    return None
 
 
 def require_measured_to(measured: int, wanted: int, series: Series) -> None:

@@ -116,12 +116,16 @@ class SeedQuantity(Quantity):
     def readings(self, panel: PanelTables) -> dict[int, Reading]:
         """Seed -> reading. If arms are compared: for the seeds that they share. Raises as `estimate`."""
 
-    def estimate(self, panel: PanelTables) -> Estimate:
+    @property
+    def possible(self) -> tuple[float, float]:
+        """Smallest and largest possible number, of one arm or of a comparison."""
         low, high = self.bounds
-        limits = POSITIVE if self.logarithmic else (low - high, high - low) if self.compared else self.bounds
+        return POSITIVE if self.logarithmic else (low - high, high - low) if self.compared else (low, high)
+
+    def estimate(self, panel: PanelTables) -> Estimate:
         readings, words = self.readings(panel), self.words(panel)
         return summarize(
-            readings, words, self.logarithmic, limits, self.agreeing, self.rounding, two_kinds=self.of_two_kinds
+            readings, words, self.logarithmic, self.possible, self.agreeing, self.rounding, two_kinds=self.of_two_kinds
         )
 
     def numbers(self, panel: PanelTables) -> dict[int, float]:
@@ -140,6 +144,8 @@ class LimitedQuantity(SeedQuantity):
 
     @model_validator(mode="after")
     def _two_kinds_between_limits(self) -> Self:
+        if self.limits is not None and self.limits[0] >= self.limits[1]:
+            raise ValueError(f"'limits' must ascend, got {self.limits[0]:g} and {self.limits[1]:g}")
         if self.two_kinds and (self.limits is None or self.logarithmic):
             raise ValueError("'two_kinds' needs 'limits', and compares arms by their difference (scale: plain)")
         return self

@@ -30,6 +30,10 @@ class Reader(Spec):
         """Field -> (name, kind) of the measurement that the field names; kind None: any kind."""
         return {}
 
+    def columns(self) -> dict[str, tuple[str, str]]:
+        """Field -> (name of the measurement, column of its table that the field names)."""
+        return {}
+
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         """Check the names of arms, families and axes against the figure's grids.
 
@@ -87,3 +91,7 @@ class ColumnReader(SeriesReader):
     @property
     def names(self) -> tuple[str, ...]:
         return (self.measurement,)
+
+    def columns(self) -> dict[str, tuple[str, str]]:
+        rows = {f"where.{column}": (self.measurement, column) for column in self.where}
+        return {"column": (self.measurement, self.column)} | rows

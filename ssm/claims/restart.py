@@ -9,12 +9,11 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.base.curves import paired_log_ratio, ratio_positions
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, position_loss, tokens
+from ssm.claims.panel_tables import PanelTables, at_end, position_loss, tokens, why_not_at
 from ssm.claims.quantity import ArmQuantity, PanelArm
 from ssm.claims.series import Series
 from ssm.specs.base import Name
 from ssm.specs.measurements.base import Measurement
-from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss, octaves
 
 
@@ -61,14 +60,12 @@ class RestartQuantity(ArmQuantity):
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         key, stop = "position" if self.times_context is None else "times_context", self._stop(series)
-        if isinstance(measurement, PositionLoss) and stop > measurement.length:
-            return f"{key}: the loss is measured up to {measurement.length:,} tokens, not at {stop:,}"
         if isinstance(measurement, RestartLoss):
             measured = [k * measurement.context for k in octaves(measurement.context, measurement.length)]
             if stop not in measured:
                 there = ", ".join(f"{position:,}" for position in measured)
                 return f"{key}: the loss after a restart is measured at {there} tokens, not at {stop:,}"
-        return None
+        return why_not_at(measurement, stop, key)
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content, itself = super().canonical(panel), self.against is None and self.restarted == self.arm

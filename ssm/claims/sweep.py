@@ -73,6 +73,9 @@ class OfQuantity(Reader):
     def named(self) -> dict[str, tuple[str, str | None]]:
         return {f"of.{field}": measurement for field, measurement in self.quantity().named().items()}
 
+    def columns(self) -> dict[str, tuple[str, str]]:
+        return {f"of.{field}": column for field, column in self.quantity().columns().items()}
+
 
 class Sweep(Spec):
     """The quantity `of` at a family of arms that differ by a number.

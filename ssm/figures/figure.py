@@ -11,6 +11,7 @@ from pydantic import (
     model_validator,
 )
 
+from ssm.base.columns import is_key
 from ssm.base.errors import ConfigError, nearest
 from ssm.claims.claim import ClaimSpec, JudgedFigure, claims_of_members
 from ssm.claims.families import Member
@@ -213,6 +214,11 @@ class FigureSpec(Spec):
                 raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")
             if kind is not None and there.get(name, kind) != kind:
                 raise ValueError(f"{where}.{field}: '{name}' is a {there[name]}, but a {kind} is needed")
+        for field, (name, column) in reader.columns().items():
+            schema = MEASUREMENTS[there[name]].table if name in there else None
+            if schema is not None and not is_key(schema, column):
+                hint = nearest(column, schema.columns)
+                raise ValueError(f"{where}.{field}: a {there[name]} table has no column '{column}'; {hint}")
 
     def _is_a_panel(self, model: str, where: str) -> None:
         if model not in self.models:

@@ -209,3 +209,9 @@ class Variants(OfArms):
             own = quantity_of({**self.of, **keys}, SOME).named()
             found |= {f"each.{name}.{field}": measurement for field, measurement in own.items()}
         return found
+
+    def columns(self) -> dict[str, tuple[str, str]]:
+        if self.each is None:
+            return super().columns()
+        own = {name: part.quantity().columns() for name, part in self.variants().items()}
+        return {f"each.{name}.{field}": column for name, fields in own.items() for field, column in fields.items()}

@@ -51,7 +51,7 @@ def shares(task: dict[str, Any], folder: Path, base: list[float], passed: list[f
 
 def curves(folder: Path, content: dict[str, Any], *accuracies: Sequence[float | None]) -> FigureTask:
     """A figure with the learning curves of base, one for each seed, with a row for 20 steps. NaN: diverged."""
-    planned = figure_task([claim(STEPS | {"arm": "base"} | content, below=60)], tuple(range(len(accuracies))))
+    planned = figure_task([claim(STEPS | {"arm": "base"} | content, below=0.5)], tuple(range(len(accuracies))))
     series = []
     for one in planned.series:
         name = f"learning-curve_{one.arm}_s{one.seed}"
@@ -155,6 +155,14 @@ def test_an_interval_of_ratios_ends_at_their_limits(ratio: float) -> None:
     assert (found.low if ratio < 1 else found.high) == ratio
     assert limits[0] <= found.low < found.high <= limits[1]
     assert limits[0] <= found.value <= limits[1]
+
+
+@pytest.mark.parametrize("two_kinds", [False, True])
+def test_numbers_outside_their_limits_decide_nothing(two_kinds: bool) -> None:
+    """Such as shares in percent, between 0 and 1."""
+    readings = {seed: Reading(value) for seed, value in enumerate([0.5, 45.0, 1.0 + 1e-9, -3.0])}
+    with pytest.raises(UndecidableError, match="a number outside its limits for seed 1, 3: expected 0 to 1"):
+        summarize(readings, "", logarithmic=False, limits=UNIT, two_kinds=two_kinds)
 
 
 def test_means_of_two_kinds_assume_the_limits_alone(tmp_path: Path) -> None:

@@ -90,3 +90,56 @@ def test_an_arm_is_not_compared_with_itself(tmp_path: Path, quantity: dict[str, 
     with pytest.raises(ConfigError, match=message):
         planned(tmp_path, [LOSS, RESTARTED], **quantity)
     planned(tmp_path, [LOSS, RESTARTED], **quantity | {"against": "state_passing"})
+
+
+@pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "value_at"])
+def test_every_quantity_of_a_position_says_so(tmp_path: Path, kind: str) -> None:
+    column = {"measurement": "position_loss", "column": "loss"} if kind == "value_at" else {}
+    planned(tmp_path, [LOSS], kind=kind, times_context=16, **column)
+    message = r"claims\.far\.quantity\.times_context: the loss is measured up to 512 tokens, not at 1,024"
+    with pytest.raises(ConfigError, match=message):
+        planned(tmp_path, [LOSS], kind=kind, times_context=32, **column)
+
+
+def test_a_sweep_over_arms_that_are_not_measured(tmp_path: Path) -> None:
+    def swept(**of: object) -> None:
+        sweep = {"of": {"kind": "restart_ratio"} | of, "arms": ["base", "state_passing"], "at": [1, 2]}
+        content = {"kind": "slope", "arm": None, "sweep": sweep}
+        planned(tmp_path, [LOSS, RESTARTED], **content)
+
+    swept(times_context=16)
+    with pytest.raises(ConfigError, match=r"claims\.far\.quantity\.sweep\.of\.times_context: the loss after a restart"):
+        swept(times_context=3)
+
+
+COLUMN = {"measurement": "position_loss", "column": "loss"}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "said"),
+    [
+        ({"kind": "value_at", **COLUMN, "column": "los"}, "column: a position_loss table has no column 'los'; did you"),
+        ({"kind": "value_at", **COLUMN, "where": {"positon": 3}}, "where.positon: a position_loss table has no column"),
+        ({"kind": "value_at", **COLUMN, "times_context": 2, "along": "length"}, "along: a position_loss table has no"),
+        ({"kind": "slope", **COLUMN, "x": "positon"}, "x: a position_loss table has no column 'positon'; did you mean"),
+        ({"kind": "slope", **COLUMN, "x": "position", "between": [9, 3]}, "'between' must ascend, got 9 and 3"),
+        ({"kind": "value_at", **COLUMN, "limits": [9, 0]}, "'limits' must ascend, got 9 and 0"),
+        ({"kind": "value_at", **COLUMN, "limits": [0, 0.5]}, "the region > 1 contains no possible number"),
+        ({"kind": "value_at", **COLUMN, "limits": [2, 3]}, "the region > 1 contains every possible number"),
+    ],
+)
+def test_claims_that_their_tables_cannot_answer(tmp_path: Path, quantity: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        planned(tmp_path, [LOSS, RESTARTED], **quantity)
+    assert said in str(error.value)
+
+
+def test_drawings_of_columns_that_do_not_exist(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    for key, column in {"x": "positon", "column": "los", "by": "posit"}.items():
+        drawing = {"kind": "curves", "x": "position", **COLUMN} | {key: column}
+        figure(config, "lg_fig9", measurements=[LOSS], drawings=[drawing])
+        with pytest.raises(
+            ConfigError, match=rf"drawings\.curves\.{key}: a position_loss table has no column '{column}'"
+        ):
+            load_config(config, "smoke", ["lg_fig9"])

@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens
+from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens, why_not_at
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
+from ssm.specs.measurements.base import Measurement
 
 
 class PerplexityAt(ArmQuantity):
@@ -18,6 +19,9 @@ class PerplexityAt(ArmQuantity):
     kind: Literal["perplexity_at"] = "perplexity_at"
     reads: ClassVar[tuple[str, ...]] = ("position_loss",)
     times_context: PositiveFloat  # k
+
+    def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
+        return why_not_at(measurement, tokens(series, self))
 
     @property
     def read_on(self) -> Scale:

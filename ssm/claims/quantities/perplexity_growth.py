@@ -8,9 +8,10 @@ from pydantic import PositiveFloat
 
 from ssm.base.curves import mean_loss
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens
+from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens, why_not_at
 from ssm.claims.quantity import ArmQuantity, Scale
 from ssm.claims.series import Series
+from ssm.specs.measurements.base import Measurement
 
 
 class PerplexityGrowth(ArmQuantity):
@@ -19,6 +20,9 @@ class PerplexityGrowth(ArmQuantity):
     kind: Literal["perplexity_growth"] = "perplexity_growth"
     reads: ClassVar[tuple[str, ...]] = ("position_loss",)
     times_context: PositiveFloat  # k
+
+    def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
+        return why_not_at(measurement, tokens(series, self))
 
     @property
     def read_on(self) -> Scale:

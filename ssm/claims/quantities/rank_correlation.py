@@ -46,6 +46,10 @@ class RankCorrelation(SeedQuantity):
         fields = zip("xy", self.quantities(), strict=True)
         return {f"{field}.{key}": name for field, one in fields for key, name in one.named().items()}
 
+    def columns(self) -> dict[str, tuple[str, str]]:
+        fields = zip("xy", self.quantities(), strict=True)
+        return {f"{field}.{key}": column for field, one in fields for key, column in one.columns().items()}
+
     def arms(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(arm for one in self.quantities(self.arm) for arm in one.arms()))
 

@@ -10,11 +10,12 @@ from pydantic import PositiveFloat
 from ssm.base.columns import by_sample, chosen, listed, maximum
 from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, require_measured_to
+from ssm.claims.panel_tables import PanelTables, require_measured_to, tokens, why_not_at
 from ssm.claims.quantity import ROUNDING, ArmQuantity, LimitedQuantity, Scale
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
 from ssm.specs.base import Name
+from ssm.specs.measurements.base import Measurement
 
 
 class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
@@ -33,6 +34,12 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
     # plain: compare arms by their difference. logarithm: the column is a logarithm (a loss in nats); the number is its
     # exponential. ratio: compare arms by their ratio; the column must be positive
     scale: Scale = "plain"
+
+    def columns(self) -> dict[str, tuple[str, str]]:
+        return super().columns() | ({} if self.times_context is None else {"along": (self.measurement, self.along)})
+
+    def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
+        return None if self.times_context is None else why_not_at(measurement, tokens(series, self))
 
     @property
     def rounding(self) -> float:
@@ -56,7 +63,7 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
         rows = panel.rows(table, schema, self.where)
         if self.times_context is None:
             return by_sample(rows, schema, self.column)
-        stop = round(self.times_context * series.context)
+        stop = tokens(series, self)
         if self.along not in schema.columns and f"{self.along}_to" in schema.columns:
             require_measured_to(maximum(rows[f"{self.along}_to"]), stop, series)
             return mean_over(rows, self.column, 3 * stop // 4, stop, schema.sample or "sequence")[

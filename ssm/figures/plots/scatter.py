@@ -74,6 +74,10 @@ class Scatter(OfArms):
         other = quantity_of(self.by, self.arm).named()
         return super().named() | {f"by.{field}": measurement for field, measurement in other.items()}
 
+    def columns(self) -> dict[str, tuple[str, str]]:
+        other = quantity_of(self.by, self.arm).columns()
+        return super().columns() | {f"by.{field}": column for field, column in other.items()}
+
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         require_arms("arm", [self.arm], arms, ())
 
