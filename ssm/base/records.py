@@ -174,7 +174,7 @@ class Repaired(TypedDict):
 
 
 @with_config(ConfigDict(strict=True, extra="allow"))
-class Asked(TypedDict):
+class Request(TypedDict):
     """The request to `ssm extend`."""
 
     diagnosis: dict[str, Any]
@@ -184,7 +184,7 @@ class Asked(TypedDict):
 class Settings(TypedDict):
     """extension.json (`ssm.extension.folder`)."""
 
-    spec: Asked
+    spec: Request
     held_out: list[str]
     held_out_files: str
     divided: bool

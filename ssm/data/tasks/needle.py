@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ssm.base.errors import DataError
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
 from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
 from ssm.data.tasks.draws import Dice
@@ -135,6 +135,6 @@ class Needle(Generator, kind="needle"):
         return tokens
 
     def _alternatives(self, found: Statement) -> np.ndarray:
-        """(K, room) tokens, padded with NOT_ASKED."""
+        """(K, room) tokens, padded with IGNORE_INDEX."""
         answers = [self._answer(other) for other in found.alternatives]
-        return np.stack([np.pad(one, (0, self.room - len(one)), constant_values=NOT_ASKED) for one in answers])
+        return np.stack([np.pad(one, (0, self.room - len(one)), constant_values=IGNORE_INDEX) for one in answers])

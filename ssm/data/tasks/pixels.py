@@ -30,11 +30,11 @@ class Pixels(Generator, kind="pixels"):
         B, N = values.shape[:2]
         tokens = np.zeros((B, N + 1), np.int64)
         tokens[:, -1] = self.labels(indices)
-        asked = np.zeros((B, N), bool)
-        asked[:, -1] = True
+        target_mask = np.zeros((B, N), bool)
+        target_mask[:, -1] = True
         return Examples(
             tokens,
-            asked,
+            target_mask,
             Answers(
                 example=np.arange(B),
                 start=np.full(B, N - 1),

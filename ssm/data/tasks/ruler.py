@@ -51,7 +51,7 @@ ATTEMPTS = 50  # tries to make a prompt that fits
 
 
 @dataclass(frozen=True)
-class Asked:
+class PromptText:
     """A prompt and its answer as text."""
 
     prompt: str
@@ -130,12 +130,12 @@ class Ruler(Generator, kind="ruler"):
         Raises:
             DataError: the tokenizer does not represent the answer.
         """
-        asked = _tracked(lines, dice, self.example_lines()) if task == "vt" else _niah(task, lines, dice)
-        answer = following(self.tokenizer, asked.answer)
+        text = _tracked(lines, dice, self.example_lines()) if task == "vt" else _niah(task, lines, dice)
+        answer = following(self.tokenizer, text.answer)
         spelled = self.tokenizer.decode(answer).strip()
-        if spelled != asked.answer:
-            raise DataError(f"the tokenizer cannot represent the answer '{asked.answer}': it gives '{spelled}'")
-        return Prompt(task, self._encoded(asked.prompt), answer, asked.depth)
+        if spelled != text.answer:
+            raise DataError(f"the tokenizer cannot represent the answer '{text.answer}': it gives '{spelled}'")
+        return Prompt(task, self._encoded(text.prompt), answer, text.depth)
 
     def _shortest(self, task: str) -> int:
         """Estimated tokens of a prompt and its answer with the fewest lines."""
@@ -165,13 +165,13 @@ class Ruler(Generator, kind="ruler"):
         return DataError(f"length {length}: too short for {task}, which needs {self.shortest(task)} tokens")
 
 
-def _niah(task: str, lines: int, dice: Dice) -> Asked:
+def _niah(task: str, lines: int, dice: Dice) -> PromptText:
     """One line gives the number of the queried key. In niah_multikey_2 all other lines give numbers of other keys."""
     key, value, place = _key(dice), _number(dice, NUMBER), dice.below(lines)
     other: Callable[[], str] = (lambda: NOISE) if task == "niah_single_1" else (lambda: _other(key, dice))
     context = [other() for _ in range(lines)]
     context.insert(place, NEEDLE.format(key=key, value=value))
-    return Asked(NIAH.format(context="\n".join(context), query=key), value, place / lines)
+    return PromptText(NIAH.format(context="\n".join(context), query=key), value, place / lines)
 
 
 def _other(key: str, dice: Dice) -> str:
@@ -182,10 +182,10 @@ def _other(key: str, dice: Dice) -> str:
     return NEEDLE.format(key=key_of_line, value=_number(dice, NUMBER))
 
 
-def _tracked(lines: int, dice: Dice, example_lines: int) -> Asked:
+def _tracked(lines: int, dice: Dice, example_lines: int) -> PromptText:
     """A solved example, and then a chain of assignments."""
-    asked = _chain(lines, LETTERS, dice)
-    return Asked(f"{_solved(example_lines, dice)}\n\n{asked.prompt}", asked.answer, asked.depth)
+    text = _chain(lines, LETTERS, dice)
+    return PromptText(f"{_solved(example_lines, dice)}\n\n{text.prompt}", text.answer, text.depth)
 
 
 def _solved(lines: int, dice: Dice) -> str:
@@ -194,7 +194,7 @@ def _solved(lines: int, dice: Dice) -> str:
     return f"{shown.prompt} {shown.answer}"
 
 
-def _chain(lines: int, letters: int, dice: Dice) -> Asked:
+def _chain(lines: int, letters: int, dice: Dice) -> PromptText:
     """The first variable gets a value, and every other variable gets the value of the previous one."""
     variables: list[str] = []
     while len(variables) < CHAIN:
@@ -211,7 +211,7 @@ def _chain(lines: int, letters: int, dice: Dice) -> Asked:
     for number, place in enumerate(sorted(places)):
         context.insert(place + number, assignments[number])
     prompt = TRACKING.format(context="\n".join(context), query=value, count=CHAIN)
-    return Asked(prompt, " ".join(variables), min(places) / lines)
+    return PromptText(prompt, " ".join(variables), min(places) / lines)
 
 
 def _key(dice: Dice) -> str:

@@ -137,7 +137,7 @@ class World:
             path.append((room, support))
 
 
-Asked = tuple[str, str, tuple[int, ...]]  # question, answer, indices of the supporting sentences
+Question = tuple[str, str, tuple[int, ...]]  # question, answer, indices of the supporting sentences
 
 
 def _walk(dice: Dice, count: int, people: tuple[str, ...], actions: tuple[str, ...]) -> World:
@@ -147,14 +147,14 @@ def _walk(dice: Dice, count: int, people: tuple[str, ...], actions: tuple[str, .
     return world
 
 
-def _where_is_somebody(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _where_is_somebody(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     world = _walk(dice, count, PEOPLE, ("move",))
     person = dice.one_of(list(world.told))
     room, moved = world.told[person]
     return world.facts, (f"Where is {person}?", room, (moved,))
 
 
-def _where_is_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _where_is_a_thing(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
     if not world.path:
         return world.facts, None
@@ -163,7 +163,7 @@ def _where_is_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
     return world.facts, (f"Where is the {thing}?", room, support)
 
 
-def _where_was_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _where_was_a_thing(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
     known = []
     for thing, path in world.path.items():
@@ -177,7 +177,7 @@ def _where_was_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]
     return world.facts, (f"Where was the {thing} before the {room}?", before, tuple(sorted({*early, *late})))
 
 
-def _two_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _two_arguments(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     """a is north of b, b is north of c: the question is about b."""
     a, b = dice.two_of(ROOMS)
     c = dice.one_of([room for room in ROOMS if room not in (a, b)])
@@ -191,7 +191,7 @@ def _two_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
     return facts, (f"What is the {b} {direction} of?", c, (pairs.index((b, c)),))
 
 
-def _three_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _three_arguments(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     """The question is about the last gift of the story."""
     world = _walk(dice, count, GIVERS, ("move", "take", "give", "drop"))
     gifts = [number for number, fact in enumerate(world.facts) if any(f" {verb} the " in fact for verb in GIVE)]
@@ -210,17 +210,17 @@ def _three_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
     return world.facts, (question, answer, (gifts[-1],))
 
 
-def _yes_or_no(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _yes_or_no(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
     if not world.told:
         return world.facts, None
     person = dice.one_of(list(world.told))
     room, moved = world.told[person]
-    asked = room if dice.below(2) else dice.one_of([other for other in ROOMS if other != room])
-    return world.facts, (f"Is {person} in the {asked}?", "yes" if asked == room else "no", (moved,))
+    place = room if dice.below(2) else dice.one_of([other for other in ROOMS if other != room])
+    return world.facts, (f"Is {person} in the {place}?", "yes" if place == room else "no", (moved,))
 
 
-def _counting(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _counting(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     world = _walk(dice, count, PEOPLE, ("move", "take", "drop", "give"))
     if not world.touched:
         return world.facts, None
@@ -229,7 +229,7 @@ def _counting(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
     return world.facts, (f"How many objects is {person} carrying?", number, tuple(world.touched[person]))
 
 
-def _lists(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _lists(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     world = _walk(dice, count, PEOPLE, ("move", "take", "drop", "give"))
     if not world.touched:
         return world.facts, None
@@ -238,7 +238,7 @@ def _lists(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
     return world.facts, (f"What is {person} carrying?", carried, tuple(world.touched[person]))
 
 
-def _negation(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _negation(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     """Where a person is or is not. The last sentence about a person answers the question, directly or by exclusion."""
     facts: list[str] = []
     known: dict[str, tuple[str, bool, int]] = {}  # person -> room, whether they are there, sentence
@@ -264,7 +264,7 @@ def _negation(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
     return facts, (f"Is {person} in the {room}?", "yes" if there else "no", (number,))
 
 
-def _indefinite(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _indefinite(dice: Dice, count: int) -> tuple[list[str], Question | None]:
     """Where a person is or may be, from the last sentence about them."""
     facts: list[str] = []
     known: dict[str, tuple[tuple[str, ...], int]] = {}  # person -> one or two places, sentence
@@ -280,12 +280,12 @@ def _indefinite(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
         known[person] = places, number
     person = dice.one_of(list(known))
     places, number = known[person]
-    asked = dice.one_of(places) if dice.below(3) else dice.one_of([place for place in PLACES if place not in places])
-    answer = "no" if asked not in places else "yes" if len(places) == 1 else "maybe"
-    return facts, (f"Is {person} in the {asked}?", answer, (number,))
+    place = dice.one_of(places) if dice.below(3) else dice.one_of([other for other in PLACES if other not in places])
+    answer = "no" if place not in places else "yes" if len(places) == 1 else "maybe"
+    return facts, (f"Is {person} in the {place}?", answer, (number,))
 
 
-MAKERS: dict[str, Callable[[Dice, int], tuple[list[str], Asked | None]]] = {
+MAKERS: dict[str, Callable[[Dice, int], tuple[list[str], Question | None]]] = {
     "qa1": _where_is_somebody,
     "qa2": _where_is_a_thing,
     "qa3": _where_was_a_thing,
@@ -312,7 +312,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
 def story(question: str, count: int, dice: Dice) -> Story | None:
     """A story of `count` sentences (two for qa4) with a question of type qa1 to qa10; None if all ATTEMPTS fail."""
     for _ in range(ATTEMPTS):
-        facts, asked = MAKERS[question](dice, count)
-        if asked is not None:
-            return Story(tuple(facts), *asked)
+        facts, drawn = MAKERS[question](dice, count)
+        if drawn is not None:
+            return Story(tuple(facts), *drawn)
     return None
