@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import CheckpointError, first_line, nearest, shown
-from ssm.models.foreign.cache import FLOOR
+from ssm.models.foreign.cache import OLDEST_TRANSFORMERS
 from ssm.models.foreign.model import ForeignModel
 from ssm.models.formats.source import Source, find_source
 from ssm.specs.foreign import ForeignSpec
@@ -85,7 +85,7 @@ def _knowing(config: Mapping[str, Any], place: str) -> Any:
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
     except ImportError as error:
         raise CheckpointError(
-            f"{unknown}; models of transformers need `pip install 'transformers>={FLOOR}'`"
+            f"{unknown}; models of transformers need `pip install 'transformers>={OLDEST_TRANSFORMERS}'`"
         ) from error
     if not isinstance(kind, str) or kind not in KNOWN:
         own_code = " (ssm never runs the code that comes with a checkpoint)" if "auto_map" in config else ""
