@@ -1,4 +1,4 @@
-"""Quantities: the numbers that test claims. A quantity is a spec that knows how it is read from tables.
+"""Quantities: the numbers that test claims. A quantity is a spec with methods that read it from tables.
 
 Each quantity is one file in ssm/claims/quantities, named after its kind.
 """

@@ -28,7 +28,7 @@ def as_exported(loaded: LoadedModel, model: TrainableModel, scratch: Path) -> Tr
     if isinstance(model, LanguageModel):
         if loaded.imported is not None:
             round_as_read(model, loaded.imported)
-    elif loaded.foreign is not None:  # only transformers knows the stored type of each tensor
+    elif loaded.foreign is not None:  # only transformers keeps the stored type of each tensor
         with tempfile.TemporaryDirectory(dir=scratch, prefix=".", suffix=".tmp") as folder:
             write_weights(model, loaded.foreign, Path(folder))
             known, model = model.known, load_foreign(find_source(folder))

@@ -60,8 +60,8 @@ class Stepper:
     def train_step(self, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
         """Make step number `step`, counted from 1, and return its row of metrics. Values may still be on a device.
 
-        Returns None, and does not update the model, if a process received a signal to stop. The processes ask each
-        other between micro-batches only if `stop` is given, because this takes time.
+        Returns None, and does not update the model, if a process received a signal to stop. The processes compare
+        their signals between micro-batches only if `stop` is given, because this takes time.
         """
         training = self.job.training
         lr = learning_rate(training, self.peak, step, self.job.steps)

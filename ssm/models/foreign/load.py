@@ -22,10 +22,10 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
     """A causal model of transformers, in float32. Code that comes with a checkpoint is never run.
 
     Raises:
-        CheckpointError: transformers is not installed, does not know the architecture or cannot read the weights; or
+        CheckpointError: transformers is not installed, does not support the architecture or cannot read the weights; or
             the model cannot read a sequence in pieces.
     """
-    transformers = _knowing(source.config, str(source.config_path))
+    transformers = _import_transformers(source.config, str(source.config_path))
     if Path(source.name).is_file() and find_source(source.folder).files != source.files:
         raise CheckpointError(f"{source.name}: transformers reads whole folders; give {source.folder} instead")
     try:
@@ -61,7 +61,7 @@ def build_foreign(spec: ForeignSpec, source: str) -> ForeignModel:
         CheckpointError: transformers is not installed, or cannot create the model.
     """
     config = json.loads(spec.config)
-    transformers = _knowing(config, source)
+    transformers = _import_transformers(config, source)
     architecture: Any = getattr(transformers, spec.architecture, None)
     try:
         with quiet(transformers), torch.random.fork_rng(devices=[]):
@@ -71,11 +71,11 @@ def build_foreign(spec: ForeignSpec, source: str) -> ForeignModel:
     return ForeignModel(inner, source, spec)
 
 
-def _knowing(config: Mapping[str, Any], place: str) -> Any:
-    """Import transformers, and check that it knows the architecture of a config.json.
+def _import_transformers(config: Mapping[str, Any], place: str) -> Any:
+    """Import transformers, and check that it supports the architecture of a config.json.
 
     Raises:
-        CheckpointError: it is not installed, or does not know it.
+        CheckpointError: it is not installed, or does not support it.
     """
     kind = config.get("model_type")
     unknown = f"{place}: unknown architecture {shown(kind)}"
