@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options
 from ssm_kernels.dtypes import compute_dtype
-from ssm_kernels.native import why_not
+from ssm_kernels.native import why_not_on
 from ssm_kernels.native.call import call
 
 SOURCE = "diagonal_scan/diagonal_scan.cpp"
 
-
-def unavailable(device: torch.device) -> str | None:
-    """The reason why it cannot run on this device; None if it can."""
-    return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
+unavailable = partial(why_not_on, SOURCE)
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:

@@ -15,11 +15,6 @@ ROW = {"cpu": 16_384}
 ROW_ELSEWHERE = 1 << 18
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """Empty: backward uses the states, which are the output."""
     return (0,)

@@ -16,7 +16,7 @@ import threading
 from functools import cache
 from pathlib import Path
 
-import torch  # noqa: F401 - imported first, so that our libraries share its OpenMP runtime
+import torch  # imported first, so that our libraries share its OpenMP runtime
 
 from ssm_kernels.native import cpu
 from ssm_kernels.native.compiler import HEADERS, ROOT, NativeUnavailable, build, cache_folder, find_compiler
@@ -32,6 +32,7 @@ __all__ = [
     "load",
     "open_library",
     "why_not",
+    "why_not_on",
 ]
 
 FLAGS = ["-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math"]
@@ -71,6 +72,11 @@ def why_not(source: str) -> str | None:
     except NativeUnavailable as error:
         return str(error)
     return None
+
+
+def why_not_on(source: str, device: torch.device) -> str | None:
+    """The reason why a "cpp" backend with this source cannot run on a device; None if it can."""
+    return why_not(source) if device.type == "cpu" else f"it runs on the CPU, not on {device.type}"
 
 
 @cache
