@@ -19,7 +19,15 @@ from pathlib import Path
 import torch  # imported first, so that our libraries share its OpenMP runtime
 
 from ssm_kernels.native import cpu
-from ssm_kernels.native.compiler import HEADERS, ROOT, NativeUnavailable, build, cache_folder, find_compiler
+from ssm_kernels.native.compiler import (
+    HEADERS,
+    ROOT,
+    NativeUnavailable,
+    build,
+    cache_folder,
+    find_compiler,
+    open_library,
+)
 
 __all__ = [
     "InstructionsError",
@@ -104,15 +112,3 @@ def _openmp_flags(compiler: tuple[str, ...]) -> list[str]:
 def _build(source: Path, compiler: list[str], flags: list[str]) -> Path:
     name, features = cpu.description()
     return build(source, compiler, flags, target=" ".join([name, *sorted(features)]))
-
-
-def open_library(library: Path) -> ctypes.CDLL:
-    """Load a built library.
-
-    Raises:
-        NativeUnavailable: the system refuses it (a missing runtime, or a folder mounted noexec).
-    """
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError as error:
-        raise NativeUnavailable(f"cannot load {library}: {error}") from None
