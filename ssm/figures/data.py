@@ -219,9 +219,9 @@ def column_curves(
     panel: str,
     reader: ColumnReader,
     x: str,
-    exponential: bool = False,
-    against: str | None = None,
-    wanted: Sequence[str] | None = None,
+    exponential: bool,
+    against: str | None,
+    wanted: Sequence[str] | None,
 ) -> list[Curve]:
     """A column of any table by another column, for the rows that `reader` selects.
 

@@ -57,14 +57,14 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
         return write_checksum(temporary)
 
 
-def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a file of `save_tensors`: the tensors and the header.
 
     Raises:
         CheckpointError: the file is missing, truncated, corrupted, changed after writing, or not written by ssm.
     """
     check_tensors(path)
-    with _opened(path, device) as (file, header):
+    with _opened(path) as (file, header):
         return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
 
 
@@ -92,9 +92,9 @@ def _header(path: str | Path, metadata: dict[str, str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(path: str | Path, device: torch.device | str = "cpu") -> Iterator[tuple[Any, dict[str, Any]]]:
+def _opened(path: str | Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
+        with safe_open(path, framework="pt") as file:
             yield file, _header(path, file.metadata() or {})
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such checkpoint") from error

@@ -108,7 +108,7 @@ class Need:
         """Seconds of a job's time limit for training: at least half. The rest is for its start and checkpoints."""
         return round(max(60 * minutes - AROUND_SECONDS - self.disk_seconds, 30 * minutes))
 
-    def memory_to_request(self, attempt: int = 1) -> int:
+    def memory_to_request(self, attempt: int) -> int:
         """MB; the second attempt gets twice as much, and so on."""
         return self.memory_mb * attempt
 
