@@ -34,9 +34,9 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ssm_kernels import backends
+from ssm_kernels.checks import Shape
 from ssm_kernels.dtypes import compute_dtype, differentiable, widened
 
-Shape = tuple[int, ...]
 Observer = Callable[[str, Any, Any], None]
 
 _observers: list[Observer] = []

@@ -8,7 +8,7 @@ from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens
-from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 
 
@@ -20,7 +20,7 @@ class PerplexityAt(ArmQuantity):
     times_context: PositiveFloat  # k
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

@@ -9,7 +9,7 @@ from pydantic import PositiveFloat
 from ssm.base.curves import mean_loss
 from ssm.claims.estimate import Reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens
-from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 
 
@@ -21,7 +21,7 @@ class PerplexityGrowth(ArmQuantity):
     times_context: PositiveFloat  # k
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

@@ -11,7 +11,7 @@ from ssm.base.columns import by_sample, chosen, listed, maximum
 from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, require_measured_to
-from ssm.claims.quantity import ROUNDING, ArmQuantity, LimitedQuantity, Scale
+from ssm.claims.quantity import ROUNDING, ArmQuantity, ComparisonScale, LimitedQuantity
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
 from ssm.specs.base import Name
@@ -32,7 +32,7 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
     along: Name = "position"  # the key that is compared with kT
     # plain: compare arms by their difference. logarithm: the column is a logarithm (a loss in nats); the number is its
     # exponential. ratio: compare arms by their ratio; the column must be positive
-    scale: Scale = "plain"
+    scale: ComparisonScale = "plain"
 
     @property
     def rounding(self) -> float:
@@ -41,7 +41,7 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
         return ROUNDING * max(map(abs, self.limits))
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return self.scale
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

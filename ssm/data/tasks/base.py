@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +17,10 @@ from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tasks.draws import Draws
 from ssm.data.tokenizers import token_dtype
 from ssm.specs.tasks import SPECS
+from ssm.specs.tasks.base import Split
 
 GENERATORS: Modules[type[Generator]] = Modules("ssm.data.tasks", SPECS)
 
-Split = Literal["train", "test"]
 AT_ONCE = 2**18  # tokens of a test set that are made together
 
 

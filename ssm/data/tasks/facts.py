@@ -9,12 +9,13 @@ import numpy as np
 
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
+from ssm.data.tasks.base import Examples, Generator, prompts_with_answers
 from ssm.data.tasks.draws import Dice
 from ssm.data.tasks.published import Prompt, read_babi, read_babilong
 from ssm.data.tasks.sentences import Sentences
 from ssm.data.tasks.stories import ANSWERS, Story, story
 from ssm.data.tokenizers import following
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.facts import FACTS, FactsPart, FactsTask
 
 ATTEMPTS = 50  # tries to make a story that fits into a prompt

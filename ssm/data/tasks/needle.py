@@ -19,11 +19,12 @@ import numpy as np
 from ssm.base.errors import DataError
 from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
+from ssm.data.tasks.base import Examples, Generator, prompts_with_answers
 from ssm.data.tasks.draws import Dice
 from ssm.data.tasks.sentences import Sentences
 from ssm.data.tasks.statements import FORMS, INSTRUCTION, Statement, statement
 from ssm.data.tokenizers import following
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.needle import RELATIONS, NeedlePart, NeedleTask
 
 

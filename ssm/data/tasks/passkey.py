@@ -19,8 +19,9 @@ from torch import Tensor
 
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.base import Answers, Examples, Generator
 from ssm.data.tokenizers import Tokenizer, following
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.passkey import PasskeyTask
 
 INSTRUCTION = (

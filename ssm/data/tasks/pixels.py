@@ -9,7 +9,8 @@ import numpy as np
 from ssm.base.errors import DataError
 from ssm.data.images import read_images
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.base import Answers, Examples, Generator
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.pixels import PixelsTask
 
 

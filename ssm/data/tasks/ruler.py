@@ -25,10 +25,11 @@ import numpy as np
 
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
+from ssm.data.tasks.base import Examples, Generator, prompts_with_answers
 from ssm.data.tasks.draws import Dice
 from ssm.data.tasks.words import ADJECTIVES, NOUNS
 from ssm.data.tokenizers import following
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.ruler import CHAIN, LETTERS, NUMBER, RULER, RulerTask
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."

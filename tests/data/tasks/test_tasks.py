@@ -15,9 +15,9 @@ from ssm.base.errors import ConfigError
 from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
 from ssm.data.tasks import GENERATORS, build_generator
-from ssm.data.tasks.base import Examples, Split, TestSet
+from ssm.data.tasks.base import Examples, TestSet
 from ssm.specs.tasks import SPECS, parse_data
-from ssm.specs.tasks.base import Task
+from ssm.specs.tasks.base import Split, Task
 
 INDICES = st.lists(st.integers(0, 10**7), min_size=1, max_size=5)
 
