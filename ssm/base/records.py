@@ -13,6 +13,9 @@ from typing_extensions import TypedDict  # pydantic needs it below Python 3.12
 from ssm.base.errors import UserError
 from ssm.base.strict_parsing import read_json, shaped
 
+RUN_WEIGHTS = "model.safetensors"  # in the folder of a run
+RUN_RECORD = "run.json"  # of a finished run, with the digests of its weights
+
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 

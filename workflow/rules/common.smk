@@ -4,9 +4,7 @@
 def files_of_run(run):
     """The files of a finished run that other jobs read; empty for None."""
     return (
-        [f"{S}/runs/{run}/{name}" for name in ("run.json", "model.safetensors")]
-        if run
-        else []
+        [f"{S}/runs/{run}/{name}" for name in (RUN_RECORD, RUN_WEIGHTS)] if run else []
     )
 
 
