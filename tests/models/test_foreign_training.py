@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from models.formats.folders import as_bin, content, reconfigure, rewrite
+from models.formats.folders import as_bin, reconfigure, rewrite
 from models.formats.round_trip import assert_bitwise, weights
 from models.test_foreign import ATTENTION, HYBRID, made, tokens
 from safetensors.torch import load_file
+from small import content
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
