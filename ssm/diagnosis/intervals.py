@@ -7,8 +7,7 @@ from math import exp, inf, isfinite, nan, sqrt
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from ssm.base.curves import seed_interval
-from ssm.claims.estimate import LEVEL
+from ssm.claims.estimate import LEVEL, seed_interval
 from ssm.diagnosis.result import Interval
 
 OVERFLOW = 700.0  # the largest logarithm with a finite exponential

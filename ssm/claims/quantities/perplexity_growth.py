@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
 
-from ssm.base.curves import mean_loss
 from ssm.claims.estimate import Reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import mean_loss
 
 
 class PerplexityGrowth(ArmQuantity):

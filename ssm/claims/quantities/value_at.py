@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import PositiveFloat
 
 from ssm.base.columns import by_sample, chosen, listed, maximum
-from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, require_measured_to
 from ssm.claims.quantity import ROUNDING, ArmQuantity, ComparisonScale, LimitedQuantity
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import mean_over
 from ssm.specs.base import Name
 
 
