@@ -102,7 +102,7 @@ def _subject(
 def _store(task: MeasurementTask, tokens: Path) -> TokenStore:
     store = TokenStore.open(tokens)
     assert task.data is not None
-    store.insist_on(task.data, "the measurement")
+    store.require(task.data, "the measurement")
     return store
 
 

@@ -60,7 +60,7 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
         OutputError: `folder` cannot be written.
     """
     assert run.repair is not None
-    store.insist_on(run.data, "the run")
+    store.require(run.data, "the run")
     started, path = time.monotonic(), parent / RUN_WEIGHTS
     model, trained = load_model(path, device)
     if trained != run.parent:

@@ -89,7 +89,7 @@ def extend(
     folder.begin(_original(loaded), [*text, *others])
     with only_one(folder.path):
         remove_leftovers(folder.path)
-        recorded = folder.insist_on(
+        recorded = folder.record_settings(
             {
                 "fingerprint": loaded.fingerprint,
                 "text": [*absolute(text)],
