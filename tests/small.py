@@ -36,6 +36,11 @@ def make_store(folder: Path, documents: int = 24, words: int = 400, **content: A
     return TokenStore.open(folder / "tokens")
 
 
+def content(folder: Path) -> dict[str, bytes]:
+    """The content of every file in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def make_task(folder: Path, **content: Any) -> TokenStore:
     """The store of a task."""
     spec = parse_data({"name": "small"} | content, "tests")

@@ -14,7 +14,7 @@ import pytest
 from python_imports import imports
 
 from ssm.claims import snakemake_command
-from ssm.models.foreign.cache import FLOOR
+from ssm.models.foreign.cache import OLDEST_TRANSFORMERS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -102,7 +102,7 @@ def test_make_figures_installs_the_workflow() -> None:
 
 
 def test_the_oldest_transformers_for_foreign_models_is_declared() -> None:
-    assert f"transformers>={FLOOR}" in PROJECT["optional-dependencies"]["bench"]
+    assert f"transformers>={OLDEST_TRANSFORMERS}" in PROJECT["optional-dependencies"]["bench"]
 
 
 def test_all_requirements_are_pinned() -> None:

@@ -5,7 +5,7 @@
     gated_scan       S_t = a_t S_{t-1} + k_t v_t^T,   y_t = q_t^T S_t   matrix state: Mamba-2, GLA, RWKV-6, RetNet
     delta_scan       S_t = a_t S_{t-1} + beta_t k_t (v_t - k_t^T a_t S_{t-1})^T   corrected: DeltaNet, GDN, KDA, RWKV-7
     causal_conv1d    y_t = act(bias + sum_i w_i x_{t-K+1+i})            short depthwise convolution, with its state
-    gated_rms_norm   y_t = weight * rms_normalized(x_t * silu(gate_t))  no state: the glue of a Mamba-2 block
+    gated_rms_norm   y_t = weight * rms_normalized(x_t * silu(gate_t))  no state: part of a Mamba-2 block
 
 Each operation runs in several backends. "auto" takes the fastest one that can run. `reference` computes one step at a
 time in the precision of its inputs. It is the oracle of the tests.

@@ -142,7 +142,8 @@ def available(operation: str) -> tuple[str, ...]:
 def unavailable(operation: str, name: str, device: torch.device) -> str | None:
     """The reason why this backend cannot run on this device; None if it can."""
     try:
-        reason: str | None = module(operation, name).unavailable(device)
+        check = getattr(module(operation, name), "unavailable", None)
+        reason: str | None = check(device) if check else None
     except ModuleNotFoundError as error:  # triton is optional
         return f"the package {error.name} is not installed"
     return reason

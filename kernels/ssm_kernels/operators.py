@@ -16,8 +16,10 @@ Calls go through these operators if something inspects operators: torch.compile,
 tensors, FLOP counters), a torch.func transform or a Tensor subclass. These see shapes only. All other calls run the
 same functions directly, which is faster. Autocast has no effect on either path. There are first derivatives only.
 
-A module may also define `unsuited(inputs)`: see `backends`. If the loss does not depend on the final state, `dstate` is
-zeros. A module with ZERO_DSTATE_IS_NONE = True gets None instead, and its backward skips the terms with `dstate`.
+A module may also define `unavailable(device)`, which returns None or the reason why the backend cannot run on a device.
+Without it, the backend runs on any device. It may define `unsuited(inputs)`: see `backends`. If the loss does not
+depend on the final state, `dstate` is zeros. A module with ZERO_DSTATE_IS_NONE = True gets None instead, and its
+backward skips the terms with `dstate`.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ssm_kernels import backends
+from ssm_kernels.checks import Shape
 from ssm_kernels.dtypes import compute_dtype, differentiable, widened
 
-Shape = tuple[int, ...]
 Observer = Callable[[str, Any, Any], None]
 
 _observers: list[Observer] = []

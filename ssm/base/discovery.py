@@ -46,7 +46,7 @@ class Registry(dict[str, T]):
         """Whether a module must register something. `base` and modules with `HELPER = True` need not."""
         return module != "base" and not getattr(sys.modules[f"{self.package}.{module}"], "HELPER", False)
 
-    def add_spec(self, spec: Any, key: str = "kind") -> None:
+    def add_spec(self, spec: Any, key: str) -> None:
         """Register a spec under the default of its field `key`. A spec without this default is a base class."""
         if key in spec.model_fields and isinstance(name := spec.model_fields[key].default, str):
             self.add(name, spec)

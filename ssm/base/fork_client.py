@@ -1,9 +1,9 @@
 """Client of the fork server. The server has imported torch, and forks a worker for each `ssm` call of a workflow.
 
 Importing torch takes seconds, and a workflow has hundreds of jobs. So a workflow on this machine starts a server
-(`start`; ssm/cli/fork_server.py has its code). Each `ssm` call of the workflow is a client (`ask`). The server forks a
-worker with the arguments, folder, environment and output of the client. The client passes signals on and exits with the
-worker's exit code.
+(`start`; ssm/cli/fork_server.py has its code). Each `ssm` call of the workflow is a client (`run_in_worker`). The
+server forks a worker with the arguments, folder, environment and output of the client. The client passes signals on and
+exits with the worker's exit code.
 
 Kills work as without a server. If the client is killed, its worker is killed (SIGKILL). If the server or the workflow
 is killed, all workers get SIGTERM, and clients exit with code 76. If no server answers, or its Python, environment or
@@ -74,7 +74,7 @@ def start() -> None:
     atexit.register(end)
 
 
-def ask(arguments: Sequence[str]) -> int | None:
+def run_in_worker(arguments: Sequence[str]) -> int | None:
     """Run `ssm` with these arguments in a worker of the fork server.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Progress of long work: a live bar at a terminal, plain lines elsewhere, and a file for `ssm status`."""
+"""Progress of long work: a live bar at a terminal, plain lines elsewhere, and a file for `ssm watch`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Progress:
         self.work = 0.0
         self.note = ""
         self.started = self.printed = time.monotonic()
-        self.beaten = float("-inf")
+        self.last_heartbeat = float("-inf")
         self.marks = [(self.started, 0, 0.0)]  # (time, done, work) twice, a minute apart
 
     def __enter__(self) -> Self:
@@ -101,7 +101,7 @@ class Progress:
         now = time.monotonic()
         if now - self.marks[-1][0] >= RECENT:
             self.marks = [self.marks[-1], (now, self.done, self.work)]
-        if now - self.beaten >= HEARTBEAT_SECONDS:
+        if now - self.last_heartbeat >= HEARTBEAT_SECONDS:
             self._heartbeat("running")
         if self.bar is not None:
             self.bar.update(units)
@@ -120,7 +120,7 @@ class Progress:
         return f"{short(self._speed()[0])} {self.rate_unit}/s"
 
     def _heartbeat(self, state: str) -> None:
-        self.beaten = time.monotonic()
+        self.last_heartbeat = time.monotonic()
         if self.file is None:
             return
         rate, each = self._speed()

@@ -13,6 +13,9 @@ from typing_extensions import TypedDict  # pydantic needs it below Python 3.12
 from ssm.base.errors import UserError
 from ssm.base.strict_parsing import read_json, shaped
 
+RUN_WEIGHTS = "model.safetensors"  # in the folder of a run
+RUN_RECORD = "run.json"  # of a finished run, with the digests of its weights
+
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
@@ -174,7 +177,7 @@ class Repaired(TypedDict):
 
 
 @with_config(ConfigDict(strict=True, extra="allow"))
-class Asked(TypedDict):
+class Request(TypedDict):
     """The request to `ssm extend`."""
 
     diagnosis: dict[str, Any]
@@ -184,7 +187,7 @@ class Asked(TypedDict):
 class Settings(TypedDict):
     """extension.json (`ssm.extension.folder`)."""
 
-    spec: Asked
+    spec: Request
     held_out: list[str]
     held_out_files: str
     divided: bool

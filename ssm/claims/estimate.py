@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ssm.base.curves import seed_interval
+from ssm.base.lazy import special
 from ssm.base.seeds import numpy_generator
 from ssm.claims.bounded_mean import bounded_interval
 from ssm.claims.tails import Tails, bootstrap_tails, bounded_tails, exponential_tails, student_tails
@@ -97,6 +97,29 @@ def log_mean_reading(by_sequence: np.ndarray) -> Reading:
     if not 0 < mean < math.inf:
         return Reading(math.nan, sequences=len(by_sequence))
     return mean_reading(math.log(mean) + by_sequence / mean - 1)
+
+
+def seed_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
+    """Mean over seeds and its two-sided Student t interval.
+
+    Args:
+        values: (seeds,), one number per seed.
+        level: confidence level of the interval.
+
+    Returns:
+        mean, low, high. For one seed: (value, -inf, inf). If a value is not finite, low and high are NaN.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    n = len(values)
+    if n == 0:
+        raise ValueError("an interval needs at least one value")
+    mean = float(values.mean())
+    if not np.isfinite(values).all():
+        return mean, float("nan"), float("nan")
+    if n == 1:
+        return mean, float("-inf"), float("inf")
+    half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(values.std(ddof=1)) / np.sqrt(n)
+    return mean, mean - half, mean + half
 
 
 def resample(*matrices: np.ndarray, stream: int = 0) -> list[np.ndarray]:

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ssm.base.columns import chosen, listed, maximum
-from ssm.base.curves import mean_loss
 from ssm.base.errors import TableError
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
@@ -20,6 +19,7 @@ from ssm.claims.estimate import UndecidableError
 from ssm.claims.reader import SeriesReader
 from ssm.claims.series import PlannedFigure, Series
 from ssm.claims.snakemake_command import snakemake_command
+from ssm.claims.table_numbers import mean_loss
 from ssm.specs.base import Setting
 from ssm.specs.measurements import SCHEMAS
 from ssm.specs.measurements.base import Measurement

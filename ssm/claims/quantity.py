@@ -1,4 +1,4 @@
-"""Quantities: the numbers that test claims. A quantity is a spec that knows how it is read from tables.
+"""Quantities: the numbers that test claims. A quantity is a spec with methods that read it from tables.
 
 Each quantity is one file in ssm/claims/quantities, named after its kind.
 """
@@ -26,7 +26,7 @@ from ssm.specs.measurements.base import Measurement
 PanelArm = tuple[str, str]  # a panel (model), and an arm of it
 # How arms are compared. plain: by their difference. logarithm: readings are logarithms; by their ratio. ratio: one arm
 # is read plainly; two arms are compared by their ratio.
-Scale = Literal["plain", "logarithm", "ratio"]
+ComparisonScale = Literal["plain", "logarithm", "ratio"]
 Limits = Annotated[tuple[float, float], Field(strict=False)]
 ROUNDING = 1e-12  # bound on the rounding error of sums of thousands of float64 numbers of order 1
 ANY, POSITIVE = (-math.inf, math.inf), (0.0, math.inf)
@@ -237,7 +237,7 @@ class ArmQuantity(SeriesQuantity):
         return content
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         """The scale on which arms are compared."""
         return "plain"
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from ssm.base.curves import paired_log_ratio, ratio_positions
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
 from ssm.claims.panel_tables import PanelTables, at_end, position_loss, tokens, why_not_at
 from ssm.claims.quantity import ArmQuantity, PanelArm
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import paired_log_ratio, ratio_positions
 from ssm.specs.base import Name
 from ssm.specs.measurements.base import Measurement
 from ssm.specs.measurements.restart_loss import RestartLoss, octaves

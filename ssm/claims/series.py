@@ -9,10 +9,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.claims.families import Member
-from ssm.specs.base import Distinct, Name, Setting, Spec, slug
+from ssm.specs.base import Distinct, Name, Names, Setting, Spec, slug
 
 MOST_SEEDS = 1000  # per figure; planning more would take minutes
-Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]
 
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import ssm
 from ssm.base.errors import UserError, nearest
-from ssm.base.fork_client import ask
+from ssm.base.fork_client import run_in_worker
 from ssm.base.stopping import Preempted, preempted_by_signals, report
 
 GROUPS = {
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb = arguments[0] if arguments else ""
     try:
         with preempted_by_signals(verb):
-            code = ask(arguments)
+            code = run_in_worker(arguments)
             if code is None:
                 code = _dispatch(verb, arguments[1:])
                 sys.stdout.flush()

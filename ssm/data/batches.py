@@ -18,7 +18,7 @@ from ssm.data.order import Permutation
 from ssm.data.store import TokenSplit
 
 ALL = slice(None)
-NOT_ASKED = -100  # marks a target that does not count; the `ignore_index` of torch
+IGNORE_INDEX = -100  # marks a target that does not count; the `ignore_index` of torch
 BLOCK = 1024  # windows whose shuffled positions are computed together
 
 
@@ -27,14 +27,14 @@ class Batch:
     """Sequences and their targets, on the CPU. Tokens are int64."""
 
     inputs: torch.Tensor  # (B, T), or (B, T, C + 1) float32 if inputs are values instead of tokens
-    targets: torch.Tensor  # (B, T): the token after each input; NOT_ASKED if it is not part of a task's answer
+    targets: torch.Tensor  # (B, T): the token after each input; IGNORE_INDEX if it is not part of a task's answer
     starts: torch.Tensor | None = None  # (B, T) bool: reset a carried state before this input; None: not tracked
     answers: bool = False  # the targets are answers of a task, and only some of them count
 
     @property
-    def asked(self) -> int:
+    def target_count(self) -> int:
         """Number of targets that count."""
-        return int((self.targets != NOT_ASKED).sum()) if self.answers else self.targets.numel()
+        return int((self.targets != IGNORE_INDEX).sum()) if self.answers else self.targets.numel()
 
 
 class WindowBatches:

@@ -76,15 +76,15 @@ def _in_processes(
     pool = ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(json, vocab_size)
     )
-    flying: deque[tuple[TextBatch, Future[list[np.ndarray]]]] = deque()
+    in_progress: deque[tuple[TextBatch, Future[list[np.ndarray]]]] = deque()
     try:
         for batch in batches:
-            flying.append((batch, pool.submit(_encode, batch.texts)))
-            if len(flying) >= AHEAD * workers:
-                done, future = flying.popleft()
+            in_progress.append((batch, pool.submit(_encode, batch.texts)))
+            if len(in_progress) >= AHEAD * workers:
+                done, future = in_progress.popleft()
                 yield done, future.result()
-        while flying:
-            done, future = flying.popleft()
+        while in_progress:
+            done, future = in_progress.popleft()
             yield done, future.result()
     except BrokenProcessPool as error:
         raise DataError("a tokenizing process was killed (out of memory?); try fewer --workers") from error

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from ssm.base.errors import DataError, first_line
 from ssm.base.seeds import numpy_generator
 from ssm.specs.images import Cifar10, Digits, Images
+from ssm.specs.tasks.base import Split
 
-Split = Literal["train", "test"]
 SIDE = 32  # pixels: height and width of a CIFAR-10 image
 FILES = {"train": "data_batch_[1-5].bin", "test": "test_batch.bin"}  # of the binary archive
 PICKLES = ("data_batch_[1-5]", "test_batch", "batches.meta", "cifar-10-python.tar.gz")  # of the archive for Python

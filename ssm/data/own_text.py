@@ -28,9 +28,7 @@ ENOUGH = 0.75  # least share of an embedding's rows that the model's own tokeniz
 BYTES = 256
 
 
-def own_text(
-    paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path, held_out: float, name: str = "text"
-) -> TokenStore:
+def own_text(paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path, held_out: float) -> TokenStore:
     """Build or open the token store of some files at `folder`.
 
     Args:
@@ -45,7 +43,7 @@ def own_text(
     corpus = FilesCorpus(paths=absolute(paths))
     if not isinstance(tokenizer, BytesTokenizer):  # which reads any bytes
         require_utf8(corpus)
-    build_store(DataSpec(name=name, corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder)
+    build_store(DataSpec(name="text", corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder)
     store = TokenStore.open(folder)
     for split, what in ((store.train, "training part"), (store.held_out, "held-out part")):
         split.name = ", ".join(paths) + (f" ({what})" if 0 < held_out < 1 else "")  # for error messages

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ssm.base.seeds import numpy_generator
-from ssm.data.batches import ALL, NOT_ASKED, Batch, StreamBatches, WindowBatches
+from ssm.data.batches import ALL, IGNORE_INDEX, Batch, StreamBatches, WindowBatches
 from ssm.data.order import Permutation
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
@@ -62,10 +62,10 @@ class TaskBatches:
         """The batch of `step` >= 0, or some rows of it. Only these rows are made."""
         numbers = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
         examples = self.generator.make(self.indices(numbers))
-        width = examples.asked.shape[1]
+        width = examples.target_mask.shape[1]
         given = examples.inputs
         inputs = np.zeros((len(numbers), self.context, *given.shape[2:]), given.dtype)  # (B, T) or (B, T, C + 1)
-        targets = np.full((len(numbers), self.context), NOT_ASKED)
+        targets = np.full((len(numbers), self.context), IGNORE_INDEX)
         inputs[:, :width], targets[:, :width] = given, examples.targets
         starts = None
         if self.starts:

@@ -168,7 +168,7 @@ class TokenStore:
         """The spec from which the store was made."""
         return parse_data(self.manifest["spec"], str(self.folder / MANIFEST))
 
-    def insist_on(self, spec: Data, who: str) -> None:
+    def require(self, spec: Data, who: str) -> None:
         """Check that the store holds the tokens of `spec`, which `who` ("the run") needs.
 
         Raises:

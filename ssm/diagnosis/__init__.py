@@ -27,7 +27,7 @@ from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
 from ssm.models.load import LoadedModel, load_any_model
 from ssm.models.readable import Readable
-from ssm.specs.diagnosis import OCTAVES, TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis import DEFAULT_CONTEXTS, TOLERANCE, DiagnosisSpec
 
 __all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "write_diagnosis"]
 
@@ -104,7 +104,7 @@ def settings_of(
         )
     given = {
         "context": context,
-        "length": length or min(OCTAVES * context, loaded.longest or OCTAVES * context),
+        "length": length or min(DEFAULT_CONTEXTS * context, loaded.longest or DEFAULT_CONTEXTS * context),
         "budget_seconds": 60.0 * budget,
         "precision": precision or ("bfloat16" if device.type == "cuda" else "float32"),
         "tolerance": tolerance if tolerance is not None else TOLERANCE,

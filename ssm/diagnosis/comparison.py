@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from ssm.base.curves import mean_loss, paired_log_ratio
+from ssm.claims.table_numbers import mean_loss, paired_log_ratio
 from ssm.diagnosis.intervals import cautious, exponential
 from ssm.diagnosis.readings import far_start, ratio_spans
 from ssm.diagnosis.result import Diagnosis, Interval, Tables

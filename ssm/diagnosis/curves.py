@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from ssm.base.curves import BIN, position_curve, remembrance_curve
 from ssm.claims.estimate import LEVEL
+from ssm.claims.table_numbers import BIN, position_curve, remembrance_curve
 from ssm.diagnosis.readings import DISTANCE, excess
 from ssm.diagnosis.result import Diagnosis, HeadGrowth
 from ssm.figures.data import Curve

@@ -7,8 +7,7 @@ from math import exp, inf, isfinite, nan, sqrt
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from ssm.base.curves import seed_interval
-from ssm.claims.estimate import LEVEL
+from ssm.claims.estimate import LEVEL, seed_interval
 from ssm.diagnosis.result import Interval
 
 OVERFLOW = 700.0  # the largest logarithm with a finite exponential
@@ -30,7 +29,7 @@ def exponential(logarithms: np.ndarray, level: float = LEVEL) -> Interval:
 def cautious(logarithms: np.ndarray) -> Interval:
     """exp of the mean of (windows,) logarithms, with an interval that allows for one window that was not drawn.
 
-    A model may fail on rare text, but a Student t interval knows only the drawn windows. So this interval is computed
+    A model may fail on rare text, but a Student t interval uses only the drawn windows. So this interval is computed
     from the windows and one more window. That window is UNSEEN standard deviations from their mean, on the side of each
     end. A large effect needs few windows; a small effect needs many (`reach`).
 

@@ -9,7 +9,7 @@ from functools import partial
 import matplotlib
 from matplotlib.axes import Axes
 
-from ssm.base.curves import head_std_curve
+from ssm.claims.table_numbers import head_std_curve
 from ssm.diagnosis.comparison import first_windows
 from ssm.diagnosis.curves import against_restarted, by_position, gains, growth_of_head, kept_tokens
 from ssm.diagnosis.heads import DRIFTS, head_growth, head_map

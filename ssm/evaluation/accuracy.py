@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ssm.base.progress import Progress
 from ssm.base.seeds import derived_seed
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.base import Answers, TestSet
 from ssm.evaluation.alternatives import log_likelihoods
@@ -88,24 +88,24 @@ def _of_set(task: Task, test: TestSet, answers: Answers, ctx: EvaluationContext,
 class Prompted:
     """Answers that begin after a segment, and the state of the model there."""
 
-    asked: list[int]  # (a,) numbers of the answers
+    answers: list[int]  # (a,) numbers of the answers
     hidden: Tensor  # (a, 1, *) of the last token of each prompt
     state: Carried
-    tokens: np.ndarray  # (a, longest) right tokens, NOT_ASKED after the end of an answer
+    tokens: np.ndarray  # (a, longest) right tokens, IGNORE_INDEX after the end of an answer
 
 
 def _prompted(segment: Segment, test: TestSet, answers: Answers) -> Prompted | None:
     """The answers that begin after this segment; None if there are none."""
     place = {row: number for number, row in enumerate(segment.rows.tolist())}  # example -> row of the segment
-    asked = [
+    numbers = [
         number
         for number in np.nonzero(answers.start == segment.stop - 1)[0].tolist()
         if int(answers.example[number]) in place
     ]
-    if not asked:
+    if not numbers:
         return None
-    rows = torch.tensor([place[int(answers.example[number])] for number in asked])  # (a,)
-    sizes = answers.stop[asked] - answers.start[asked]
+    rows = torch.tensor([place[int(answers.example[number])] for number in numbers])  # (a,)
+    sizes = answers.stop[numbers] - answers.start[numbers]
     start, longest = segment.stop - 1, int(sizes.max())
     _, wanted = test.read(segment.rows.numpy(), start, start + longest)
     inside = np.arange(longest) < sizes[:, None]  # (a, longest)
@@ -113,7 +113,7 @@ def _prompted(segment: Segment, test: TestSet, answers: Answers) -> Prompted | N
     if len(rows) != len(segment.rows) or not torch.equal(rows, torch.arange(len(rows))):
         state = state.select(rows)
     hidden = segment.hidden[:, -1:][rows.to(segment.hidden.device)]
-    return Prompted(asked, hidden, state, np.where(inside, wanted[rows].numpy(), NOT_ASKED))
+    return Prompted(numbers, hidden, state, np.where(inside, wanted[rows].numpy(), IGNORE_INDEX))
 
 
 @torch.inference_mode()
@@ -124,7 +124,7 @@ def _generate(model: Readable, prompted: Prompted, generated: Tensor) -> None:
         hidden, state = model.hidden(written[-1], state)
         written.append(likeliest(model, hidden))
     wanted = torch.from_numpy(prompted.tokens)
-    generated[prompted.asked, : wanted.shape[1]] = (torch.cat(written, 1).cpu() == wanted).long()
+    generated[prompted.answers, : wanted.shape[1]] = (torch.cat(written, 1).cpu() == wanted).long()
 
 
 def _compare(model: Readable, prompted: Prompted, alternatives: np.ndarray, margins: Tensor) -> None:
@@ -133,12 +133,12 @@ def _compare(model: Readable, prompted: Prompted, alternatives: np.ndarray, marg
     Args:
         alternatives: (A, K, M) tokens of K alternatives for each answer.
     """
-    wrong = alternatives[prompted.asked]  # (a, K, M)
+    wrong = alternatives[prompted.answers]  # (a, K, M)
     room = wrong.shape[2] - prompted.tokens.shape[1]
-    right = np.pad(prompted.tokens, ((0, 0), (0, room)), constant_values=NOT_ASKED)
+    right = np.pad(prompted.tokens, ((0, 0), (0, room)), constant_values=IGNORE_INDEX)
     candidates = np.concatenate([right[:, None], wrong], 1)  # (a, 1 + K, M)
     likelihoods = log_likelihoods(model, prompted.hidden, prompted.state, candidates)
-    margins[prompted.asked] = likelihoods[:, 0] - likelihoods[:, 1:].max(1).values
+    margins[prompted.answers] = likelihoods[:, 0] - likelihoods[:, 1:].max(1).values
 
 
 def _counted(examples: np.ndarray) -> np.ndarray:

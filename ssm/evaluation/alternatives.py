@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.evaluation.stream import cross_entropy, token_values
 from ssm.models.readable import Carried, Readable
 
@@ -18,16 +18,16 @@ def log_likelihoods(model: Readable, hidden: Tensor, state: Carried, candidates:
     Args:
         hidden: (a, 1, *) of the last token of each prompt.
         state: the state after the prompts, which is not changed.
-        candidates: (a, C, M) tokens, NOT_ASKED after the end of a shorter candidate.
+        candidates: (a, C, M) tokens, IGNORE_INDEX after the end of a shorter candidate.
     """
     likelihoods = []
     for candidate in torch.from_numpy(candidates).to(hidden.device).unbind(1):  # (a, M)
-        asked = candidate != NOT_ASKED
-        tokens = candidate.masked_fill(~asked, 0)  # tokens after the end do not change the losses before it
+        inside = candidate != IGNORE_INDEX
+        tokens = candidate.masked_fill(~inside, 0)  # tokens after the end do not change the losses before it
         outputs = hidden
         if tokens.shape[1] > 1:
             further, _ = model.hidden(tokens[:, :-1], state.copy())  # (a, M - 1, *)
             outputs = torch.cat([hidden, further], 1)  # (a, M, *)
         losses = token_values(model, outputs, tokens, cross_entropy)  # (a, M)
-        likelihoods.append(-losses.double().masked_fill(~asked, 0.0).sum(1))
+        likelihoods.append(-losses.double().masked_fill(~inside, 0.0).sum(1))
     return torch.stack(likelihoods, 1).cpu()

@@ -54,7 +54,7 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
 
 def answer_places(made: Examples) -> np.ndarray:
     """For each input of the first example, the place from which the next token is copied, (N,); or NOWHERE."""
-    places = np.full(made.asked.shape[1], NOWHERE)
+    places = np.full(made.target_mask.shape[1], NOWHERE)
     if made.sources is not None:
         answers = made.answers
         for start, stop in zip(answers.start[answers.example == 0], answers.stop[answers.example == 0], strict=True):

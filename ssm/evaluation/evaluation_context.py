@@ -56,7 +56,7 @@ class EvaluationContext:
         parts = np.split(everything, np.cumsum(sizes)[:-1])
         return pl.concat(pl.read_ipc(BytesIO(part.tobytes())) for part in parts)
 
-    def progress(self, sequences: int, each: int, unit: str = "tokens") -> Progress:
-        """Progress over the `sequences` of this process, with `each` units in each sequence."""
+    def progress(self, sequences: int, each: int) -> Progress:
+        """Progress over the `sequences` of this process, with `each` tokens in each sequence."""
         rows = self.group.rows(sequences)
-        return Progress(self.title, (rows.stop - rows.start) * each, unit, shown=self.group.main)
+        return Progress(self.title, (rows.stop - rows.start) * each, "tokens", shown=self.group.main)

@@ -11,12 +11,13 @@ import torch
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.tables import METRICS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import RECORD, load_readable, snapshot_path, snapshot_step
+from ssm.models.checkpoint import load_readable, snapshot_path, snapshot_step
 from ssm.models.device import device_name
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRecord, OfRun, OfTable, OfTask
@@ -89,7 +90,7 @@ def _subject(
     task: MeasurementTask, run: Path, tokens: Path, device: torch.device, group: ProcessGroup
 ) -> EvaluationContext:
     assert task.run is not None
-    path = run / "model.safetensors" if task.snapshot is None else snapshot_path(run, task.snapshot)
+    path = run / RUN_WEIGHTS if task.snapshot is None else snapshot_path(run, task.snapshot)
     model, trained = load_readable(path, device)
     _same_run(trained, task.run, path)
     store = _store(task, tokens)
@@ -101,7 +102,7 @@ def _subject(
 def _store(task: MeasurementTask, tokens: Path) -> TokenStore:
     store = TokenStore.open(tokens)
     assert task.data is not None
-    store.insist_on(task.data, "the measurement")
+    store.require(task.data, "the measurement")
     return store
 
 
@@ -124,7 +125,9 @@ def _record_of(task: MeasurementTask, run: Path) -> dict[str, Any]:
     record = read_record(run)
     assert task.run is not None
     if record.get("spec") != task.run.content():
-        raise CheckpointError(f"{run / RECORD}: is the record of another run, the measurement needs '{task.run.id}'")
+        raise CheckpointError(
+            f"{run / RUN_RECORD}: is the record of another run, the measurement needs '{task.run.id}'"
+        )
     return record
 
 

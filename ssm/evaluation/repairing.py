@@ -21,15 +21,15 @@ import torch
 from ssm.base.errors import CheckpointError, DataError
 from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
 from ssm.base.provenance import provenance
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.seeds import derived_seed
 from ssm.base.tables import METRICS, write_table
 from ssm.data.batches import held_out_windows
 from ssm.data.store import TokenStore
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.stream import cross_entropy, segments, token_values
-from ssm.models.checkpoint import RECORD, digests, load_model, save_weights
+from ssm.models.checkpoint import digests, load_model, save_weights
 from ssm.models.device import device_name
-from ssm.models.load import WEIGHTS
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
 from ssm.models.trainable import TrainableModel
@@ -60,8 +60,8 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
         OutputError: `folder` cannot be written.
     """
     assert run.repair is not None
-    store.insist_on(run.data, "the run")
-    started, path = time.monotonic(), parent / WEIGHTS
+    store.require(run.data, "the run")
+    started, path = time.monotonic(), parent / RUN_WEIGHTS
     model, trained = load_model(path, device)
     if trained != run.parent:
         assert run.parent is not None
@@ -72,7 +72,7 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
         remove_leftovers(folder)
         trials = search(run.repair, model.eval(), run.training.context, Trials(run, store, device))
         best, origin = least(trials), origin_of(store, parent)
-        save_weights(folder / WEIGHTS, dict(model.state_dict()), run, 0, origin, best.point)
+        save_weights(folder / RUN_WEIGHTS, dict(model.state_dict()), run, 0, origin, best.point)
         empty = pl.DataFrame(schema={name: kind for name, kind in METRICS.columns.items() if name != "accuracy"})
         write_table(empty, METRICS, folder / "metrics.parquet", provenance(run=run.content(), seed=run.seed))
         seconds = time.monotonic() - started
@@ -82,7 +82,7 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
             "origin": origin,
             "weights": digests(folder, run),
         }
-        write_json(folder / RECORD, record)
+        write_json(folder / RUN_RECORD, record)
     return record
 
 

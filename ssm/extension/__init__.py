@@ -89,7 +89,7 @@ def extend(
     folder.begin(_original(loaded), [*text, *others])
     with only_one(folder.path):
         remove_leftovers(folder.path)
-        asked = folder.insist_on(
+        recorded = folder.record_settings(
             {
                 "fingerprint": loaded.fingerprint,
                 "text": [*absolute(text)],
@@ -105,7 +105,7 @@ def extend(
         if folder.result.exists():
             result = read_json(folder.result, OutputError, "result")
             return dict(shaped(result, Result, f"{folder.result}: not a result", OutputError))
-        divided = asked["divided"], asked["share"]
+        divided = recorded["divided"], recorded["share"]
         parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens)
         if loaded.foreign is not None and isinstance(loaded.model, ForeignModel):
             check_unchanged(loaded.model, loaded.foreign, folder.path)

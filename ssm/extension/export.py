@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ssm.base.files import whole_folder, write_json
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.extension.choice import Candidate
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import RECORD, check_tensors, load_model
+from ssm.models.checkpoint import check_tensors, load_model
 from ssm.models.foreign import ForeignModel, export_foreign, load_foreign, round_a_logs, write_weights
 from ssm.models.formats import export_checkpoint, round_as_read
 from ssm.models.formats.source import find_source
-from ssm.models.load import WEIGHTS, LoadedModel
+from ssm.models.load import LoadedModel
 from ssm.models.trainable import TrainableModel
 from ssm.training.lineage import read_record
 
@@ -28,7 +29,7 @@ def as_exported(loaded: LoadedModel, model: TrainableModel, scratch: Path) -> Tr
     if isinstance(model, LanguageModel):
         if loaded.imported is not None:
             round_as_read(model, loaded.imported)
-    elif loaded.foreign is not None:  # only transformers knows the stored type of each tensor
+    elif loaded.foreign is not None:  # only transformers keeps the stored type of each tensor
         with tempfile.TemporaryDirectory(dir=scratch, prefix=".", suffix=".tmp") as folder:
             write_weights(model, loaded.foreign, Path(folder))
             known, model = model.known, load_foreign(find_source(folder))
@@ -76,8 +77,12 @@ def write_chosen(
         return
     record = read_record(run)
     with whole_folder(folder) as temporary:
-        shutil.copyfile(weights, temporary / WEIGHTS)
+        shutil.copyfile(weights, temporary / RUN_WEIGHTS)
         message = f"step {chosen.step} of {record['budget_steps']}, chosen by ssm extend"
         tokens = record["tokens"] * chosen.step // record["steps"]
-        taken = {"steps": chosen.step, "tokens": tokens, "weights": {WEIGHTS: check_tensors(temporary / WEIGHTS)}}
-        write_json(temporary / RECORD, record | {"message": message} | taken)
+        taken = {
+            "steps": chosen.step,
+            "tokens": tokens,
+            "weights": {RUN_WEIGHTS: check_tensors(temporary / RUN_WEIGHTS)},
+        }
+        write_json(temporary / RUN_RECORD, record | {"message": message} | taken)

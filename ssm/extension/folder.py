@@ -95,7 +95,7 @@ class Folder:
         if present and SETTINGS not in present:
             raise OutputError(f"{self.path}: has other content than an extension; give a new folder with -o")
 
-    def insist_on(self, settings: dict[str, Any]) -> dict[str, Any]:
+    def record_settings(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Record the settings, and delete results that depend on changed ones.
 
         Before the first diagnosis, all settings may change. Later, only settings that do not affect training may

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ssm.base.errors import CheckpointError, ConfigError
-from ssm.models.checkpoint import RECORD
-from ssm.models.load import WEIGHTS, LoadedModel
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
+from ssm.models.load import LoadedModel
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import Data, DataSpec, TokenizerSpec
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
@@ -62,7 +62,7 @@ def parent_folder(loaded: LoadedModel, run: RunSpec, folder: Path) -> Path:
     """
     if run.checkpoint is None:
         return own_folder(loaded)
-    if not (folder / RECORD).exists():
+    if not (folder / RUN_RECORD).exists():
         write_imported(loaded, run, folder)
     return folder
 
@@ -74,7 +74,7 @@ def own_folder(loaded: LoadedModel) -> Path:
         CheckpointError: the user gave a file other than the run's final weights, or the run has not finished.
     """
     path = Path(loaded.name)
-    folder = path.parent if path.name == WEIGHTS and path.is_file() else path
+    folder = path.parent if path.name == RUN_WEIGHTS and path.is_file() else path
     if not folder.is_dir():
         raise CheckpointError(f"{loaded.name}: cannot be extended as a file; give the folder of the run")
     read_record(folder)

@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from ssm.base.columns import maximum
-from ssm.base.curves import mean_loss, paired_log_ratio
+from ssm.claims.table_numbers import mean_loss, paired_log_ratio
 from ssm.diagnosis.comparison import compare, first_windows
 from ssm.diagnosis.intervals import cautious
 from ssm.diagnosis.readings import far_start

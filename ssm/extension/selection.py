@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ssm.base.records import RUN_WEIGHTS
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
 from ssm.diagnosis.sampling import computing_in
@@ -17,7 +18,7 @@ from ssm.extension.choice import END, ORIGINAL, Candidate
 from ssm.extension.export import as_exported
 from ssm.extension.losses import losses_of
 from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
-from ssm.models.load import WEIGHTS, LoadedModel
+from ssm.models.load import LoadedModel
 from ssm.models.trainable import TrainableModel
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.measurements.position_loss import PositionLoss
@@ -28,8 +29,8 @@ from ssm.specs.training import RunSpec
 def weights_of(candidate: Candidate, folder: Path, parent: Path) -> Path:
     """The file of a candidate's weights, in the folder of the extended run or of its parent."""
     if candidate.name == ORIGINAL:
-        return parent / WEIGHTS
-    return folder / WEIGHTS if candidate.snapshot is None else snapshot_path(folder, candidate.snapshot)
+        return parent / RUN_WEIGHTS
+    return folder / RUN_WEIGHTS if candidate.snapshot is None else snapshot_path(folder, candidate.snapshot)
 
 
 def candidates(

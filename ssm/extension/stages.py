@@ -15,7 +15,7 @@ import torch
 from ssm.base.errors import CheckpointError, OutputError
 from ssm.base.files import whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
-from ssm.base.records import CandidateRecord
+from ssm.base.records import RUN_RECORD, CandidateRecord
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.diagnosis import RECORD as DIAGNOSIS
 from ssm.diagnosis import diagnose_loaded, load_diagnosis, write_diagnosis
@@ -37,7 +37,7 @@ from ssm.extension.outcome import (
 from ssm.extension.recipe import control_run, extended_run, given_a_state, peak_lr, unlike_the_paper
 from ssm.extension.selection import candidates, weights_of
 from ssm.extension.text import Text
-from ssm.models.checkpoint import RECORD, load_model
+from ssm.models.checkpoint import load_model
 from ssm.models.load import LoadedModel
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
@@ -74,7 +74,7 @@ class Stages:
         before = self._diagnosed("before", self.loaded)
         self.loaded.model.to("cpu")
         # It may have been trained before, after a diagnosis on other windows with another verdict.
-        trained = (self.folder.run(EXTENDED) / RECORD).exists()
+        trained = (self.folder.run(EXTENDED) / RUN_RECORD).exists()
         outcome = outcome_before_training(before, trained)
         if outcome is None or trained:
             made = self._made_and_chosen()
@@ -154,7 +154,7 @@ class Stages:
     def _trained(self, arm: str) -> dict[str, Any]:
         """The record of an arm's run. The run is trained if it is not finished."""
         run, folder = self.runs[arm], self.folder.run(arm)
-        if not (folder / RECORD).exists():
+        if not (folder / RUN_RECORD).exists():
             self._say(f"training, {arm}: {self.spec.steps} steps of {self.spec.whole_batch_tokens:,} tokens")
             return train(run, self.text.train, folder, self.device, self._parent())
         record = read_record(folder)

@@ -1,4 +1,4 @@
-"""Shell commands that load an extended model in the libraries that know its format."""
+"""Shell commands that load an extended model in the libraries that read its format."""
 
 from __future__ import annotations
 

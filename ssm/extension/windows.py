@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
-from ssm.specs.extension import ENOUGH_FOR_A_GAIN, MOST
+from ssm.specs.extension import ENOUGH_FOR_A_GAIN, MOST_CHOICE_WINDOWS
 
 USUAL, HALF = 0.1, 0.5  # the usual and the largest held-out share of a text, if the user gives none
 FEWEST = ceil(2 * LEAST / HALF)  # windows of a text that is trained on and measured
@@ -19,13 +19,13 @@ def wanted(tokens: int, spec: DiagnosisSpec) -> int:
     It is a tenth of the text. If that is too little for the verdict and the choice, it is as much as they need, but
     at most half of the text.
     """
-    needed = (ENOUGH + MOST) * (spec.length + 1)
+    needed = (ENOUGH + MOST_CHOICE_WINDOWS) * (spec.length + 1)
     return min(max(int(USUAL * tokens), needed), int(HALF * tokens))
 
 
 def for_choice(windows: int) -> int:
     """How many of the held-out windows choose a checkpoint. The others are for the verdict."""
-    return min(MOST, max(LEAST, windows // 4))
+    return min(MOST_CHOICE_WINDOWS, max(LEAST, windows // 4))
 
 
 @dataclass(frozen=True)

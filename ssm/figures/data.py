@@ -16,7 +16,6 @@ from typing import TypeVar
 import numpy as np
 
 from ssm.base.columns import chosen, maximum, means
-from ssm.base.curves import paired_log_ratio, position_curve, ratio_positions, remembrance_curve, state_norm_curve
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.base.tables import read_provenance, read_table, schema_of
@@ -24,6 +23,13 @@ from ssm.claims.families import value_text
 from ssm.claims.panel_tables import planned
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure, Series
+from ssm.claims.table_numbers import (
+    paired_log_ratio,
+    position_curve,
+    ratio_positions,
+    remembrance_curve,
+    state_norm_curve,
+)
 from ssm.specs.base import Setting
 from ssm.specs.measurements import SCHEMAS
 
@@ -219,9 +225,9 @@ def column_curves(
     panel: str,
     reader: ColumnReader,
     x: str,
-    exponential: bool = False,
-    against: str | None = None,
-    wanted: Sequence[str] | None = None,
+    exponential: bool,
+    against: str | None,
+    wanted: Sequence[str] | None,
 ) -> list[Curve]:
     """A column of any table by another column, for the rows that `reader` selects.
 

@@ -16,10 +16,10 @@ from ssm.base.errors import ConfigError, nearest
 from ssm.claims.claim import ClaimSpec, JudgedFigure, claims_of_members
 from ssm.claims.families import Member
 from ssm.claims.reader import Reader
-from ssm.claims.series import Names, Seeds
+from ssm.claims.series import Seeds
 from ssm.figures.grid import AxisName, Grid, expanded
 from ssm.figures.plots import PlotSpec
-from ssm.specs.base import Distinct, Prose, Spec
+from ssm.specs.base import Distinct, Names, Prose, Spec
 from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements import MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry, OfNothing

@@ -244,11 +244,11 @@ def log_axis(axis: Axis, low: float, high: float, most: int = 6) -> None:
     axis.set_minor_formatter(ticker.NullFormatter())
 
 
-def context_marks(curves: Sequence[Curve], styles: dict[str, ArmStyle], text: str = "T = {}") -> list[Mark]:
+def context_marks(curves: Sequence[Curve], styles: dict[str, ArmStyle]) -> list[Mark]:
     """Marks of the training context T: one line if the arms share it, otherwise one line per arm in its color."""
     contexts = sorted({curve.context for curve in curves})
     if len(contexts) == 1:
-        return [Mark(contexts[0], text.format(tokens(contexts[0])))]
+        return [Mark(contexts[0], f"T = {tokens(contexts[0])}")]
     return [Mark(curve.context, "", styles[curve.arm].color) for curve in curves]
 
 

@@ -1,4 +1,4 @@
-"""Plots: the parts of a figure. A plot is a spec that knows how it is drawn from tables.
+"""Plots: the parts of a figure. A plot is a spec with a method that draws it from tables.
 
 Each plot is one file in ssm/figures/plots, named after its kind.
 """

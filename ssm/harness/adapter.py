@@ -18,7 +18,7 @@ from tqdm import tqdm
 from ssm.base.errors import ConfigError, nearest
 from ssm.data.own_text import tokenizer_of
 from ssm.data.tokenizers import make_tokenizer
-from ssm.harness.reading import Asked, continuations, log_likelihoods, reads_together
+from ssm.harness.reading import ScoredText, continuations, log_likelihoods, reads_together
 from ssm.harness.special import special_tokens
 from ssm.models.device import prepare_device
 from ssm.models.load import load_any_model
@@ -132,15 +132,15 @@ class HarnessModel(TemplateLM):
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """ln p of whole texts, in nats. Texts up to `max_length` are read in one piece."""
-        asked, owners = [], []
+        to_score, owners = [], []
         for number, (text,) in enumerate(request.args for request in requests):
             tokens = self.tok_encode(text, add_special_tokens=False)
             for window in get_rolling_token_windows(tokens, self.prefix_token_id, self.max_length, context_len=1):
                 context, wanted = make_disjoint_window(window)
-                asked.append(Asked([*context, *wanted], len(wanted)))
+                to_score.append(ScoredText([*context, *wanted], len(wanted)))
                 owners.append(number)
         totals = [0.0] * len(requests)
-        for owner, (value, _) in zip(owners, self._scored(asked, disable_tqdm), strict=True):
+        for owner, (value, _) in zip(owners, self._scored(to_score, disable_tqdm), strict=True):
             totals[owner] += value
         for request, value in zip(requests, totals, strict=True):
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, value)
@@ -150,12 +150,12 @@ class HarnessModel(TemplateLM):
         self, requests: list[tuple[tuple[str, str], list[int], list[int]]], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
         """ln p of continuations, in nats, and whether all of their tokens are the most likely ones."""
-        asked = []
+        to_score = []
         for _texts, context, wanted in requests:
             # The harness strips a blank context. Then the first token is predicted from the prefix.
             tokens = self._last([*(context or [self.prefix_token_id]), *wanted], self.max_length + 1)
-            asked.append(Asked(tokens, min(len(wanted), len(tokens) - 1)))
-        answers = self._scored(asked, disable_tqdm)
+            to_score.append(ScoredText(tokens, min(len(wanted), len(tokens) - 1)))
+        answers = self._scored(to_score, disable_tqdm)
         for (texts, _context, _wanted), answer in zip(requests, answers, strict=True):
             self.cache_hook.add_partial("loglikelihood", texts, answer)
         return answers
@@ -206,13 +206,13 @@ class HarnessModel(TemplateLM):
             for (number, _), tokens in zip(batch, written, strict=True)
         ]
 
-    def _scored(self, asked: list[Asked], disable_tqdm: bool) -> list[tuple[float, bool]]:
-        """Score texts in batches of similar lengths, the longest first. The answers have the order of `asked`."""
-        order = sorted(range(len(asked)), key=lambda number: -len(asked[number].tokens))
-        answers: list[tuple[float, bool]] = [(0.0, True)] * len(asked)
-        with self._progress(len(asked), disable_tqdm) as progress, self._computing():
+    def _scored(self, to_score: list[ScoredText], disable_tqdm: bool) -> list[tuple[float, bool]]:
+        """Score texts in batches of similar lengths, the longest first. The answers have the order of `to_score`."""
+        order = sorted(range(len(to_score)), key=lambda number: -len(to_score[number].tokens))
+        answers: list[tuple[float, bool]] = [(0.0, True)] * len(to_score)
+        with self._progress(len(to_score), disable_tqdm) as progress, self._computing():
             for batch in _batches(order, self.batch_size):
-                values = log_likelihoods(self.loaded.model, [asked[number] for number in batch], self._device)
+                values = log_likelihoods(self.loaded.model, [to_score[number] for number in batch], self._device)
                 for number, value in zip(batch, values, strict=True):
                     answers[number] = value
                 progress.update(len(batch))

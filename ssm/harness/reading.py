@@ -15,7 +15,7 @@ from ssm.models.state import State
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScoredText:
     """A text that is read from the zero state, and the number of its last tokens that are scored."""
 
     tokens: Sequence[int]
@@ -23,7 +23,7 @@ class Asked:
 
 
 @torch.inference_mode()
-def log_likelihoods(model: Readable, batch: Sequence[Asked], device: torch.device) -> list[tuple[float, bool]]:
+def log_likelihoods(model: Readable, batch: Sequence[ScoredText], device: torch.device) -> list[tuple[float, bool]]:
     """For each text: ln p of its scored tokens given all tokens before them, and whether all are the most likely."""
     longest = max(len(text.tokens) for text in batch)
     tokens = torch.zeros(len(batch), longest, dtype=torch.int64)  # (B, T + 1); padding at the end changes nothing

@@ -19,6 +19,7 @@ from torch import Tensor
 from ssm.base.checksum import BLANK, stored_checksum, verify_checksum, write_checksum
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import whole_file
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
 from ssm.base.strict_parsing import parse_json, read_json, shaped
 from ssm.models.backbone import build_model
@@ -32,7 +33,6 @@ from ssm.specs.training import RunSpec
 
 SLACK = 2**20  # parameters: a spec may exceed twice its file by this number
 SNAPSHOTS = "snapshots"  # folder of weights that are saved during a run
-RECORD = "run.json"  # of a finished run, with the digests of its weights
 CHECKSUM_KEY = "seal"  # key of the file's digest in the header
 CHOSEN = "chosen"  # key of a repair's numbers in the header
 AGAIN = "delete it and make it again"
@@ -57,14 +57,14 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
         return write_checksum(temporary)
 
 
-def load_tensors(path: str | Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a file of `save_tensors`: the tensors and the header.
 
     Raises:
         CheckpointError: the file is missing, truncated, corrupted, changed after writing, or not written by ssm.
     """
     check_tensors(path)
-    with _opened(path, device) as (file, header):
+    with _opened(path) as (file, header):
         return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
 
 
@@ -92,9 +92,9 @@ def _header(path: str | Path, metadata: dict[str, str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(path: str | Path, device: torch.device | str = "cpu") -> Iterator[tuple[Any, dict[str, Any]]]:
+def _opened(path: str | Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
+        with safe_open(path, framework="pt") as file:
             yield file, _header(path, file.metadata() or {})
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such checkpoint") from error
@@ -175,7 +175,7 @@ def digests(folder: Path, run: RunSpec) -> dict[str, str]:
     Raises:
         CheckpointError: a file cannot be read.
     """
-    paths = [folder / "model.safetensors", *(snapshot_path(folder, at) for at in run.training.snapshots)]
+    paths = [folder / RUN_WEIGHTS, *(snapshot_path(folder, at) for at in run.training.snapshots)]
     try:
         stored = {path.relative_to(folder).as_posix(): stored_checksum(path) for path in paths}
     except OSError as error:
@@ -186,12 +186,12 @@ def digests(folder: Path, run: RunSpec) -> dict[str, str]:
 def _check_record(path: Path) -> None:
     """Check that weights in the folder of a finished run have the digest in the run's record."""
     folder = path.parent.parent if path.parent.name == SNAPSHOTS else path.parent
-    if not (folder / RECORD).exists():
+    if not (folder / RUN_RECORD).exists():
         return
-    record = read_json(folder / RECORD, CheckpointError, "record of a run")
+    record = read_json(folder / RUN_RECORD, CheckpointError, "record of a run")
     named = record.get("weights") if isinstance(record, dict) else None
     if not isinstance(named, dict) or named.get(path.relative_to(folder).as_posix()) != stored_checksum(path):
-        raise CheckpointError(f"{path}: not the weights of {folder / RECORD}; delete both and train again")
+        raise CheckpointError(f"{path}: not the weights of {folder / RUN_RECORD}; delete both and train again")
 
 
 def _check_size(run: RunSpec, tensors: dict[str, Tensor], path: str | Path) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from ssm.base.errors import CheckpointError
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import RECORD, load_model
+from ssm.models.checkpoint import load_model
 from ssm.models.families import NO_STATE
 from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import Imported, import_checkpoint, known_format
@@ -22,7 +23,6 @@ from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, Tokenize
 from ssm.specs.foreign import AnyModel
 from ssm.specs.training import RunSpec
 
-WEIGHTS = "model.safetensors"  # of runs of ssm
 TOKENIZER = "tokenizer.json"
 # Files of tokenizers. ssm reads only the first.
 TOKENIZER_FILES = (
@@ -118,8 +118,8 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
 
 def _own_weights(path: Path) -> Path | None:
     """The weights of a run of ssm; None: it is something else."""
-    file = path / WEIGHTS if path.is_dir() else path
-    if file != path and (path / RECORD).is_file() and not (path / "config.json").exists():
+    file = path / RUN_WEIGHTS if path.is_dir() else path
+    if file != path and (path / RUN_RECORD).is_file() and not (path / "config.json").exists():
         return file  # also if the weights are broken or missing: load_model reports that
     try:
         return file if "ssm" in safetensors_header(file, CheckpointError).get("__metadata__", {}) else None

@@ -16,8 +16,8 @@ from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECO
 from ssm.plan.sources import rule_inputs, settings_files, text_files, tokenizer_files, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
-from ssm.specs.diagnosis import OCTAVES
-from ssm.specs.extension import MOST, SEQUENCES
+from ssm.specs.diagnosis import DEFAULT_CONTEXTS
+from ssm.specs.extension import BATCH_CONTEXTS, MOST_CHOICE_WINDOWS
 
 BYTES_PER_PARAMETER = 2  # in a file; with 4 bytes, the job asks for more than it needs
 UNSEEN_BYTES = 3_000_000_000  # assumed size of weights that are not on this machine yet
@@ -81,11 +81,12 @@ class CheckpointJob:
             if gpu:
                 rate = hardware.gpu_tflops.bfloat16 * 1e12 * hardware.utilization
             arms, context = 1 + self.spec.control, self.spec.context or ANY_CONTEXT
-            tokens = self.spec.training_steps * (self.spec.batch_tokens or SEQUENCES * context) * arms
+            tokens = self.spec.training_steps * (self.spec.batch_tokens or BATCH_CONTEXTS * context) * arms
             seconds += 6 * parameters * tokens / rate
             if self.spec.trains_nothing:
                 # A trial reads its windows three times: once whole, and the restarts read them twice.
-                tokens = self.spec.trials(LAYERS) * MOST * 3 * (self.spec.length or OCTAVES * context)
+                length = self.spec.length or DEFAULT_CONTEXTS * context
+                tokens = self.spec.trials(LAYERS) * MOST_CHOICE_WINDOWS * 3 * length
                 seconds += 2 * parameters * tokens / rate
                 memory = (2 + 2) * 4 * parameters / MB  # also the original and the copy that is tried
                 disk += 4 * parameters / MB  # the final model

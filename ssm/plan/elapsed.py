@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ssm.base.errors import TableError
-from ssm.base.records import read_run_record
+from ssm.base.records import RUN_RECORD, read_run_record
 from ssm.base.tables import read_provenance
 from ssm.plan.plan import Plan
 from ssm.plan.resources import START_SECONDS, Need
@@ -35,7 +35,7 @@ def elapsed(plan: Plan, expected: Mapping[str, Need], results: Path, gpu: bool) 
 
 
 def _seconds(results: Path, job: str, run: bool) -> float | None:
-    path = results / "runs" / job / "run.json" if run else results / "tables" / f"{job}.parquet"
+    path = results / "runs" / job / RUN_RECORD if run else results / "tables" / f"{job}.parquet"
     if not path.is_file():
         return None
     record = read_run_record(path, TableError, f"{path}: missing") if run else read_provenance(path)

@@ -42,7 +42,7 @@ def pack_jobs(plan: Plan, found: Mapping[str, Need], cluster: Cluster) -> dict[s
     wait for each other.
     """
     lines: dict[str, list[list[str]]] = {}  # run -> jobs -> tables
-    minutes = {table: found[table].minutes_to_ask_for(cluster) for table in plan.measurements}
+    minutes = {table: found[table].minutes_to_request(cluster) for table in plan.measurements}
     limit = 60 * cluster.max_hours / ATTEMPTS
     for table in plan.measurements:
         run = plan.inputs_of(table).run

@@ -32,8 +32,8 @@ from ssm.specs.model import ModelSpec
 from ssm.specs.sublayer import SublayerSpec
 from ssm.specs.training import RunSpec
 
-NUMBER = 4  # bytes: float32
-BFLOAT16 = 0.75  # bytes between layers with precision bfloat16, as a share of those with float32
+FLOAT32_BYTES = 4  # of a number
+BFLOAT16_SHARE = 0.75  # bytes between layers with precision bfloat16, as a share of those with float32
 
 
 @dataclass(frozen=True)
@@ -52,30 +52,23 @@ class Memory:
         return sum(vars(self).values())
 
 
-def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_batch_tokens: int | None = None) -> Memory:
+def peak_memory(run: RunSpec, processes: int = 1) -> Memory:
     """The memory of one process of a training run at its peak.
 
     Args:
         processes: the number of processes that share every batch.
-        shard: parameters, gradients and moments are split over the processes (FSDP2), and gathered block by block.
-        micro_batch_tokens: tokens of a process's forward pass; None: from the run's spec.
     """
     model, training, vocabulary = run.own_model, run.training, run.data.vocab_size
     D, recompute = model.d_model, training.activation_checkpointing
     sequences = ceil(training.batch_size / processes)
-    micro = min(sequences, micro_batch_tokens // training.context if micro_batch_tokens else training.micro_batch_size)
+    micro = min(sequences, training.micro_batch_size)
     tokens = micro * training.context
     bfloat16 = training.precision == "bfloat16"
 
-    parameters = parameter_count(model, vocabulary, run.data.channels)
-    weights = NUMBER * parameters
-    if shard:
-        halves = [part.parameters(D) for part in model.sublayers()]
-        block, embeddings = max(halves), parameters - sum(halves)
-        weights = weights // processes + NUMBER * (embeddings + 2 * block)
-
+    weights = gradients = FLOAT32_BYTES * parameter_count(model, vocabulary, run.data.channels)
+    moments = 2 * weights
     layers, backward = _activations(model, micro, training.context, training.initial_state.from_zero, bfloat16)
-    width = NUMBER * (BFLOAT16 if bfloat16 else 1.0)
+    width = FLOAT32_BYTES * (BFLOAT16_SHARE if bfloat16 else 1.0)
     largest, inputs = max(layers) + backward, width * D * tokens * len(layers)
     kept = inputs if recompute else sum(layers)
     hidden = width * 2 * D * tokens  # the last layer's output and what the last norm makes of it
@@ -86,12 +79,10 @@ def peak_memory(run: RunSpec, processes: int = 1, shard: bool = False, micro_bat
     before, within, behind = (round(rows * passed) for rows in (held.before, held.within, held.behind))
     within += micro * caches
 
-    moments = 2 * NUMBER * parameters // (processes if shard else 1)
-    gradients = NUMBER * parameters // (processes if shard else 1)
     cast = weights // 2 if bfloat16 else 0  # autocast keeps the weights in bfloat16 as well
     early = gradients if processes > 1 or micro < sequences else 0
-    tied = NUMBER * D * vocabulary if model.tie_embeddings and run.data.channels is None else 0
-    logits = NUMBER * 3 * vocabulary * tokens
+    tied = FLOAT32_BYTES * D * vocabulary if model.tie_embeddings and run.data.channels is None else 0
+    logits = FLOAT32_BYTES * 3 * vocabulary * tokens
     last_layer = kept + (largest if recompute else backward) + hidden
     phases = [
         Memory(weights, early, moments, round(kept + hidden) + cast, logits, within),
@@ -114,7 +105,7 @@ def _activations(
             return 0.0
         kept = part.activation_memory(D)
         share = kept.bfloat16 if bfloat16 else 1.0
-        return NUMBER * share * replace(kept, a_token=2 * D + kept.a_token).of(sequences, length, from_zero)
+        return FLOAT32_BYTES * share * replace(kept, a_token=2 * D + kept.a_token).of(sequences, length, from_zero)
 
     mixers = model.mixers()
     layers = [kept_by(mixer) + kept_by(ffn) for mixer, ffn in zip(mixers, model.ffns(), strict=True)]
@@ -125,20 +116,21 @@ def _activations(
 def graph_bytes(model: ModelSpec, sequences: int, length: int) -> int:
     """Bytes of a float32 model at the peak of a backward pass without gradients of its weights."""
     layers, backward = _activations(model, sequences, length, from_zero=True, bfloat16=False)
-    hidden = NUMBER * 4 * model.d_model * sequences * length  # the last layer's output, its norm, and their gradients
+    # The last layer's output, its norm, and their gradients.
+    hidden = FLOAT32_BYTES * 4 * model.d_model * sequences * length
     return round(sum(layers) + backward + hidden)
 
 
 def state_bytes(model: ModelSpec, context: int) -> int:
     """Bytes of one sequence's state after `context` tokens. Attention keeps the keys and values of its window."""
-    return NUMBER * sum(part.state_numbers(model.d_model, context) for part in model.sublayers())
+    return FLOAT32_BYTES * sum(part.state_numbers(model.d_model, context) for part in model.sublayers())
 
 
 def passed_bytes(model: ModelSpec, context: int) -> int:
     """Bytes of the state that is passed to another sequence: without the caches of attention that has no window."""
     mixers = model.mixers()
     caches = sum(mixers[layer].state_numbers(model.d_model, context) for layer in model.endless)
-    return state_bytes(model, context) - NUMBER * caches
+    return state_bytes(model, context) - FLOAT32_BYTES * caches
 
 
 def policy_bytes(run: RunSpec) -> int:

@@ -101,7 +101,7 @@ class Plan:
 
 
 def make_plan(library: Library) -> Plan:
-    """Plan the wanted figures of a library. Figures that ask for the same run or table share it.
+    """Plan the wanted figures of a library. Figures that need the same run or table share it.
 
     Raises:
         ConfigError: one line with the file, the key, what was expected and the nearest valid name.

@@ -94,8 +94,8 @@ class Need:
         """The time for the checkpoints that delay a job's end."""
         return CHECKPOINTS_A_JOB * self.checkpoint_mb / DISK_RATE
 
-    def minutes_to_ask_for(self, cluster: Cluster, attempt: int = 1, share: float = 1.0) -> int:
-        """Minutes to ask a batch system for: the expected time with a margin, times the attempt, up to the limit.
+    def minutes_to_request(self, cluster: Cluster, attempt: int = 1, share: float = 1.0) -> int:
+        """Minutes to request from a batch system: the expected time with a margin, times the attempt, up to the limit.
 
         Args:
             share: of the limit, if several tables are made by one job (ssm/plan/job_packing.py).
@@ -108,7 +108,7 @@ class Need:
         """Seconds of a job's time limit for training: at least half. The rest is for its start and checkpoints."""
         return round(max(60 * minutes - AROUND_SECONDS - self.disk_seconds, 30 * minutes))
 
-    def memory_to_ask_for(self, attempt: int = 1) -> int:
+    def memory_to_request(self, attempt: int) -> int:
         """MB; the second attempt gets twice as much, and so on."""
         return self.memory_mb * attempt
 

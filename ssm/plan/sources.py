@@ -11,7 +11,7 @@ from ssm.base.names import HUB
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
 
-WEIGHTS = ("*.safetensors", "*.bin")  # in the folder of a config.json or a run.json
+WEIGHT_PATTERNS = ("*.safetensors", "*.bin")  # in the folder of a config.json or a run.json
 
 
 def source_files(data: Data) -> tuple[Path, ...] | None:
@@ -67,7 +67,7 @@ def weight_files(checkpoint: str) -> tuple[Path, ...] | None:
     if not path.exists():
         return () if re.fullmatch(HUB, checkpoint) else None
     folder = path if path.is_dir() else path.parent  # a file: an index of shards
-    return next(filter(None, (_files(folder, pattern) for pattern in WEIGHTS)), None)
+    return next(filter(None, (_files(folder, pattern) for pattern in WEIGHT_PATTERNS)), None)
 
 
 def imported_files(checkpoint: str) -> tuple[Path, ...] | None:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ssm.base.errors import TableError, UserError, nearest
 from ssm.base.names import natural
 from ssm.base.prose import plain
-from ssm.base.records import Described, read_run_record
+from ssm.base.records import RUN_RECORD, Described, read_run_record
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.claim import ClaimSpec, Expected
@@ -339,7 +339,7 @@ class Gatherer:
         return ids[::-1]
 
     def _read_run(self, run: str, command: str) -> Run:
-        path = self._need(self.results / "runs" / run / "run.json", command)
+        path = self._need(self.results / "runs" / run / RUN_RECORD, command)
         record = read_run_record(path, TableError, f"{path}: missing")
         missing = [key for key in RUN_KEYS if key not in record]
         if missing:
@@ -350,7 +350,7 @@ class Gatherer:
             found = read_json(self._need(manifest, command), TableError, "manifest")
             self.manifests[spec.data.id] = dict(shaped(found, Described, str(manifest), TableError))
         written = self._need(self.results / "specs" / "runs" / f"{run}.json", self._plan())
-        return Run(run, spec, record, (self._link(written, "spec"), self._link(path, "run.json")))
+        return Run(run, spec, record, (self._link(written, "spec"), self._link(path, RUN_RECORD)))
 
     def _table(self, name: str, command: str) -> TableFile:
         path = self._need(self.results / "tables" / f"{name}.parquet", command)

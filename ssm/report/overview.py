@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ssm.base.prose import plain
 from ssm.report.agreement import Agreement, ReferenceResults
 from ssm.report.gather import MARKS, Absent, Results, Verdict
-from ssm.report.papers import GROUPS, PAPERS, Paper, spoken
+from ssm.report.papers import GROUPS, Paper, spoken
 
 # Each mark has its own shape, 16 x 16: an outline, and paths that are cut out of it. The page sets the color.
 SHAPES = {
@@ -74,7 +74,7 @@ class Group:
 
 
 def board(
-    results: Results, references: ReferenceResults, papers: tuple[str, ...] = tuple(PAPERS), here: tuple[str, ...] = ()
+    results: Results, references: ReferenceResults, papers: tuple[str, ...], here: tuple[str, ...]
 ) -> tuple[Group, ...]:
     """The cards of some papers.
 

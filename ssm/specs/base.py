@@ -174,6 +174,7 @@ def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 Distinct = AfterValidator(_distinct)  # for a tuple without duplicates
+Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Prose = Annotated[str, AfterValidator(checked)]  # text for readers, which may contain formulas (ssm/base/prose.py)
 Setting = str | bool | int | float  # a value in a column of a table
 # Number of windows or examples that a measurement reads. The limit catches typing errors that would cost days.

@@ -14,7 +14,7 @@ LEAST = 4  # windows; with fewer there is no interval and no class of the curve
 # those with 16 windows (tests/diagnosis/test_coverage.py).
 ENOUGH = 64
 FOURFOLD = 4  # four times as many windows halve an interval
-OCTAVES = 16  # default length, in contexts
+DEFAULT_CONTEXTS = 16  # default length, in contexts
 TOLERANCE = 1.1  # paired ratio of perplexities above which a model counts as broken
 WHY_TOLERANCE = (
     "lg Definition 3.2 allows no increase. No finite text can confirm that, so a bound is needed. Ten percent more "

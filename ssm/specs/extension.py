@@ -16,9 +16,9 @@ from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.clip_dt import ClipDt
 
-SEQUENCES = 32  # default batch, in contexts; lg uses half a million tokens (`recipe.unlike_the_paper`)
+BATCH_CONTEXTS = 32  # default batch, in contexts; lg uses half a million tokens (`recipe.unlike_the_paper`)
 # A quarter of the held-out windows chooses the checkpoint: at least `ssm.specs.diagnosis.LEAST`, at most this number.
-MOST = 16
+MOST_CHOICE_WINDOWS = 16
 # Windows that are enough to prove the gain of a short training. Their interval reaches 1.3 standard deviations
 # (`ssm.diagnosis.intervals.reach`), and 10 steps of State Passing change the loss by 1.4 (tests/extension/coverage.py).
 # A larger gain needs fewer windows.
@@ -46,7 +46,7 @@ class ExtensionSpec(Spec):
     repair: RepairSpec | None = None  # instead of training; its numbers are chosen on the held-out windows that choose
     steps: PositiveInt = STEPS
     lr: PositiveFloat | None = None  # peak; None: a tenth of the pre-training rate for models of this size
-    batch_tokens: PositiveInt | None = None  # in an optimizer step; None: SEQUENCES contexts
+    batch_tokens: PositiveInt | None = None  # in an optimizer step; None: BATCH_CONTEXTS contexts
     micro_batch_tokens: PositiveInt | None = None  # in a forward pass; None: at most FORWARD_TOKENS
     activation_checkpointing: bool = False
     control: bool = False  # also train the same number of steps from zero states
@@ -78,7 +78,7 @@ class ExtensionSpec(Spec):
     @property
     def whole_batch_tokens(self) -> int:
         """Tokens in an optimizer step."""
-        return self.batch_tokens or SEQUENCES * self.diagnosis.context
+        return self.batch_tokens or BATCH_CONTEXTS * self.diagnosis.context
 
     @property
     def forward_tokens(self) -> int:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ssm.base.files import write_json
 from ssm.base.provenance import provenance
-from ssm.models.checkpoint import RECORD, digests, save_weights, snapshot_path
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
+from ssm.models.checkpoint import digests, save_weights, snapshot_path
 from ssm.models.device import device_name
 from ssm.models.trainable import TrainableModel
 from ssm.training.checkpointing import Checkpointer
@@ -35,11 +36,11 @@ def finalize(
     if job.group.main:
         # Snapshots that a diverged run never reached: they get its last good weights.
         missing = [snapshot_path(job.folder, at) for due, at in checkpointer.snapshots if diverged and due >= done]
-        for path in (*missing, job.folder / "model.safetensors"):
+        for path in (*missing, job.folder / RUN_WEIGHTS):
             save_weights(path, weights, job.run, step, job.origin)
         metrics.write(job.folder / "metrics.parquet", provenance(run=job.run.content(), seed=job.run.seed))
         record["weights"] = digests(job.folder, job.run)
-        write_json(job.folder / RECORD, record)
+        write_json(job.folder / RUN_RECORD, record)
         if diverged is None:
             checkpointer.good.forget()
     return record

@@ -11,12 +11,13 @@ from torch import Tensor
 from ssm.base.errors import CheckpointError, shown
 from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
 from ssm.base.provenance import provenance
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import RECORD, digests, save_weights
+from ssm.models.checkpoint import digests, save_weights
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats.format import differences
-from ssm.models.load import WEIGHTS, LoadedModel, load_any_model
+from ssm.models.load import LoadedModel, load_any_model
 from ssm.specs.data import Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
@@ -72,10 +73,10 @@ def write_imported(loaded: LoadedModel, run: RunSpec, folder: Path) -> dict[str,
     make_folder(folder)
     with only_one(folder):
         remove_leftovers(folder)
-        save_weights(folder / WEIGHTS, weights, run, 0, loaded.fingerprint)
+        save_weights(folder / RUN_WEIGHTS, weights, run, 0, loaded.fingerprint)
         parameters = sum(weights[name].numel() for name, _ in model.named_parameters())
         record = _record(loaded, run, parameters) | {"weights": digests(folder, run)}
-        write_json(folder / RECORD, record)
+        write_json(folder / RUN_RECORD, record)
     return record
 
 
@@ -165,7 +166,7 @@ def _diverged(loaded: LoadedModel) -> str | None:
     """The divergence that the record next to the weights reports, for weights of one of our runs."""
     path = Path(loaded.name)
     folder = path if path.is_dir() else path.parent
-    if loaded.run is None or not (folder / RECORD).is_file():
+    if loaded.run is None or not (folder / RUN_RECORD).is_file():
         return None
     diverged = read_record(folder)["diverged"]
     return diverged and f"its weights are from a run that {diverged}"

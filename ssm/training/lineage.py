@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import CheckpointError
-from ssm.base.records import read_run_record
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS, read_run_record
 from ssm.data.store import TOKENIZER, TokenStore
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import RECORD, load_model, read_header
+from ssm.models.checkpoint import load_model, read_header
 from ssm.models.trainable import TrainableModel
 from ssm.specs.data import FileTokenizer, HubTokenizer
 from ssm.specs.training import RunSpec
@@ -22,7 +22,7 @@ def origin_of(store: TokenStore, parent: Path | None) -> str:
     A spec names a corpus and a tokenizer by their paths. If these files change, the spec stays the same and the origin
     changes.
     """
-    inherited = "" if parent is None else read_header(parent / "model.safetensors").get("origin", "")
+    inherited = "" if parent is None else read_header(parent / RUN_WEIGHTS).get("origin", "")
     content = f"{store.manifest['corpus']['sha256']}/{inherited}"
     if isinstance(store.spec.spelled_by, FileTokenizer | HubTokenizer):
         content += f"/{store.manifest['files'][TOKENIZER]['sha256']}"
@@ -44,7 +44,7 @@ def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
         return build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
     if parent is None:
         raise CheckpointError(f"this run continues '{run.parent.id}': give its folder as --parent")
-    path = parent / "model.safetensors"
+    path = parent / RUN_WEIGHTS
     model, trained = load_model(path)
     if trained != run.parent:
         raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
@@ -63,7 +63,7 @@ def read_record(run: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: the file is missing or damaged.
     """
-    path = run / RECORD
+    path = run / RUN_RECORD
     missing = f"{path}: missing; the run has not finished (see `ssm train`)"
     needed = ("message", "diverged", "steps", "budget_steps", "tokens")
     return read_run_record(path, CheckpointError, missing, needed)

@@ -51,7 +51,7 @@ def train(
         DataError: the tokens are not from the run's data set.
         Preempted: SIGTERM or SIGUSR1 arrived, or the time is over. A checkpoint of the last step is written.
     """
-    store.insist_on(run.data, "the run")
+    store.require(run.data, "the run")
     folder, machine = Path(folder), machine or Machine()
     require_own_folder(folder, run)
     model = starting_weights(run, parent).to(device)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ssm.base.errors import CheckpointError
 from ssm.base.files import LOCK
-from ssm.models.checkpoint import RECORD, read_header
-from ssm.models.load import WEIGHTS
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
+from ssm.models.checkpoint import read_header
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import FILE as CHECKPOINT
 from ssm.training.lineage import read_record
@@ -21,11 +21,11 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
     Raises:
         CheckpointError: it holds another run, a model that ssm did not write, or other files.
     """
-    if (folder / RECORD).exists():
+    if (folder / RUN_RECORD).exists():
         own = read_record(folder).get("spec") == run.content()
-    elif (folder / WEIGHTS).exists():
+    elif (folder / RUN_WEIGHTS).exists():
         try:
-            own = read_header(folder / WEIGHTS).get("run") == run.content()
+            own = read_header(folder / RUN_WEIGHTS).get("run") == run.content()
         except CheckpointError as error:
             raise CheckpointError(f"{error}; {ELSEWHERE}") from None
     elif (folder / "config.json").exists():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ssm.base.seeds import derived_seed
 from ssm.base.stopping import StopRequest
-from ssm.data.batches import NOT_ASKED, Batch
+from ssm.data.batches import IGNORE_INDEX, Batch
 from ssm.data.reading import training_batches
 from ssm.data.store import TokenStore
 from ssm.models.state import State
@@ -60,8 +60,8 @@ class Stepper:
     def train_step(self, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
         """Make step number `step`, counted from 1, and return its row of metrics. Values may still be on a device.
 
-        Returns None, and does not update the model, if a process received a signal to stop. The processes ask each
-        other between micro-batches only if `stop` is given, because this takes time.
+        Returns None, and does not update the model, if a process received a signal to stop. The processes compare
+        their signals between micro-batches only if `stop` is given, because this takes time.
         """
         training = self.job.training
         lr = learning_rate(training, self.peak, step, self.job.steps)
@@ -70,7 +70,7 @@ class Stepper:
         batch = self.batches.batch(step - 1, self.mine)
         start = self.policy.start(step, training.batch_size, self.job.device)
         loss, right = torch.zeros((), device=self.job.device), torch.zeros((), device=self.job.device)
-        asked = self._asked(batch)
+        targets = self._targets_per_process(batch)
         self.gradients.clear()
         mine = torch.arange(len(batch.inputs))
         for rows in mine.split(self.micro_batch_size):
@@ -79,7 +79,7 @@ class Stepper:
             self.gradients.share(bool(rows[-1] == mine[-1]))
             micro = rows_of(batch, rows)
             part = loss_of(self.forward, micro, start and start.select(rows), training, self.job.device)
-            share = micro.asked / asked
+            share = micro.target_count / targets
             (part.loss * share).backward()
             loss += part.loss.detach() * share
             right += part.right
@@ -87,7 +87,7 @@ class Stepper:
         self.policy.learn()
         norm = self.gradients.clip(training.clip_norm)
         self.optimizer.step()
-        accuracy = {"accuracy": right / asked} if batch.answers else {}
+        accuracy = {"accuracy": right / targets} if batch.answers else {}
         return accuracy | {
             "step": step,
             "tokens": step * training.batch_tokens,
@@ -98,15 +98,15 @@ class Stepper:
             "state_norm": 0.0 if start is None else start.norm().mean(),
         }
 
-    def _asked(self, batch: Batch) -> float:
+    def _targets_per_process(self, batch: Batch) -> float:
         """Number of targets of the global batch that count, divided by the number of processes.
 
         Gradients and metrics are means over processes. In a text every target counts, so all processes have the same
         number.
         """
         if not batch.answers:
-            return batch.asked
-        return int(self.job.group.total(torch.tensor(batch.asked))) / self.job.group.size
+            return batch.target_count
+        return int(self.job.group.total(torch.tensor(batch.target_count))) / self.job.group.size
 
     def close(self) -> None:
         """Drop DDP's wrapper, which holds connections, because a traceback may keep the stepper alive."""
@@ -145,8 +145,8 @@ def loss_of(
     logits, targets = logits.flatten(0, 1), targets.flatten()
     if not batch.answers:
         return MicroBatchResult(F.cross_entropy(logits.float(), targets), ended.detach())
-    places = (batch.targets.flatten() != NOT_ASKED).nonzero()[:, 0].to(device)
-    logits, targets = logits[places].float(), targets[places]  # (asked, V), (asked,)
+    places = (batch.targets.flatten() != IGNORE_INDEX).nonzero()[:, 0].to(device)
+    logits, targets = logits[places].float(), targets[places]  # (n, V), (n,)
     loss = F.cross_entropy(logits, targets) if len(places) else logits.sum()
     return MicroBatchResult(loss, ended.detach(), (logits.argmax(-1) == targets).sum())
 

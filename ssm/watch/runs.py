@@ -16,13 +16,12 @@ from pathlib import Path
 from ssm.base import progress
 from ssm.base.errors import TableError, UserError, first_line
 from ssm.base.names import natural
-from ssm.base.records import read_run_record
+from ssm.base.records import RUN_RECORD, read_run_record
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import METRICS, read_table
 
 # in the order of display
 STATES = ("unreadable", "running", "stale", "stopped", "diverged", "waiting", "finished")
-RECORD = "run.json"
 TABLES = ("metrics.parquet", "checkpoint.metrics.parquet")  # of a finished run, and up to the last checkpoint
 SLOW_STEPS = 5  # if steps take minutes, a run is stale after the time of this many steps
 
@@ -99,7 +98,7 @@ class Watcher:
 
     def _read_run(self, name: str) -> RunView:
         folder = self.folder / "runs" / name
-        record = read_run_record(folder / RECORD, TableError, "") if (folder / RECORD).exists() else None
+        record = read_run_record(folder / RUN_RECORD, TableError, "") if (folder / RUN_RECORD).exists() else None
         losses = self._losses(folder)
         if record is not None:
             done, total, rate = (record.get(key) for key in ("steps", "budget_steps", "tokens_per_second"))

@@ -51,9 +51,9 @@ def for_terminal(line: str, encoding: str) -> str:
         return line.translate(PLAIN).encode(encoding, "replace").decode(encoding)
 
 
-def sparkline(losses: tuple[float, ...], characters: int = SPARKS) -> str:
+def sparkline(losses: tuple[float, ...]) -> str:
     """The losses as blocks. Each block is the mean over an equal number of steps. NaN is a cross."""
-    count = min(characters, len(losses))
+    count = min(SPARKS, len(losses))
     bins = [losses[i * len(losses) // count : (i + 1) * len(losses) // count] for i in range(count)]
     means = [sum(values) / len(values) for values in bins]
     finite = [mean for mean in means if abs(mean) < float("inf")]

@@ -21,7 +21,7 @@ class Plant(Spec, ABC):
     kind: str
     @classmethod
     def __pydantic_init_subclass__(cls) -> None:
-        PLANTS.add_spec(cls)
+        PLANTS.add_spec(cls, "kind")
     @abstractmethod
     def height(self): ...
 """

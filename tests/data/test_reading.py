@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import make_task
 
-from ssm.data.batches import NOT_ASKED, StreamBatches, WindowBatches
+from ssm.data.batches import IGNORE_INDEX, StreamBatches, WindowBatches
 from ssm.data.reading import TaskBatches, training_batches
 from ssm.data.store import TokenStore
 
@@ -33,20 +33,20 @@ def test_batches_of_text(store: TokenStore) -> None:
     assert isinstance(training_batches(store, 16, 4, True, 1), StreamBatches)
     batch = training_batches(store, 16, 4, False, 1).batch(0)
     assert not batch.answers
-    assert batch.asked == 64
+    assert batch.target_count == 64
 
 
 def test_a_batch_holds_examples_and_padding(copies: dict[int | None, TokenStore]) -> None:
     batches = batches_of(copies[None], 5)
     batch, examples = batches.batch(3), batches.generator.make(np.arange(15, 20))
-    width = examples.asked.shape[1]
+    width = examples.target_mask.shape[1]
     assert batch.inputs.shape == batch.targets.shape == (5, 32)
     np.testing.assert_array_equal(batch.inputs[:, :width], examples.inputs)
     np.testing.assert_array_equal(batch.targets[:, :width], examples.targets)
     assert (batch.inputs[:, width:] == 0).all()
-    assert (batch.targets[:, width:] == NOT_ASKED).all()
+    assert (batch.targets[:, width:] == IGNORE_INDEX).all()
     assert batch.answers
-    assert batch.asked == examples.asked.sum()
+    assert batch.target_count == examples.target_mask.sum()
     assert batch.starts is None
     far = batches.batch(10**7)
     assert not torch.equal(far.inputs, batch.inputs)

@@ -9,7 +9,7 @@ import pytest
 from diagnosis.fabricated import CONTEXT, diagnosis, fails_from, losses, tables
 from scipy import stats
 
-from ssm.base.curves import mean_loss
+from ssm.claims.table_numbers import mean_loss
 from ssm.diagnosis.comparison import compare
 from ssm.diagnosis.intervals import reach
 from ssm.specs.diagnosis import ENOUGH

@@ -15,7 +15,7 @@ from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, prom
 from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
-from ssm.base.curves import head_std_curve
+from ssm.claims.table_numbers import head_std_curve
 from ssm.diagnosis import plots as module
 from ssm.diagnosis.comparison import first_windows
 from ssm.diagnosis.plot_elements import head_grid

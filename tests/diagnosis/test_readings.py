@@ -13,6 +13,7 @@ from diagnosis.fabricated import (
     CONTEXT,
     LENGTH,
     TOLERANCE,
+    bump,
     diagnosis,
     everything,
     facts,
@@ -129,9 +130,6 @@ def test_a_model_that_holds_has_no_failure() -> None:
 
 
 def test_a_model_that_recovers_fails_where_it_begins_to_fail() -> None:
-    def bump(octave: np.ndarray) -> np.ndarray:  # above log(1.25) from 4,096 to 16,384
-        return np.maximum(0.0, np.log(TOLERANCE) + 0.5 * (1 - abs(octave - 13)))
-
     full, restarted = losses(2, bump)
     failure = failure_position(full, restarted, TOLERANCE)
     assert failure is not None

@@ -6,10 +6,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
-from diagnosis.fabricated import TOLERANCE, diagnosis, everything, facts, fails_from, holds, passkeys, prompts, tables
+from diagnosis.fabricated import bump, diagnosis, everything, facts, fails_from, holds, passkeys, prompts, tables
 
 from ssm.diagnosis.definitions import why_they_differ
 from ssm.diagnosis.readings import solved
@@ -127,9 +126,6 @@ def test_attention_has_no_state_and_cannot_be_extended() -> None:
 
 
 def test_a_model_that_recovers_gets_its_worst_and_its_last_ratio() -> None:
-    def bump(octave: np.ndarray) -> np.ndarray:
-        return np.maximum(0.0, np.log(TOLERANCE) + 0.5 * (1 - abs(octave - 13)))
-
     paragraph = diagnosis(tables(2, bump)).verdict.paragraph
     assert paragraph.startswith("The model breaks from about 4,")
     assert ": at 8,192 tokens its perplexity is 1.67" in paragraph

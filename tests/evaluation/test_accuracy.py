@@ -19,7 +19,7 @@ from small import make_task, model_spec, run_spec
 from torch import Tensor
 
 from ssm.base.seeds import derived_seed
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
 from ssm.evaluation import stream
@@ -129,7 +129,7 @@ def test_an_error_that_leads_to_others_counts_more_in_greedy_decoding(copies: To
 def log_likelihood(model: LanguageModel, state: Any, logits: Tensor, answer: np.ndarray) -> float:
     """The log-likelihood of an answer after a prompt, token by token."""
     total = 0.0
-    for token in answer[answer != NOT_ASKED].tolist():
+    for token in answer[answer != IGNORE_INDEX].tolist():
         total += float(logits[0].double().log_softmax(-1)[token])
         logits, state = model.step(torch.tensor([token]), state)
     return total

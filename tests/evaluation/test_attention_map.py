@@ -158,7 +158,7 @@ def test_the_key_at_offset_0_is_the_token_to_copy(task: str, tmp_path: Path) -> 
     assert behind.height == (made.answers.stop - made.answers.start).sum()
     for example, query, key in behind.select("example", "query", "key").iter_rows():
         assert made.inputs[example, key] == made.following[example, query]
-        assert made.asked[example, query]
+        assert made.target_mask[example, query]
     assert set(table.filter("behind")["offset"]) == {0, 1, 2, 3}, "a convolution has width 4"
     assert not table.filter(~pl.col("behind"))["offset"].is_between(0, 3).any()
     assert (table["behind"].is_null() == table["offset"].is_null()).all()

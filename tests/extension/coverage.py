@@ -35,7 +35,7 @@ import torch
 from scipy.special import ndtr, ndtri, stdtrit
 from small import model_spec, run_spec
 
-from ssm.base.curves import mean_loss, paired_log_ratio
+from ssm.claims.table_numbers import mean_loss, paired_log_ratio
 from ssm.data.build import build_store
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore

@@ -13,12 +13,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from extension.world import CARD, CONTEXT, LENGTH, QUICK, content, extended
+from extension.world import CARD, CONTEXT, LENGTH, QUICK, extended
 from journey.agreement import text_of
 from models.formats import hf
 from printed import commands
 from safetensors.torch import load_file
-from small import make_store, run_spec, text
+from small import content, make_store, run_spec, text
 
 from ssm.base.tables import read_table
 from ssm.cli.main import main

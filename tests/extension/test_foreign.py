@@ -14,10 +14,10 @@ import transformers
 from extension.world import CONTEXT, QUICK
 from journey.agreement import text_of
 from models.formats import hf
-from models.formats.folders import content, one_shard
+from models.formats.folders import one_shard
 from models.formats.round_trip import assert_bitwise, weights
 from models.test_foreign import MODELS, made
-from small import make_store
+from small import content, make_store
 
 from ssm.base.errors import CheckpointError, ConfigError, UserError
 from ssm.cli.main import main

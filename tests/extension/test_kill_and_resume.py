@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extension.world import content, extended
+from extension.world import extended
 from forked_processes import PROCESSES
+from small import content
 
 from ssm.base.exit_codes import REQUEUE
 from ssm.base.tables import read_table

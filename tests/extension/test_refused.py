@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from extension.world import content, extended
+from extension.world import extended
 from file_limit import file_limit
 from models.formats import hf
 from safetensors.torch import load_file, save_file
-from small import text
+from small import content, text
 
 from ssm.base.errors import ConfigError, OutputError, UserError
 from ssm.cli.main import main

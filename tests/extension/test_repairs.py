@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from extension.world import content, extended
+from extension.world import extended
 from models.formats import hf
 from safetensors.torch import load_file
+from small import content
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.backbone import LanguageModel

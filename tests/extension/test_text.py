@@ -14,7 +14,7 @@ from ssm.data.store import TokenSplit
 from ssm.extension.text import Text, parts, tokenized
 from ssm.specs.data import BytesTokenizer
 from ssm.specs.diagnosis import ENOUGH, DiagnosisSpec
-from ssm.specs.extension import MOST
+from ssm.specs.extension import MOST_CHOICE_WINDOWS
 
 LENGTH = 64
 
@@ -113,7 +113,7 @@ def test_a_document_much_longer_than_the_others_is_cut(tmp_path: Path) -> None:
 def test_the_share_is_enough_for_a_verdict_and_at_most_half(words: int, tmp_path: Path) -> None:
     texts = write(tmp_path / "texts", 1, words)
     found, tokens = made(texts, tmp_path), len(Path(texts, "0.txt").read_bytes())
-    verdict_takes = (ENOUGH + MOST) * (LENGTH + 1)
+    verdict_takes = (ENOUGH + MOST_CHOICE_WINDOWS) * (LENGTH + 1)
     assert found.held_out.tokens == min(max(tokens // 10, verdict_takes), tokens // 2)
     windows = found.page.held_out.n_tokens // (LENGTH + 1), found.choice.held_out.n_tokens // (LENGTH + 1)
     assert (found.held_out.verdict, found.held_out.choice) == windows

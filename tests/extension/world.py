@@ -44,8 +44,3 @@ def extended(world: Path, out: Path, model: str = "theirs", **settings: Any) -> 
     """The result of `extend` with a model of the world."""
     given = {"text": [str(world / "texts")]} | QUICK | settings
     return extend(world / model, out=out, **given)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """The content of every file in a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

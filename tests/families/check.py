@@ -17,7 +17,7 @@ from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
 from ssm.models.families import Family
 from ssm.models.load import LoadedModel, load_any_model
-from ssm.specs.diagnosis import ENOUGH, OCTAVES
+from ssm.specs.diagnosis import DEFAULT_CONTEXTS, ENOUGH
 from ssm.specs.tasks.ruler import RULER
 
 SPENT = "the budget was spent"
@@ -25,7 +25,8 @@ TRAINED = 60_000  # characters that the tiny models are trained on; the commands
 # Characters per token of the length: about 75 windows. These are enough for a diagnosis to say that a model holds.
 # `ssm extend` holds half of them out. So it never finds that the model holds, and always trains.
 READ = 200
-SHORT, LONG = OCTAVES * models.CONTEXT, 1024  # tokens: the default length, and one that has room for all RULER tasks
+SHORT = DEFAULT_CONTEXTS * models.CONTEXT  # tokens: the default length
+LONG = 1024  # tokens: a length that has room for all RULER tasks
 
 
 @dataclass(frozen=True)

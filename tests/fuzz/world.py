@@ -21,6 +21,7 @@ from small import make_store, model_spec, run_spec
 from ssm.base.files import write_json
 from ssm.base.tables import VERDICTS, read_table
 from ssm.cli.main import main
+from ssm.data.store import TokenStore
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import load_tensors
 from ssm.models.formats import export_checkpoint
@@ -64,7 +65,22 @@ class World:
 def build(folder: Path) -> World:
     """Make the inputs, and check that each command accepts them."""
     world = World(folder)
-    add = world.add
+    config = _add_configs(world)
+    store = _add_runs(world)
+    _add_results(world)
+    _add_registrations(world, config)
+    _add_corpus(world, store)
+    _add_checkpoints(world)
+    _add_extension(world)
+    _run_all(world)
+    for target in {target.words: target for target in world.targets}.values():
+        world.add("arguments", target.file, target.words)
+    return world
+
+
+def _add_configs(world: World) -> Path:
+    """Config files for `ssm plan`. Returns the folder of the small configuration."""
+    folder, add = world.folder, world.add
     config = write_config(folder / "config")
 
     def planned(out: Path) -> list[str]:
@@ -76,7 +92,12 @@ def build(folder: Path) -> World:
     whole = Path(shutil.copytree(CONFIG, folder / "whole_config"))
     repairs = ["plan", "--config", str(whole), "--figures", "x_repairs"]
     add("figure file", whole / "figures" / "x_repairs.yaml", lambda out: [*repairs, "--write", str(out / "specs")])
+    return config
 
+
+def _add_runs(world: World) -> TokenStore:
+    """A run, one that was stopped, its specs and its tables. Returns the token store."""
+    folder, add = world.folder, world.add
     store = make_store(folder, documents=12)
     base = run_spec(store.spec, budget={"steps": 4}, snapshots=[0.5])
     write_json(folder / "base.json", base.content())
@@ -127,8 +148,12 @@ def build(folder: Path) -> World:
     add("checkpoint", short / "checkpoint.metrics.parquet", resuming, weights, exact=True)
     add("table", folder / "curve.parquet", classing, table, exact=True)
     add("tokens", store.folder / "train-00000.tokens", measuring, table, exact=True)
+    return store
 
-    results = folder / "results" / "smoke"
+
+def _add_results(world: World) -> None:
+    """A folder of results, for verdicts and reports."""
+    add, results = world.add, world.folder / "results" / "smoke"
     task = results_folder(results)
     spec = results / "specs" / "figures" / "lg_fig5.json"
 
@@ -159,15 +184,25 @@ def build(folder: Path) -> World:
     add("manifest", sorted((results / "tokens").glob("*/manifest.json"))[0], reporting)
     add("progress.json", live / "progress.json", watching)
 
+
+def _add_registrations(world: World, config: Path) -> None:
     register = ["register", "--config", str(config), "--scale", "smoke"]
     assert call(register, LIMIT * 6)[0] == 0
-    add("registered.json", config / "registered.json", lambda out: [*register, "--check"])
+    world.add("registered.json", config / "registered.json", lambda out: [*register, "--check"])
+
+
+def _add_corpus(world: World, store: TokenStore) -> None:
+    folder = world.folder
     rows = folder / "rows.jsonl"
     rows.write_text("".join(f'{{"text": "a row of words, number {number}"}}\n' for number in range(40)))
     corpus = {"kind": "files", "paths": [str(rows)], "format": "jsonl"}
     write_json(folder / "rows.json", store.spec.content() | {"corpus": corpus})
-    add("corpus", rows, lambda out: ["tokenize", f"{folder}/rows.json", "--out", f"{out}/tokens"])
+    world.add("corpus", rows, lambda out: ["tokenize", f"{folder}/rows.json", "--out", f"{out}/tokens"])
 
+
+def _add_checkpoints(world: World) -> None:
+    """Checkpoints of other libraries."""
+    folder = world.folder
     theirs = folder / "theirs"
     export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", theirs / "mamba2")
     export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba_ssm", theirs / "mamba_ssm")
@@ -182,22 +217,29 @@ def build(folder: Path) -> World:
         diagnosing = opening(name)
         for path in sorted((theirs / name).iterdir()):
             if path.suffix in (".json", ".safetensors", ".bin"):
-                add(f"their {path.name}", path, diagnosing)
+                world.add(f"their {path.name}", path, diagnosing)
 
+
+def _add_extension(world: World) -> None:
+    """A finished extension of one of these checkpoints."""
+    folder = world.folder
     ended = folder / "ended"
-    asked = ["--text", f"{folder}/texts", "--context", "16", "--length", "128", "--sequences", "4", "--steps", "1"]
+    given = ["--text", f"{folder}/texts", "--context", "16", "--length", "128", "--sequences", "4", "--steps", "1"]
 
     def extending(out: Path) -> list[str]:
         if ended.exists():
             shutil.copytree(ended, out / "extension")
         where = ["-o", f"{out}/extension", "--device", "cpu", "--threads", "1"]
-        return ["extend", f"{folder}/theirs/mamba_ssm", *asked, *where]
+        return ["extend", f"{folder}/theirs/mamba_ssm", *given, *where]
 
     assert call(extending(folder / "first"), LIMIT * 6)[0] == 0
     (folder / "first" / "extension").rename(ended)
     for name in ("extension.json", "result.json"):
-        add(name, ended / name, extending)
+        world.add(name, ended / name, extending)
 
+
+def _run_all(world: World) -> None:
+    """Run each command, and keep the expected results."""
     for words, result in {(target.words, target.result) for target in world.targets}:
         files = [target.file for target in world.targets if (target.words, target.result) == (words, result)]
         with tempfile.TemporaryDirectory() as name:
@@ -206,9 +248,6 @@ def build(folder: Path) -> World:
             assert code == 0 or command[0] == "diagnose", (files, said)  # its text is empty
             if result is not None:
                 world.expected |= dict.fromkeys(files, result(Path(name)))
-    for target in {target.words: target for target in world.targets}.values():
-        add("arguments", target.file, target.words)
-    return world
 
 
 def tokenizer(path: Path) -> None:

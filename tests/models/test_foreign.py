@@ -328,7 +328,7 @@ def test_no_cache_and_no_forward_pass() -> None:
     class Plain(nn.Linear):
         pass
 
-    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Plain takes no cache that ssm knows$"):
+    with pytest.raises(CheckpointError, match=r"^x: the forward pass of Plain takes no cache that ssm supports$"):
         ForeignModel(Plain(2, 2), "x")
     with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy returns no cache$"):
         ForeignModel(Toy("none"), "x")

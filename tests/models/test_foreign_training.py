@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from models.formats.folders import as_bin, content, reconfigure, rewrite
+from models.formats.folders import as_bin, reconfigure, rewrite
 from models.formats.round_trip import assert_bitwise, weights
 from models.test_foreign import ATTENTION, HYBRID, made, tokens
 from safetensors.torch import load_file
+from small import content
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
 from ssm.models.checkpoint import load_weights
 from ssm.models.foreign import ForeignModel, build_foreign, check_unchanged, export_foreign, load_foreign
-from ssm.models.foreign.cache import FLOOR
+from ssm.models.foreign.cache import OLDEST_TRANSFORMERS
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
 from ssm.models.load import load_any_model
@@ -267,7 +268,7 @@ def test_an_old_transformers_is_the_first_reason(name: str, monkeypatch: pytest.
     monkeypatch.setattr("transformers.__version__", "5.13.0")
     monkeypatch.setattr("ssm.models.foreign.model.is_common", lambda *_: False)
     why = ForeignModel(made(name), "x").untrainable
-    assert why == f"transformers 5.13.0 is too old to start from a state: >= {FLOOR} is needed"
+    assert why == f"transformers 5.13.0 is too old to start from a state: >= {OLDEST_TRANSFORMERS} is needed"
 
 
 def test_quantized_weights_are_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

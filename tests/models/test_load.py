@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 from models.formats import hf, round_trip
-from models.formats.folders import content, reconfigure, rewrite
+from models.formats.folders import reconfigure, rewrite
 from models.test_foreign import VOCABULARY, made
-from small import model_spec, run_spec, save_model
+from small import content, model_spec, run_spec, save_model
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError

@@ -1,4 +1,4 @@
-"""The spec of every mixer and ffn knows the sizes of its module."""
+"""The spec of every mixer and ffn gives the sizes of its module."""
 
 from __future__ import annotations
 

@@ -280,19 +280,19 @@ def test_budgets_in_chinchillas_count_the_parameters(folder: Path) -> None:
 def test_requests_grow_with_the_attempt_up_to_the_limit() -> None:
     need = Need(gpus=1, cpus=1, memory_mb=3000, seconds=3600, disk_mb=1)
     cluster = Cluster(max_hours=5, time_margin=2)
-    assert [need.minutes_to_ask_for(cluster, attempt) for attempt in (1, 2, 3)] == [120, 240, 300]
-    assert [need.memory_to_ask_for(attempt) for attempt in (1, 2)] == [3000, 6000]
-    assert [need.minutes_to_ask_for(cluster, attempt, share=0.5) for attempt in (1, 2, 3)] == [120, 150, 150]
+    assert [need.minutes_to_request(cluster, attempt) for attempt in (1, 2, 3)] == [120, 240, 300]
+    assert [need.memory_to_request(attempt) for attempt in (1, 2)] == [3000, 6000]
+    assert [need.minutes_to_request(cluster, attempt, share=0.5) for attempt in (1, 2, 3)] == [120, 150, 150]
     assert [need.seconds_to_train(minutes) for minutes in (10, 120, 5)] == [420, 7020, 150]
     short = Need(gpus=0, cpus=1, memory_mb=1, seconds=1, disk_mb=1)
-    assert [short.minutes_to_ask_for(cluster, attempt) for attempt in (1, 2)] == [10, 20]
+    assert [short.minutes_to_request(cluster, attempt) for attempt in (1, 2)] == [10, 20]
 
 
 def test_a_large_checkpoint_is_written_within_the_time_limit() -> None:
     """At 200 MB/s, 40 GB take 200 s. A checkpoint is read once and written twice."""
     need = Need(gpus=1, cpus=1, memory_mb=1, seconds=3600, disk_mb=1, checkpoint_mb=40_000)
     assert need.seconds_to_train(120) == 7200 - 180 - 600
-    assert need.minutes_to_ask_for(Cluster(time_margin=2)) == 2 * (60 + 10)
+    assert need.minutes_to_request(Cluster(time_margin=2)) == 2 * (60 + 10)
 
 
 def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
@@ -302,7 +302,7 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
     measured = [table for table in plan.measurements if plan.inputs_of(table).run]
     wide = "mamba2-1.3b_T2048_imported_s211-"
     largest = [table for table in measured if str(plan.inputs_of(table).run).startswith(wide)]
-    alone = [sum(found[table].minutes_to_ask_for(Cluster(), attempt) for table in largest) / 60 for attempt in (1, 4)]
+    alone = [sum(found[table].minutes_to_request(Cluster(), attempt) for table in largest) / 60 for attempt in (1, 4)]
     most = sum(alone) / 2  # hours: the last attempt of a job with all tables would be refused
     names = {}
     for hours in (most, 3.0, 1.0):
@@ -314,7 +314,7 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
         for attempt in (1, 2, 3, 4, 5, 9):
             asked: dict[str, int] = {}
             for table, place in places.items():
-                minutes = found[table].minutes_to_ask_for(cluster, attempt, place.share)
+                minutes = found[table].minutes_to_request(cluster, attempt, place.share)
                 asked[place.job] = asked.get(place.job, 0) + minutes
                 assert minutes > 0
             assert max(asked.values()) <= 60 * hours
@@ -322,8 +322,8 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
         together = Counter(place.job for place in places.values())
         for table, place in places.items():
             if together[place.job] > 1:
-                whole = found[table].minutes_to_ask_for(Cluster(max_hours=1e9), ATTEMPTS)
-                assert found[table].minutes_to_ask_for(cluster, ATTEMPTS, place.share) == whole
+                whole = found[table].minutes_to_request(Cluster(max_hours=1e9), ATTEMPTS)
+                assert found[table].minutes_to_request(cluster, ATTEMPTS, place.share) == whole
         order = list(plan.measurements)
         for table in measured:
             curve = plan.inputs_of(table).table  # comes before it, in the same job or an earlier one

@@ -1,4 +1,4 @@
-"""Training on tasks: the loss counts only the asked targets, for any micro-batches, policies and parents."""
+"""Training on tasks: the loss is over the targets of answers alone, for any micro-batches, policies and parents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.processes import run_team
 
 from ssm.base.errors import ConfigError
 from ssm.base.tables import METRICS, read_table
-from ssm.data.batches import NOT_ASKED, Batch
+from ssm.data.batches import IGNORE_INDEX, Batch
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_tensors
@@ -35,7 +35,8 @@ POLICIES: list[dict[str, Any]] = [
     {"policy": "random_noise", "sigma": 0.1},
     {"policy": "tbtt"},
 ]
-UNEVEN = [{"shortest": 1, "longest": 3}, {"shortest": 12, "longest": 13}]  # examples differ in asked targets by 4 times
+# Examples differ by 4 times in the number of targets that count.
+UNEVEN = [{"shortest": 1, "longest": 3}, {"shortest": 12, "longest": 13}]
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +67,14 @@ class Recorder:
 
 
 def by_hand(run: RunSpec, batch: Batch) -> tuple[float, Tensor, float]:
-    """Loss, gradient and accuracy of a new model: sums over the asked targets, divided by their number."""
+    """Loss, gradient and accuracy of a new model: sums over the targets that count, divided by their number."""
     model = build_model(run.model, run.data.vocab_size, run.seed)
     logits, _ = model(batch.inputs)
     total, right, count = torch.zeros(()), 0, 0
     for row in range(len(batch.inputs)):
         for place in range(batch.inputs.shape[1]):
             target = int(batch.targets[row, place])
-            if target != NOT_ASKED:
+            if target != IGNORE_INDEX:
                 total = total - F.log_softmax(logits[row, place], -1)[target]
                 right, count = right + int(logits[row, place].argmax() == target), count + 1
     loss = total / count
@@ -119,7 +120,7 @@ def first_batch(run: RunSpec, store: TokenStore) -> Batch:
 
     order = derived_seed(run.seed, "order", run.stage)
     batch = training_batches(store, run.training.context, run.training.batch_size, False, order).batch(0)
-    counts = (batch.targets != NOT_ASKED).sum(1)
+    counts = (batch.targets != IGNORE_INDEX).sum(1)
     assert counts.max() >= 3 * counts.min(), "otherwise a mean of means would also pass"
     return batch
 
@@ -127,10 +128,10 @@ def first_batch(run: RunSpec, store: TokenStore) -> Batch:
 def test_a_micro_batch_without_asked_targets_has_no_effect(copies: TokenStore) -> None:
     model = build_model(model_spec(), 10, 1)
     tokens = torch.zeros(2, 32, dtype=torch.int64)
-    batch = Batch(tokens, torch.full_like(tokens, NOT_ASKED), answers=True)
+    batch = Batch(tokens, torch.full_like(tokens, IGNORE_INDEX), answers=True)
     part = loss_of(model, batch, None, task_run(copies).training, CPU)
     part.loss.backward()
-    assert float(part.loss.detach()) == batch.asked == int(part.right) == 0
+    assert float(part.loss.detach()) == batch.target_count == int(part.right) == 0
     assert all(p.grad is None or not p.grad.any() for p in model.parameters())
 
 
@@ -144,7 +145,7 @@ def _train(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path) -> Non
     ids=lambda policy: policy["policy"],
 )
 def test_two_processes_train_the_same_run_as_one(policy: dict[str, Any], copies: TokenStore, tmp_path: Path) -> None:
-    """Their halves of a batch have different numbers of asked targets. The norm shows whether these are weighted."""
+    """Their halves of a batch have different numbers of counted targets. The norm shows whether these are weighted."""
     run = task_run(copies, initial_state=policy, micro_batch_tokens=64, clip_norm=0.05)
     _train(SINGLE_PROCESS, run, copies.folder, tmp_path / "1")
     assert run_team(2, _train, run, copies.folder, tmp_path / "2") == [0, 0]
@@ -186,7 +187,7 @@ def _killed_at(step: int, add: Any) -> Any:
 
 
 def test_a_task_is_learned(tmp_path: Path) -> None:
-    """The task copies one of four letters. Half of the asked targets are the full stop."""
+    """The task copies one of four letters. Half of the targets that count are the full stop."""
     store = make_task(tmp_path / "tokens", task="copy", alphabet=4, mix=[{"shortest": 1, "longest": 1}])
     run = run_spec(store.spec, context=8, batch_tokens=256, budget={"steps": 80})
     record = train(run, store, tmp_path / "run", CPU)

@@ -169,7 +169,7 @@ def test_a_client_forwards_signals_and_exits_with_the_answer(number: signal.Sign
         listener.settimeout(SECONDS)
         listener.bind("\0" + (name := f"ssm-test-{os.getpid()}"))
         listener.listen()
-        code = "import sys; from ssm.base.fork_client import ask; sys.exit(ask(['judge']))"
+        code = "import sys; from ssm.base.fork_client import run_in_worker; sys.exit(run_in_worker(['judge']))"
         asker = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {VARIABLE: name})
         client, _ = listener.accept()
         client.settimeout(SECONDS)

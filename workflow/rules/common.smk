@@ -4,9 +4,7 @@
 def files_of_run(run):
     """The files of a finished run that other jobs read; empty for None."""
     return (
-        [f"{S}/runs/{run}/{name}" for name in ("run.json", "model.safetensors")]
-        if run
-        else []
+        [f"{S}/runs/{run}/{name}" for name in (RUN_RECORD, RUN_WEIGHTS)] if run else []
     )
 
 
@@ -143,8 +141,8 @@ def explain_locks():
 def name_outdated_figures():
     """Print the requested figures that should be made again, but that Snakemake takes for finished.
 
-    Their verdicts are on other arms, seeds or claims than those of the plan. Snakemake knows the parameters of a finished
-    file only in the folder in which it made it. Results can be moved, and another clone can go on with them.
+    Their verdicts are on other arms, seeds or claims than those of the plan. Snakemake records the parameters of a
+    finished file only in the folder in which it made it. Results can be moved, and another clone can go on with them.
     """
     dag = getattr(workflow, "_dag", None)
     if dag is None or not workflow.is_main_process:
@@ -188,12 +186,12 @@ def explain_unknown_targets():
 
 
 def on_cluster():
-    """Whether jobs run on a cluster, or this is such a job. Snakemake knows it only when it plans jobs."""
+    """Whether jobs run on a cluster, or this is such a job. This is known only while Snakemake plans jobs."""
     return workflow.remote_exec or workflow.non_local_exec
 
 
 @cache
-def asks_for_gpus():
+def uses_gpus():
     """Whether training and measuring use GPUs. An error if the settings of a cluster do not decide it."""
     try:
         here = bool(shutil.which("nvidia-smi"))
@@ -205,7 +203,7 @@ def asks_for_gpus():
 @cache
 def expected():
     """The needs of the job of each run, table, data set and answer, by id."""
-    gpu = asks_for_gpus()
+    gpu = uses_gpus()
     answers = {id: job.need(LIBRARY.workflow, gpu) for id, job in CHECKPOINTS.items()}
     return needs(PLAN, LIBRARY.workflow, gpu) | answers
 
@@ -224,7 +222,7 @@ def threads_each(wildcards, resources, threads):
 
 
 def memory(wildcards, attempt):
-    return expected()[wildcards[0]].memory_to_ask_for(attempt)
+    return expected()[wildcards[0]].memory_to_request(attempt)
 
 
 @cache
@@ -236,7 +234,7 @@ def table_jobs():
 def minutes(wildcards, attempt):
     packed = table_jobs().get(wildcards[0])
     need = expected()[wildcards[0]]
-    return need.minutes_to_ask_for(CLUSTER, attempt, packed.share if packed else 1.0)
+    return need.minutes_to_request(CLUSTER, attempt, packed.share if packed else 1.0)
 
 
 def time_limit(wildcards, resources):
@@ -252,7 +250,7 @@ def disk(wildcards):
 def partition(wildcards):
     """The partition; None: the cluster's default. Tables of one run may share a job, so they get the same partition."""
     job = wildcards[0]
-    shares = asks_for_gpus() and job in PLAN.measurements and PLAN.inputs_of(job).run
+    shares = uses_gpus() and job in PLAN.measurements and PLAN.inputs_of(job).run
     on_gpu = expected()[job].gpus or shares
     return (on_gpu and CLUSTER.gpu_partition) or CLUSTER.partition
 

@@ -6,8 +6,8 @@ rule import_run:
     input:
         lambda wildcards: IMPORTED[wildcards.run] or [],
     output:
-        f"{S}/runs/{{run}}/run.json",
-        f"{S}/runs/{{run}}/model.safetensors",
+        f"{S}/runs/{{run}}/{RUN_RECORD}",
+        f"{S}/runs/{{run}}/{RUN_WEIGHTS}",
     log:
         f"{S}/logs/runs/{{run}}.log",
     wildcard_constraints:

@@ -8,9 +8,9 @@ rule train:
         tokens=lambda wildcards: f"{S}/tokens/{PLAN.inputs_of(wildcards.run).data}/manifest.json",
         parent=lambda wildcards: files_of_run(PLAN.inputs_of(wildcards.run).run),
     output:
-        f"{S}/runs/{{run}}/run.json",
+        f"{S}/runs/{{run}}/{RUN_RECORD}",
         f"{S}/runs/{{run}}/metrics.parquet",
-        f"{S}/runs/{{run}}/model.safetensors",
+        f"{S}/runs/{{run}}/{RUN_WEIGHTS}",
     log:
         f"{S}/logs/runs/{{run}}.log",
     wildcard_constraints:

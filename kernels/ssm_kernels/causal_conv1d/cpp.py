@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from ssm_kernels.causal_conv1d.inputs import Inputs, Options
 from ssm_kernels.dtypes import compute_dtype
-from ssm_kernels.native import why_not
+from ssm_kernels.native import why_not_on
 from ssm_kernels.native.call import call, with_rows
 
 SOURCE = "causal_conv1d/causal_conv1d.cpp"
 ZERO_DSTATE_IS_NONE = True
 
-
-def unavailable(device: torch.device) -> str | None:
-    """The reason why it cannot run on this device; None if it can."""
-    return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
+unavailable = partial(why_not_on, SOURCE)
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:

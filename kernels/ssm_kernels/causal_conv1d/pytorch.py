@@ -19,11 +19,6 @@ BLOCK = {"cpu": 1 << 17}
 BLOCK_ELSEWHERE = 1 << 24
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """Empty: nothing is stored."""
     return (0,)

@@ -9,11 +9,6 @@ from torch import Tensor
 from ssm_kernels.causal_conv1d.inputs import Inputs, Options
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     """y_t = act(bias + sum_i w_i x_{t-K+1+i}); a reset clears the window."""
     x, weight, bias, state, resets = inputs

@@ -6,12 +6,12 @@ The forward pass of few heads has threads over columns of the values too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-import torch
 from torch import Tensor
 
 from ssm_kernels.delta_scan.inputs import Inputs, Options
-from ssm_kernels.native import why_not
+from ssm_kernels.native import why_not_on
 from ssm_kernels.native.matrix_scan import MatrixScan
 
 SCAN = MatrixScan("delta_scan", kinds={3: 1, 4: 2})
@@ -20,10 +20,7 @@ CHUNK = 64  # tokens between states that are stored for the backward pass; equal
 TOKENS = 16  # tokens that are solved together if decays are per head; equals TOKENS in problem.h
 ZERO_DSTATE_IS_NONE = True
 
-
-def unavailable(device: torch.device) -> str | None:
-    """The reason why it cannot run on this device; None if it can."""
-    return why_not(SOURCE) if device.type == "cpu" else f"it runs on the CPU, not on {device.type}"
+unavailable = partial(why_not_on, SOURCE)
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:

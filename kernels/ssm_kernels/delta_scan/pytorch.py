@@ -23,10 +23,9 @@ from ssm_kernels.gated_scan.pytorch import (
     by_spans,
     saved_shape,
     spans,
-    unavailable,
 )
 
-__all__ = ["SPAN", "backward", "forward", "saved_shape", "unavailable"]
+__all__ = ["SPAN", "backward", "forward", "saved_shape"]
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,11 +11,6 @@ from torch import Tensor
 from ssm_kernels.delta_scan.inputs import Inputs, Options
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     """S_t by the delta rule or in the generalized form (see `ssm_kernels.delta_scan`); y_t = q_t^T S_t."""
     q, k, v, beta, log_decay, h0, a, b, resets = inputs

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from ssm_kernels.diagonal_scan.inputs import Inputs, Options
+from ssm_kernels.diagonal_scan.inputs import Inputs, Options, gradient_like
 from ssm_kernels.dtypes import compute_dtype
-from ssm_kernels.native import why_not
+from ssm_kernels.native import why_not_on
 from ssm_kernels.native.call import call
 
 SOURCE = "diagonal_scan/diagonal_scan.cpp"
 
-
-def unavailable(device: torch.device) -> str | None:
-    """The reason why it cannot run on this device; None if it can."""
-    return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
+unavailable = partial(why_not_on, SOURCE)
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
@@ -42,12 +41,9 @@ def backward(
     da, db, dh0 = torch.empty_like(a), torch.empty_like(b), None if h0 is None else torch.empty_like(h0)
     tensors = (dy.contiguous(), dhT.contiguous(), a, y.contiguous(), h0, resets, da, db, dh0)
     call(SOURCE, "diagonal_scan_backward", b.dtype, *tensors, B, T, D, a.dim() == 1)
-    return _like(inputs.a, da), _like(inputs.b, db), None if dh0 is None else _like(inputs.h0, dh0), None
-
-
-def _like(x: Tensor | None, gradient: Tensor) -> Tensor:
-    """The gradient of a real input of a complex scan is the real part of the complex gradient."""
-    return gradient.real.contiguous() if x is not None and gradient.is_complex() and not x.is_complex() else gradient
+    if inputs.h0 is not None and dh0 is not None:
+        dh0 = gradient_like(dh0, inputs.h0)
+    return gradient_like(da, inputs.a), gradient_like(db, inputs.b), dh0, None
 
 
 def _dense(inputs: Inputs) -> Inputs:

@@ -18,3 +18,8 @@ class Inputs(NamedTuple):
 
 class Options(NamedTuple):
     """There are no options."""
+
+
+def gradient_like(gradient: Tensor, x: Tensor) -> Tensor:
+    """The gradient of an input. That of a real input of a complex scan is the real part."""
+    return gradient.real.contiguous() if gradient.is_complex() and not x.is_complex() else gradient

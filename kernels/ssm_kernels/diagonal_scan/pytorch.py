@@ -7,17 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ssm_kernels.diagonal_scan.inputs import Inputs, Options
+from ssm_kernels.diagonal_scan.inputs import Inputs, Options, gradient_like
 from ssm_kernels.dtypes import compute_dtype
 
 # Elements per torch operation that make its overhead small. Narrower inputs are cut into segments of time.
 ROW = {"cpu": 16_384}
 ROW_ELSEWHERE = 1 << 18
-
-
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
@@ -64,12 +59,8 @@ def backward(
         dh0 = g[:, 0] * (conj if constant else conj[:, 0])  # (B, D)
         if resets is not None:
             dh0.masked_fill_(resets[:, :1], 0)
-    return _like(da, a), _like(g, b), None if h0 is None or dh0 is None else _like(dh0, h0), None
-
-
-def _like(gradient: Tensor, x: Tensor) -> Tensor:
-    """The gradient of a real input is the real part."""
-    return gradient.real.contiguous() if gradient.is_complex() and not x.is_complex() else gradient
+        dh0 = gradient_like(dh0, h0)
+    return gradient_like(da, a), gradient_like(g, b), dh0, None
 
 
 def _scan_in_place(x: Tensor, a: Tensor, resets: Tensor | None, start: Tensor, reverse: bool) -> None:

@@ -8,11 +8,6 @@ from torch import Tensor
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     """h_t = a_t * h_{t-1} + b_t; a reset makes a_t zero."""
     a, b, h0, resets = inputs

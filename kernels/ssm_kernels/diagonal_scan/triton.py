@@ -14,7 +14,7 @@ import torch
 import triton
 from torch import Tensor
 
-from ssm_kernels.diagonal_scan.inputs import Inputs, Options
+from ssm_kernels.diagonal_scan.inputs import Inputs, Options, gradient_like
 from ssm_kernels.diagonal_scan.triton_kernels import diagonal_backward_kernel, diagonal_forward_kernel
 from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native.triton_launch import launch, plain, real_dtype, segments, tile, unavailable
@@ -67,7 +67,8 @@ def backward(
     out = tuple(_parts(x, dtype) for x in (da, db, dh0))
     launch(diagonal_backward_kernel, grid, *common, start, *out, None, *sizes, **constants)
     da = da.sum(0) if constant else da
-    return _like(da, inputs.a), _like(db, inputs.b), None if inputs.h0 is None else _like(dh0, inputs.h0), None
+    of_state = None if inputs.h0 is None else gradient_like(dh0, inputs.h0)
+    return gradient_like(da, inputs.a), gradient_like(db, inputs.b), of_state, None
 
 
 def _plan(inputs: Inputs, dtype: torch.dtype) -> tuple[tuple[int, int, int], int, dict[str, Any]]:
@@ -94,8 +95,3 @@ def _parts(x: Tensor | None, dtype: torch.dtype) -> Any:
     if dtype.is_complex:
         return torch.view_as_real(x.to(dtype).resolve_conj().contiguous())
     return x.contiguous()
-
-
-def _like(gradient: Tensor, x: Tensor) -> Tensor:
-    """The gradient of a real input is the real part."""
-    return gradient.real.contiguous() if gradient.is_complex() and not x.is_complex() else gradient

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ssm_kernels.gated_rms_norm.inputs import Inputs, Options
-
-
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
 
 
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:

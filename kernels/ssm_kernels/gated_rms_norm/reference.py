@@ -8,11 +8,6 @@ from torch import Tensor
 from ssm_kernels.gated_rms_norm.inputs import Inputs, Options
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     """y = weight * g / sqrt(mean(g^2) + eps) by group, with g = x * gate * sigmoid(gate)."""
     x, weight, gate = inputs

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-import torch
 from torch import Tensor
 
 from ssm_kernels.gated_scan.inputs import Inputs, Options
-from ssm_kernels.native import why_not
+from ssm_kernels.native import why_not_on
 from ssm_kernels.native.matrix_scan import MatrixScan
 
 SCAN = MatrixScan("gated_scan", kinds={1: 1, 3: 2, 4: 3})
@@ -16,10 +16,7 @@ SOURCE = SCAN.source
 CHUNK = 32  # tokens between states that are stored for the backward pass; equals CHUNK in problem.h
 ZERO_DSTATE_IS_NONE = True
 
-
-def unavailable(device: torch.device) -> str | None:
-    """The reason why it cannot run on this device; None if it can."""
-    return why_not(SOURCE) if device.type == "cpu" else f"it runs on the CPU, not on {device.type}"
+unavailable = partial(why_not_on, SOURCE)
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:

@@ -38,11 +38,6 @@ class Span(NamedTuple):
         return x[:, self.start : self.stop].to(dtype).unflatten(1, (-1, self.Q))
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def saved_shape(inputs: Any, options: Any) -> tuple[int, ...]:
     """The state at the start of every span, (spans, B, H, K, V)."""
     (B, _, H, V), K = inputs.v.shape, inputs.k.shape[3]

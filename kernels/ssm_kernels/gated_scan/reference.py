@@ -10,11 +10,6 @@ from torch import Tensor
 from ssm_kernels.gated_scan.inputs import Inputs, Options
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     """S_t = diag(a_t) S_{t-1} + k_t v_t^T; y_t is read from S_t, or from S_{t-1} and the bonus."""
     q, k, v, log_decay, h0, bonus, resets = inputs

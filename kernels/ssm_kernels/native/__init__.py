@@ -16,10 +16,18 @@ import threading
 from functools import cache
 from pathlib import Path
 
-import torch  # noqa: F401 - imported first, so that our libraries share its OpenMP runtime
+import torch  # imported first, so that our libraries share its OpenMP runtime
 
 from ssm_kernels.native import cpu
-from ssm_kernels.native.compiler import HEADERS, ROOT, NativeUnavailable, build, cache_folder, find_compiler
+from ssm_kernels.native.compiler import (
+    HEADERS,
+    ROOT,
+    NativeUnavailable,
+    build,
+    cache_folder,
+    find_compiler,
+    open_library,
+)
 
 __all__ = [
     "InstructionsError",
@@ -32,6 +40,7 @@ __all__ = [
     "load",
     "open_library",
     "why_not",
+    "why_not_on",
 ]
 
 FLAGS = ["-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math"]
@@ -73,6 +82,11 @@ def why_not(source: str) -> str | None:
     return None
 
 
+def why_not_on(source: str, device: torch.device) -> str | None:
+    """The reason why a "cpp" backend with this source cannot run on a device; None if it can."""
+    return why_not(source) if device.type == "cpu" else f"it runs on the CPU, not on {device.type}"
+
+
 @cache
 def _load(source: str, instructions: str, cxx: str) -> ctypes.CDLL | NativeUnavailable:
     """The library, or the error to raise. Errors are cached too, because a failing compiler is slow."""
@@ -98,15 +112,3 @@ def _openmp_flags(compiler: tuple[str, ...]) -> list[str]:
 def _build(source: Path, compiler: list[str], flags: list[str]) -> Path:
     name, features = cpu.description()
     return build(source, compiler, flags, target=" ".join([name, *sorted(features)]))
-
-
-def open_library(library: Path) -> ctypes.CDLL:
-    """Load a built library.
-
-    Raises:
-        NativeUnavailable: the system refuses it (a missing runtime, or a folder mounted noexec).
-    """
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError as error:
-        raise NativeUnavailable(f"cannot load {library}: {error}") from None

@@ -7,6 +7,7 @@ same library at once, and a killed build leaves no broken library. Temporary fil
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import re
@@ -53,6 +54,18 @@ def build(source: Path, compiler: Sequence[str], flags: Sequence[str], target: s
     if not library.exists():
         _compile(source, [*compiler, *flags, f"-I{source.parent}", f"-I{HEADERS}"], library)
     return library
+
+
+def open_library(library: Path) -> ctypes.CDLL:
+    """Load a built library.
+
+    Raises:
+        NativeUnavailable: the system refuses it (a missing runtime, or a folder mounted noexec).
+    """
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise NativeUnavailable(f"cannot load {library}: {error}") from None
 
 
 def cache_folder() -> Path:

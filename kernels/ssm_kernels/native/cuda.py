@@ -14,12 +14,11 @@ import os
 import shutil
 import threading
 from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ssm_kernels.native.compiler import ROOT, NativeUnavailable, build, find_compiler
+from ssm_kernels.native.compiler import ROOT, NativeUnavailable, build, find_compiler, open_library
 
 NVCC_FLAGS = ("-std=c++17", "-O3")
 CPU_FLAGS = ("-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE")  # it forbids fibers
@@ -147,16 +146,9 @@ def _load(source: str, defines: tuple[str, ...], target: str) -> ctypes.CDLL | N
         else:
             flags = [*NVCC_FLAGS, f"-arch={target}", "-shared", "-Xcompiler", "-fPIC", *definitions]
             library = build(ROOT / source, [find_nvcc()], flags)
-        return _open(library)
+        return open_library(library)
     except NativeUnavailable as error:
         return error.with_traceback(None)
-
-
-def _open(library: Path) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError as error:
-        raise NativeUnavailable(f"cannot load {library}: {error}") from None
 
 
 @cache

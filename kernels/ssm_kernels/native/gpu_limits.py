@@ -71,7 +71,7 @@ def _rate(kernel: object, device: torch.device, programs: int, rounds: int) -> f
     return programs * WIDTH * rounds / _best(lambda: launch(kernel, (programs,), out, rounds, WIDTH=WIDTH), device)
 
 
-def _best(run: Callable[[], object], device: torch.device, times: int = 10) -> float:
-    """Seconds of the fastest call."""
+def _best(run: Callable[[], object], device: torch.device) -> float:
+    """Seconds of the fastest of ten calls."""
     run()  # compiles and warms up
-    return min(seconds_of(run, device) for _ in range(times))
+    return min(seconds_of(run, device) for _ in range(10))

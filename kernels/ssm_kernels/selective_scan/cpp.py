@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from ssm_kernels.dtypes import compute_dtype
-from ssm_kernels.native import why_not
+from ssm_kernels.native import why_not_on
 from ssm_kernels.native.call import call, with_rows
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 SOURCE = "selective_scan/selective_scan.cpp"
 CHUNK, PADDING = 16, 16  # steps between saved states, and the multiple that channels are padded to; as in problem.h
 
-
-def unavailable(device: torch.device) -> str | None:
-    """The reason why it cannot run on this device; None if it can."""
-    return why_not(SOURCE) if device.type == "cpu" else "it runs on CPU tensors only"
+unavailable = partial(why_not_on, SOURCE)
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:

@@ -34,11 +34,6 @@ class _Chunk(NamedTuple):
     resets: Tensor | None  # (l, B)
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """The state at the start of every chunk, (T / CHUNK, B, N, D)."""
     batch, length, channels = inputs.u.shape

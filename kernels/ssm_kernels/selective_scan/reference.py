@@ -9,11 +9,6 @@ from torch import Tensor
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 
-def unavailable(device: torch.device) -> str | None:
-    """None: it runs on any device."""
-    return None
-
-
 def run(inputs: Inputs, options: Options) -> tuple[Tensor, Tensor]:
     """h_t = exp(delta_t A) h_{t-1} + delta_t B_t u_t and y_t = (C_t . h_t + D u_t) silu(z_t)."""
     u, dt, A, B, C, D, dt_bias, z, h0, resets = inputs

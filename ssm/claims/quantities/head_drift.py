@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import PositiveFloat
 
-from ssm.base.curves import head_std_growth
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
 from ssm.claims.panel_tables import PanelTables, by_sequence, state_statistics, tokens
-from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import head_std_growth
 
 OVER_HEADS: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "largest": np.max}
 
@@ -30,7 +30,7 @@ class HeadDrift(ArmQuantity):
     heads: Literal["mean", "median", "largest"] = "mean"  # the number that is read of all heads
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

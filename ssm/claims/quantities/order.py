@@ -9,9 +9,8 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from ssm.base.curves import seed_interval
 from ssm.claims.curve import CurveQuantity, Points
-from ssm.claims.estimate import LEVEL, Estimate, UndecidableError
+from ssm.claims.estimate import LEVEL, Estimate, UndecidableError, seed_interval
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.tails import Tails, bootstrap_tails, exponential_tails, smallest_tails, student_tails
 

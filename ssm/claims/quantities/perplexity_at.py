@@ -8,7 +8,7 @@ from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens, why_not_at
-from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.specs.measurements.base import Measurement
 
@@ -24,7 +24,7 @@ class PerplexityAt(ArmQuantity):
         return why_not_at(measurement, tokens(series, self))
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

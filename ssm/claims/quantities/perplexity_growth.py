@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
 
-from ssm.base.curves import mean_loss
 from ssm.claims.estimate import Reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens, why_not_at
-from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import mean_loss
 from ssm.specs.measurements.base import Measurement
 
 
@@ -25,7 +25,7 @@ class PerplexityGrowth(ArmQuantity):
         return why_not_at(measurement, tokens(series, self))
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import PositiveFloat
 
 from ssm.base.columns import maximum
-from ssm.base.curves import remembrance_curve
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, by_sequence
-from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import remembrance_curve
 
 Distance = Literal["total_variation", "jensen_shannon", "one_minus_cosine"]
 
@@ -31,7 +31,7 @@ class Remembrance(ArmQuantity):
     kept_contexts: PositiveFloat = 1.0  # number of training contexts that the model still reads
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "ratio"
 
     @property

@@ -12,7 +12,7 @@ from pydantic import model_validator
 from ssm.base.lazy import special
 from ssm.claims.estimate import LEVEL, Estimate, Reading, UndecidableError, resample
 from ssm.claims.panel_tables import PanelTables
-from ssm.claims.quantity import PanelArm, Scale
+from ssm.claims.quantity import ComparisonScale, PanelArm
 from ssm.claims.restart import RestartQuantity
 from ssm.claims.series import Series
 from ssm.claims.tails import student_tails
@@ -49,7 +49,7 @@ class RepairedShare(RestartQuantity):
         return super().canonical(panel) | {"before": self.panel_arms(panel).index((panel, self.before))}
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "plain"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ssm.claims.estimate import Reading
 from ssm.claims.panel_tables import PanelTables
-from ssm.claims.quantity import Scale
+from ssm.claims.quantity import ComparisonScale
 from ssm.claims.restart import RestartQuantity
 from ssm.claims.series import Series
 
@@ -20,7 +20,7 @@ class RestartRatio(RestartQuantity):
     kind: Literal["restart_ratio"] = "restart_ratio"
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

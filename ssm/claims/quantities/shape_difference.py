@@ -6,13 +6,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ssm.base.curves import remembrance_curve
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
 from ssm.claims.panel_tables import PanelTables, by_sequence
 from ssm.claims.quantities.remembrance import Distance
 from ssm.claims.quantity import SeriesQuantity
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import remembrance_curve
 
 
 class ShapeDifference(SeriesQuantity):

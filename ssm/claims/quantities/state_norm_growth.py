@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
 
-from ssm.base.curves import state_norm_at
 from ssm.claims.estimate import Reading, log_mean_reading
 from ssm.claims.panel_tables import PanelTables, state_statistics, tokens
-from ssm.claims.quantity import ArmQuantity, Scale
+from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import state_norm_at
 
 
 class StateNormGrowth(ArmQuantity):
@@ -21,7 +21,7 @@ class StateNormGrowth(ArmQuantity):
     times_context: PositiveFloat  # k
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import PositiveFloat
 
 from ssm.base.columns import by_sample, chosen, listed, maximum
-from ssm.base.curves import mean_over
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
 from ssm.claims.panel_tables import PanelTables, require_measured_to, tokens, why_not_at
-from ssm.claims.quantity import ROUNDING, ArmQuantity, LimitedQuantity, Scale
+from ssm.claims.quantity import ROUNDING, ArmQuantity, ComparisonScale, LimitedQuantity
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
+from ssm.claims.table_numbers import mean_over
 from ssm.specs.base import Name
 from ssm.specs.measurements.base import Measurement
 
@@ -33,7 +33,7 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
     along: Name = "position"  # the key that is compared with kT
     # plain: compare arms by their difference. logarithm: the column is a logarithm (a loss in nats); the number is its
     # exponential. ratio: compare arms by their ratio; the column must be positive
-    scale: Scale = "plain"
+    scale: ComparisonScale = "plain"
 
     def columns(self) -> dict[str, tuple[str, str]]:
         return super().columns() | ({} if self.times_context is None else {"along": (self.measurement, self.along)})
@@ -48,7 +48,7 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
         return ROUNDING * max(map(abs, self.limits))
 
     @property
-    def read_on(self) -> Scale:
+    def read_on(self) -> ComparisonScale:
         return self.scale
 
     def read(self, panel: PanelTables, series: Series) -> Reading:

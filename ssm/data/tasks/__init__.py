@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import GENERATORS, Generator, Split
+from ssm.data.tasks.base import GENERATORS, Generator
 from ssm.specs.tasks import TaskSpec
+from ssm.specs.tasks.base import Split
 
 GENERATORS.discover()
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ssm.base.plugin_modules import Modules
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tasks.draws import Draws
 from ssm.data.tokenizers import token_dtype
 from ssm.specs.tasks import SPECS
+from ssm.specs.tasks.base import Split
 
 GENERATORS: Modules[type[Generator]] = Modules("ssm.data.tasks", SPECS)
 
-Split = Literal["train", "test"]
 AT_ONCE = 2**18  # tokens of a test set that are made together
 
 
@@ -34,7 +34,7 @@ class Answers:
     length: np.ndarray  # (A,) its length, as the spec defines it
     group: np.ndarray  # (A,) index of its group in the spec
     difficulty: np.ndarray  # (A,) float64: its difficulty, as the spec defines it; NaN: none
-    # (A, K, M) tokens of K wrong answers to compare with, padded with NOT_ASKED; None: there are none
+    # (A, K, M) tokens of K wrong answers to compare with, padded with IGNORE_INDEX; None: there are none
     alternatives: np.ndarray | None = None
 
 
@@ -43,7 +43,7 @@ class Examples:
     """Some examples. Shorter ones are padded; the padding does not count and has no meaning."""
 
     tokens: np.ndarray  # (B, N + 1) int64: inputs and the last target
-    asked: np.ndarray  # (B, N) bool: which targets count
+    target_mask: np.ndarray  # (B, N) bool: which targets count
     answers: Answers
     labels: np.ndarray | None = None  # (B, N) int64: the targets, if they are not the next tokens
     # (B, N, C + 1) float32: the inputs, if they are values (`ssm.models.backbone.ValueEmbedding`). `tokens` then only
@@ -64,8 +64,8 @@ class Examples:
 
     @property
     def targets(self) -> np.ndarray:
-        """(B, N), NOT_ASKED where a target does not count."""
-        return np.where(self.asked, self.following, NOT_ASKED)
+        """(B, N), IGNORE_INDEX where a target does not count."""
+        return np.where(self.target_mask, self.following, IGNORE_INDEX)
 
 
 def prompts_with_answers(
@@ -84,8 +84,8 @@ def prompts_with_answers(
     for row, stop, parts in zip(tokens, stops, zip(prompts, answers, strict=True), strict=True):
         row[: stop + 1] = np.concatenate(parts)
     position = np.arange(width - 1)
-    asked = (position >= starts[:, None]) & (position < stops[:, None])
-    return Examples(tokens, asked, Answers(example=np.arange(len(prompts)), start=starts, stop=stops, **columns))
+    target_mask = (position >= starts[:, None]) & (position < stops[:, None])
+    return Examples(tokens, target_mask, Answers(example=np.arange(len(prompts)), start=starts, stop=stops, **columns))
 
 
 class Generator(ABC):
@@ -118,8 +118,9 @@ class Generator(ABC):
     def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:
         """The parts of an example in order: names, and (n_i,) tokens. By default prompts and answers."""
         made = self.make(np.array([index]))
-        size = int(made.asked[0].nonzero()[0][-1]) + 2  # tokens up to the last one that counts
-        answer = np.concatenate([[False], made.asked[0, : size - 1]])  # (size,): whether a token belongs to an answer
+        size = int(made.target_mask[0].nonzero()[0][-1]) + 2  # tokens up to the last one that counts
+        # (size,): whether a token belongs to an answer
+        answer = np.concatenate([[False], made.target_mask[0, : size - 1]])
         parts = np.split(made.tokens[0, :size], np.flatnonzero(np.diff(answer)) + 1)
         return [("answer" if number % 2 else "prompt", part) for number, part in enumerate(parts)]
 

@@ -50,9 +50,9 @@ class Draws:
         items: np.ndarray = np.take_along_axis(first, order, 1)
         return items
 
-    def dice(self, stream: str) -> list[Dice]:
+    def generators(self, stream: str) -> list[RandomGenerator]:
         """A sequential generator for each example."""
-        return [Dice(start) for start in self._starts(stream).tolist()]
+        return [RandomGenerator(start) for start in self._starts(stream).tolist()]
 
     def _words(self, stream: str, count: int) -> np.ndarray:
         """(B, count) uint64."""
@@ -65,7 +65,7 @@ class Draws:
         return _mixed(_mixed(self.indices + np.uint64(GAMMA)) ^ key)
 
 
-class Dice:
+class RandomGenerator:
     """The same kind of random numbers for one example, one after another."""
 
     def __init__(self, start: int):

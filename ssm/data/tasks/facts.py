@@ -9,12 +9,13 @@ import numpy as np
 
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
-from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.base import Examples, Generator, prompts_with_answers
+from ssm.data.tasks.draws import RandomGenerator
 from ssm.data.tasks.published import Prompt, read_babi, read_babilong
 from ssm.data.tasks.sentences import Sentences
 from ssm.data.tasks.stories import ANSWERS, Story, story
 from ssm.data.tokenizers import following
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.facts import FACTS, FactsPart, FactsTask
 
 ATTEMPTS = 50  # tries to make a story that fits into a prompt
@@ -41,9 +42,9 @@ class Facts(Generator, kind="facts"):
         draws = self.draws(indices)
         parts, where = self.parts(draws).tolist(), draws.uniform("text")[:, 0].tolist()
         rows = []
-        for index, number, place, dice in zip(indices.tolist(), parts, where, draws.dice("story"), strict=True):
+        for index, number, place, rng in zip(indices.tolist(), parts, where, draws.generators("story"), strict=True):
             part = self.spec.mix[number]
-            made = self._published(part, index) if self.ready else self._hidden(part, place, dice)
+            made = self._published(part, index) if self.ready else self._hidden(part, place, rng)
             rows.append((*made, part.length))
         prompts, answers, questions, counts, lengths = zip(*rows, strict=True)
         longest = max(len(prompt) + len(answer) for prompt, answer, *_ in rows)
@@ -56,13 +57,13 @@ class Facts(Generator, kind="facts"):
             difficulty=np.array(counts, np.float64),
         )
 
-    def _hidden(self, part: FactsPart, place: float, dice: Dice) -> tuple[np.ndarray, np.ndarray, str, float]:
+    def _hidden(self, part: FactsPart, place: float, rng: RandomGenerator) -> tuple[np.ndarray, np.ndarray, str, float]:
         """Prompt, answer, question, and the number of sentences in the story."""
-        question = dice.one_of(part.questions)
+        question = rng.one_of(part.questions)
         for _ in range(ATTEMPTS):
-            shown = [self._story(part, question, dice, 0) for _ in range(self.spec.shots)]
+            shown = [self._story(part, question, rng, 0) for _ in range(self.spec.shots)]
             shots = [piece for shot in shown for piece in self._told(shot)]
-            told = self._story(part, question, dice)
+            told = self._story(part, question, rng)
             facts, asked = [self.following(fact) for fact in told.facts], self.following(told.question)
             left = part.length - self.room - sum(map(len, (*shots, *facts, asked)))
             if left >= 0:
@@ -72,7 +73,7 @@ class Facts(Generator, kind="facts"):
         context = facts
         if self.sentences is not None:
             text = self.sentences.take(int(place * self.text.n_tokens), left)
-            slots = sorted(dice.below(len(text) + 1) for _ in facts)  # the sentence that each fact precedes
+            slots = sorted(rng.below(len(text) + 1) for _ in facts)  # the sentence that each fact precedes
             context = []
             for number in range(len(text) + 1):
                 context += [fact for fact, slot in zip(facts, slots, strict=True) if slot == number]
@@ -90,13 +91,13 @@ class Facts(Generator, kind="facts"):
         asked = np.concatenate([text, self.following(prompt["question"].strip())])
         return asked, self._answer(prompt["target"].strip()), question, np.nan
 
-    def _story(self, part: FactsPart, question: str, dice: Dice, spread: int | None = None) -> Story:
+    def _story(self, part: FactsPart, question: str, rng: RandomGenerator, spread: int | None = None) -> Story:
         """A story from bAbI, or a new one. With `spread` 0 it has the part's smallest number of sentences."""
         if self.spec.babi is not None:
-            return dice.one_of(self.published(question))
+            return rng.one_of(self.published(question))
         low, high = part.facts or FACTS[question]
         spread = high - low if spread is None else spread
-        made = story(question, low + dice.below(spread + 1), dice)
+        made = story(question, low + rng.below(spread + 1), rng)
         if made is None:
             raise DataError(f"facts {[low, high]}: too few for a question of {question}")
         return made

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from ssm.base.errors import DataError
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
-from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.base import Examples, Generator, prompts_with_answers
+from ssm.data.tasks.draws import RandomGenerator
 from ssm.data.tasks.sentences import Sentences
 from ssm.data.tasks.statements import FORMS, INSTRUCTION, Statement, statement
 from ssm.data.tokenizers import following
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.needle import RELATIONS, NeedlePart, NeedleTask
 
 
@@ -95,12 +96,12 @@ class Needle(Generator, kind="needle"):
         low, high = np.array([part.depths for part in self.spec.mix])[parts].T
         depths = low + (high - low) * draws.uniform("depth")[:, 0]
         places = (draws.uniform("text")[:, 0] * self.text.n_tokens).astype(np.int64)
-        each = zip(parts.tolist(), depths.tolist(), places.tolist(), draws.dice("statement"), strict=True)
-        return [self._prompt(self.spec.mix[part], depth, place, dice) for part, depth, place, dice in each]
+        each = zip(parts.tolist(), depths.tolist(), places.tolist(), draws.generators("statement"), strict=True)
+        return [self._prompt(self.spec.mix[part], depth, place, rng) for part, depth, place, rng in each]
 
-    def _prompt(self, part: NeedlePart, depth: float, place: int, dice: Dice) -> Prompt:
+    def _prompt(self, part: NeedlePart, depth: float, place: int, rng: RandomGenerator) -> Prompt:
         """A statement at the sentence border nearest to the depth, in the text that starts at `place`."""
-        needle = statement(dice.one_of(part.relations), self.spec.alternatives, dice)
+        needle = statement(rng.one_of(part.relations), self.spec.alternatives, rng)
         sentence = self.following(f"{needle.told} {needle.object}.\n")
         question = self.following(f"{needle.question} {needle.told}")
         instruction = self.following(INSTRUCTION) if self.spec.instruction else question[:0]
@@ -135,6 +136,6 @@ class Needle(Generator, kind="needle"):
         return tokens
 
     def _alternatives(self, found: Statement) -> np.ndarray:
-        """(K, room) tokens, padded with NOT_ASKED."""
+        """(K, room) tokens, padded with IGNORE_INDEX."""
         answers = [self._answer(other) for other in found.alternatives]
-        return np.stack([np.pad(one, (0, self.room - len(one)), constant_values=NOT_ASKED) for one in answers])
+        return np.stack([np.pad(one, (0, self.room - len(one)), constant_values=IGNORE_INDEX) for one in answers])

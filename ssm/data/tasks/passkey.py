@@ -19,8 +19,9 @@ from torch import Tensor
 
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.base import Answers, Examples, Generator
 from ssm.data.tokenizers import Tokenizer, following
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.passkey import PasskeyTask
 
 INSTRUCTION = (
@@ -169,7 +170,7 @@ class Passkey(Generator, kind="passkey"):
         parts, pieces = self._drawn(indices)
         lengths = np.array([part.length for part in self.spec.mix])
         tokens = np.zeros((len(parts), lengths.max()), np.int64)
-        asked = np.zeros((len(parts), lengths.max() - 1), bool)
+        target_mask = np.zeros((len(parts), lengths.max() - 1), bool)
         sizes = np.array([len(key) for key in pieces.keys])
         starts = lengths[parts] - self.room - 1  # position of the prompt's last token
         for part, length in enumerate(lengths.tolist()):
@@ -177,11 +178,11 @@ class Passkey(Generator, kind="passkey"):
             if not len(rows):
                 continue
             tokens[rows, :length] = PasskeyPrompts(pieces.of(rows), length).tokens(np.arange(len(rows)), 0, length)
-        place = np.arange(asked.shape[1])
-        asked |= (place >= starts[:, None]) & (place < (starts + sizes)[:, None])
+        place = np.arange(target_mask.shape[1])
+        target_mask |= (place >= starts[:, None]) & (place < (starts + sizes)[:, None])
         return Examples(
             tokens,
-            asked,
+            target_mask,
             Answers(
                 example=np.arange(len(parts)),
                 start=starts,

@@ -9,7 +9,8 @@ import numpy as np
 from ssm.base.errors import DataError
 from ssm.data.images import read_images
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Answers, Examples, Generator, Split
+from ssm.data.tasks.base import Answers, Examples, Generator
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.pixels import PixelsTask
 
 
@@ -30,11 +31,11 @@ class Pixels(Generator, kind="pixels"):
         B, N = values.shape[:2]
         tokens = np.zeros((B, N + 1), np.int64)
         tokens[:, -1] = self.labels(indices)
-        asked = np.zeros((B, N), bool)
-        asked[:, -1] = True
+        target_mask = np.zeros((B, N), bool)
+        target_mask[:, -1] = True
         return Examples(
             tokens,
-            asked,
+            target_mask,
             Answers(
                 example=np.arange(B),
                 start=np.full(B, N - 1),

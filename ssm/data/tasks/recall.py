@@ -32,12 +32,12 @@ class Recall(Generator, kind="recall"):
             places = front + 2 * draws.chosen("places", likely, K)  # (b, K), position of each query
             tokens[few, 0:front:2], tokens[few, 1:front:2] = keys, values
             tokens[rows, places], labels[rows, places], given[rows, places] = keys, values, np.arange(0, front, 2)
-        asked = labels != FILL
-        rows, places = np.nonzero(asked)
+        target_mask = labels != FILL
+        rows, places = np.nonzero(target_mask)
         length, pairs = np.array([(part.length, part.pairs) for part in spec.mix])[part_of[rows]].T  # (A,)
         return Examples(
             tokens,
-            asked,
+            target_mask,
             Answers(
                 example=rows,
                 start=places,

@@ -25,10 +25,11 @@ import numpy as np
 
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
-from ssm.data.tasks.base import Examples, Generator, Split, prompts_with_answers
-from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.base import Examples, Generator, prompts_with_answers
+from ssm.data.tasks.draws import RandomGenerator
 from ssm.data.tasks.words import ADJECTIVES, NOUNS
 from ssm.data.tokenizers import following
+from ssm.specs.tasks.base import Split
 from ssm.specs.tasks.ruler import CHAIN, LETTERS, NUMBER, RULER, RulerTask
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
@@ -51,7 +52,7 @@ ATTEMPTS = 50  # tries to make a prompt that fits
 
 
 @dataclass(frozen=True)
-class Asked:
+class PromptText:
     """A prompt and its answer as text."""
 
     prompt: str
@@ -103,54 +104,54 @@ class Ruler(Generator, kind="ruler"):
     def _prompts(self, indices: np.ndarray) -> list[Prompt]:
         draws = self.draws(indices)
         prompts = []
-        for number, dice in zip(self.parts(draws).tolist(), draws.dice("prompt"), strict=True):
+        for number, rng in zip(self.parts(draws).tolist(), draws.generators("prompt"), strict=True):
             part = self.spec.mix[number]
-            prompts.append(self._fitting(dice.one_of(part.tasks), part.length, dice))
+            prompts.append(self._fitting(rng.one_of(part.tasks), part.length, rng))
         return prompts
 
-    def _fitting(self, task: str, length: int, dice: Dice) -> Prompt:
+    def _fitting(self, task: str, length: int, rng: RandomGenerator) -> Prompt:
         """A prompt with about as many lines as the length allows."""
         least, line = LEAST[task], self.line(task)
         for _ in range(ATTEMPTS):
-            start = dice.state  # the needles do not depend on the number of lines
+            start = rng.state  # the needles do not depend on the number of lines
             lines = max(least, int((length - self.shortest(task)) / line) + least + 1)
             while True:
-                prompt = self._prompt(task, lines, Dice(start))
+                prompt = self._prompt(task, lines, RandomGenerator(start))
                 if prompt.size <= length:
                     return prompt
                 if lines == least:
                     break
                 lines = max(least, lines - max(1, ceil((prompt.size - length) / line)))
-            dice.below(2)  # move on to another prompt
+            rng.below(2)  # move on to another prompt
         raise self._too_short(length, task)
 
-    def _prompt(self, task: str, lines: int, dice: Dice) -> Prompt:
+    def _prompt(self, task: str, lines: int, rng: RandomGenerator) -> Prompt:
         """A prompt in tokens.
 
         Raises:
             DataError: the tokenizer does not represent the answer.
         """
-        asked = _tracked(lines, dice, self.example_lines()) if task == "vt" else _niah(task, lines, dice)
-        answer = following(self.tokenizer, asked.answer)
+        text = _tracked(lines, rng, self.example_lines()) if task == "vt" else _niah(task, lines, rng)
+        answer = following(self.tokenizer, text.answer)
         spelled = self.tokenizer.decode(answer).strip()
-        if spelled != asked.answer:
-            raise DataError(f"the tokenizer cannot represent the answer '{asked.answer}': it gives '{spelled}'")
-        return Prompt(task, self._encoded(asked.prompt), answer, asked.depth)
+        if spelled != text.answer:
+            raise DataError(f"the tokenizer cannot represent the answer '{text.answer}': it gives '{spelled}'")
+        return Prompt(task, self._encoded(text.prompt), answer, text.depth)
 
     def _shortest(self, task: str) -> int:
         """Estimated tokens of a prompt and its answer with the fewest lines."""
-        return max(self._prompt(task, LEAST[task], Dice(start)).size for start in range(SAMPLED))
+        return max(self._prompt(task, LEAST[task], RandomGenerator(start)).size for start in range(SAMPLED))
 
     def _line(self, task: str) -> float:
         """Estimated tokens of an added line."""
-        few, many = (self._prompt(task, LEAST[task] + more, Dice(0)).size for more in (0, SAMPLED))
+        few, many = (self._prompt(task, LEAST[task] + more, RandomGenerator(0)).size for more in (0, SAMPLED))
         return (many - few) / SAMPLED
 
     def _example_lines(self) -> int:
         """Lines of the example in variable tracking: as many as fit into EXAMPLE, and at least its chain."""
 
         def size(lines: int) -> int:
-            return len(self._encoded(_solved(lines, Dice(0))))
+            return len(self._encoded(_solved(lines, RandomGenerator(0))))
 
         lines = CHAIN
         while size(lines + 1) <= EXAMPLE:
@@ -165,59 +166,59 @@ class Ruler(Generator, kind="ruler"):
         return DataError(f"length {length}: too short for {task}, which needs {self.shortest(task)} tokens")
 
 
-def _niah(task: str, lines: int, dice: Dice) -> Asked:
+def _niah(task: str, lines: int, rng: RandomGenerator) -> PromptText:
     """One line gives the number of the queried key. In niah_multikey_2 all other lines give numbers of other keys."""
-    key, value, place = _key(dice), _number(dice, NUMBER), dice.below(lines)
-    other: Callable[[], str] = (lambda: NOISE) if task == "niah_single_1" else (lambda: _other(key, dice))
+    key, value, place = _key(rng), _number(rng, NUMBER), rng.below(lines)
+    other: Callable[[], str] = (lambda: NOISE) if task == "niah_single_1" else (lambda: _other(key, rng))
     context = [other() for _ in range(lines)]
     context.insert(place, NEEDLE.format(key=key, value=value))
-    return Asked(NIAH.format(context="\n".join(context), query=key), value, place / lines)
+    return PromptText(NIAH.format(context="\n".join(context), query=key), value, place / lines)
 
 
-def _other(key: str, dice: Dice) -> str:
+def _other(key: str, rng: RandomGenerator) -> str:
     """A line about another key."""
-    key_of_line = _key(dice)
+    key_of_line = _key(rng)
     while key_of_line == key:
-        key_of_line = _key(dice)
-    return NEEDLE.format(key=key_of_line, value=_number(dice, NUMBER))
+        key_of_line = _key(rng)
+    return NEEDLE.format(key=key_of_line, value=_number(rng, NUMBER))
 
 
-def _tracked(lines: int, dice: Dice, example_lines: int) -> Asked:
+def _tracked(lines: int, rng: RandomGenerator, example_lines: int) -> PromptText:
     """A solved example, and then a chain of assignments."""
-    asked = _chain(lines, LETTERS, dice)
-    return Asked(f"{_solved(example_lines, dice)}\n\n{asked.prompt}", asked.answer, asked.depth)
+    text = _chain(lines, LETTERS, rng)
+    return PromptText(f"{_solved(example_lines, rng)}\n\n{text.prompt}", text.answer, text.depth)
 
 
-def _solved(lines: int, dice: Dice) -> str:
+def _solved(lines: int, rng: RandomGenerator) -> str:
     """An example with its answer."""
-    shown = _chain(lines, EXAMPLE_LETTERS, dice)
+    shown = _chain(lines, EXAMPLE_LETTERS, rng)
     return f"{shown.prompt} {shown.answer}"
 
 
-def _chain(lines: int, letters: int, dice: Dice) -> Asked:
+def _chain(lines: int, letters: int, rng: RandomGenerator) -> PromptText:
     """The first variable gets a value, and every other variable gets the value of the previous one."""
     variables: list[str] = []
     while len(variables) < CHAIN:
-        name = "".join(dice.one_of(ascii_uppercase) for _ in range(letters))
+        name = "".join(rng.one_of(ascii_uppercase) for _ in range(letters))
         if name not in variables:
             variables.append(name)
-    value = _number(dice, 5)
+    value = _number(rng, 5)
     assignments = [f"VAR {variables[0]} = {value}"]
     assignments += [f"VAR {name} = VAR {before} " for before, name in pairwise(variables)]
     places: set[int] = set()
     while len(places) < CHAIN:
-        places.add(dice.below(lines))
+        places.add(rng.below(lines))
     context = [NOISE] * lines
     for number, place in enumerate(sorted(places)):
         context.insert(place + number, assignments[number])
     prompt = TRACKING.format(context="\n".join(context), query=value, count=CHAIN)
-    return Asked(prompt, " ".join(variables), min(places) / lines)
+    return PromptText(prompt, " ".join(variables), min(places) / lines)
 
 
-def _key(dice: Dice) -> str:
-    return f"{dice.one_of(ADJECTIVES)}-{dice.one_of(NOUNS)}"
+def _key(rng: RandomGenerator) -> str:
+    return f"{rng.one_of(ADJECTIVES)}-{rng.one_of(NOUNS)}"
 
 
-def _number(dice: Dice, digits: int) -> str:
+def _number(rng: RandomGenerator, digits: int) -> str:
     """A number with this many digits; the first one is not 0."""
-    return str(10 ** (digits - 1) + dice.below(9 * 10 ** (digits - 1)))
+    return str(10 ** (digits - 1) + rng.below(9 * 10 ** (digits - 1)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.draws import RandomGenerator
 from ssm.specs.tasks.needle import Relation
 
 # The paper has "ignore the fact, only use information in the context to answer the questions".
@@ -93,13 +93,13 @@ FORMS: dict[Relation, Form] = {
 }  # fmt: skip
 
 
-def statement(relation: Relation, alternatives: int, dice: Dice) -> Statement:
+def statement(relation: Relation, alternatives: int, rng: RandomGenerator) -> Statement:
     """A random subject with the object of another subject, and `alternatives` other objects."""
     form = FORMS[relation]
-    subject = dice.one_of(list(form.objects))
+    subject = rng.one_of(list(form.objects))
     true = form.objects[subject]
     others = [one for one in form.objects.values() if one != true]
-    drawn = [others.pop(dice.below(len(others))) for _ in range(alternatives)]
+    drawn = [others.pop(rng.below(len(others))) for _ in range(alternatives)]
     return Statement(
         relation,
         form.question.format(subject),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import permutations
 
-from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.draws import RandomGenerator
 
 PEOPLE, GIVERS, INDEFINITE = (
     ("Mary", "John", "Sandra", "Daniel"),
@@ -44,7 +44,7 @@ class Story:
 class World:
     """The state of the world, and what the sentences have told about it."""
 
-    dice: Dice
+    rng: RandomGenerator
     people: tuple[str, ...]
     at: dict[str, str] = field(default_factory=dict)  # person -> room, told or not
     held: dict[str, str] = field(default_factory=dict)  # thing -> person who has it
@@ -57,15 +57,15 @@ class World:
     facts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.at = {person: self.dice.one_of(ROOMS) for person in self.people}
-        self.lies = {thing: self.dice.one_of(ROOMS) for thing in THINGS}
+        self.at = {person: self.rng.one_of(ROOMS) for person in self.people}
+        self.lies = {thing: self.rng.one_of(ROOMS) for thing in THINGS}
 
     def move(self) -> None:
         """A person moves to another room with everything that they carry."""
-        person = self.dice.one_of(self.people)
-        room = self.dice.one_of([room for room in ROOMS if room != self.at[person]])
+        person = self.rng.one_of(self.people)
+        room = self.rng.one_of([room for room in ROOMS if room != self.at[person]])
         self.at[person] = room
-        self._say(f"{person} {self.dice.one_of(GO)} the {room}.")
+        self._say(f"{person} {self.rng.one_of(GO)} the {room}.")
         self.told[person] = room, len(self.facts) - 1
         for thing in self.carries.get(person, []):
             self._seen(thing, person)
@@ -77,19 +77,19 @@ class World:
         ]
         if not near:
             return
-        person, thing = self.dice.one_of(near)
+        person, thing = self.rng.one_of(near)
         del self.lies[thing]
-        self._say(f"{person} {self.dice.one_of(TAKE)} the {thing}{self.dice.one_of(('', ' there'))}.")
+        self._say(f"{person} {self.rng.one_of(TAKE)} the {thing}{self.rng.one_of(('', ' there'))}.")
         self._receive(person, thing)
 
     def drop(self) -> None:
         """A person drops a thing."""
         if not self.held:
             return
-        thing = self.dice.one_of(list(self.held))
+        thing = self.rng.one_of(list(self.held))
         person = self._lose(thing)
         self.lies[thing] = self.at[person]
-        self._say(f"{person} {self.dice.one_of(DROP)} the {thing}{self.dice.one_of(('', ' there'))}.")
+        self._say(f"{person} {self.rng.one_of(DROP)} the {thing}{self.rng.one_of(('', ' there'))}.")
         self.touched[person].append(len(self.facts) - 1)
         self._seen(thing, person, len(self.facts) - 1)
 
@@ -103,9 +103,9 @@ class World:
         ]
         if not near:
             return
-        thing, other = self.dice.one_of(near)
+        thing, other = self.rng.one_of(near)
         person = self._lose(thing)
-        self._say(f"{person} {self.dice.one_of(GIVE)} the {thing} to {other}.")
+        self._say(f"{person} {self.rng.one_of(GIVE)} the {thing} to {other}.")
         self.touched[person].append(len(self.facts) - 1)
         self._receive(other, thing)
 
@@ -137,34 +137,34 @@ class World:
             path.append((room, support))
 
 
-Asked = tuple[str, str, tuple[int, ...]]  # question, answer, indices of the supporting sentences
+Question = tuple[str, str, tuple[int, ...]]  # question, answer, indices of the supporting sentences
 
 
-def _walk(dice: Dice, count: int, people: tuple[str, ...], actions: tuple[str, ...]) -> World:
-    world = World(dice, people)
+def _walk(rng: RandomGenerator, count: int, people: tuple[str, ...], actions: tuple[str, ...]) -> World:
+    world = World(rng, people)
     while len(world.facts) < count:
-        getattr(world, dice.one_of(actions))()
+        getattr(world, rng.one_of(actions))()
     return world
 
 
-def _where_is_somebody(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    world = _walk(dice, count, PEOPLE, ("move",))
-    person = dice.one_of(list(world.told))
+def _where_is_somebody(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
+    world = _walk(rng, count, PEOPLE, ("move",))
+    person = rng.one_of(list(world.told))
     room, moved = world.told[person]
     return world.facts, (f"Where is {person}?", room, (moved,))
 
 
-def _where_is_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
+def _where_is_a_thing(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
+    world = _walk(rng, count, PEOPLE, ("move", "move", "take", "drop"))
     if not world.path:
         return world.facts, None
-    thing = dice.one_of(list(world.path))
+    thing = rng.one_of(list(world.path))
     room, support = world.path[thing][-1]
     return world.facts, (f"Where is the {thing}?", room, support)
 
 
-def _where_was_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
+def _where_was_a_thing(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
+    world = _walk(rng, count, PEOPLE, ("move", "move", "take", "drop"))
     known = []
     for thing, path in world.path.items():
         rooms = [room for room, _ in path]
@@ -172,33 +172,33 @@ def _where_was_a_thing(dice: Dice, count: int) -> tuple[list[str], Asked | None]
             known.append(thing)
     if not known:
         return world.facts, None
-    thing = dice.one_of(known)
+    thing = rng.one_of(known)
     (before, early), (room, late) = world.path[thing][-2:]
     return world.facts, (f"Where was the {thing} before the {room}?", before, tuple(sorted({*early, *late})))
 
 
-def _two_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _two_arguments(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
     """a is north of b, b is north of c: the question is about b."""
-    a, b = dice.two_of(ROOMS)
-    c = dice.one_of([room for room in ROOMS if room not in (a, b)])
-    direction = dice.one_of(DIRECTIONS)
+    a, b = rng.two_of(ROOMS)
+    c = rng.one_of([room for room in ROOMS if room not in (a, b)])
+    direction = rng.one_of(DIRECTIONS)
     pairs = [(a, b), (b, c)]
-    if dice.below(2):
+    if rng.below(2):
         pairs.reverse()
     facts = [f"The {one} is {direction} of the {other}." for one, other in pairs]
-    if dice.below(2):
+    if rng.below(2):
         return facts, (f"What is {direction} of the {b}?", a, (pairs.index((a, b)),))
     return facts, (f"What is the {b} {direction} of?", c, (pairs.index((b, c)),))
 
 
-def _three_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _three_arguments(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
     """The question is about the last gift of the story."""
-    world = _walk(dice, count, GIVERS, ("move", "take", "give", "drop"))
+    world = _walk(rng, count, GIVERS, ("move", "take", "give", "drop"))
     gifts = [number for number, fact in enumerate(world.facts) if any(f" {verb} the " in fact for verb in GIVE)]
     if not gifts:
         return world.facts, None
     giver, *_, thing, _, receiver = world.facts[gifts[-1]].rstrip(".").split(" ")
-    question, answer = dice.one_of(
+    question, answer = rng.one_of(
         (
             (f"Who gave the {thing} to {receiver}?", giver),
             (f"What did {giver} give to {receiver}?", thing),
@@ -210,41 +210,41 @@ def _three_arguments(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
     return world.facts, (question, answer, (gifts[-1],))
 
 
-def _yes_or_no(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    world = _walk(dice, count, PEOPLE, ("move", "move", "take", "drop"))
+def _yes_or_no(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
+    world = _walk(rng, count, PEOPLE, ("move", "move", "take", "drop"))
     if not world.told:
         return world.facts, None
-    person = dice.one_of(list(world.told))
+    person = rng.one_of(list(world.told))
     room, moved = world.told[person]
-    asked = room if dice.below(2) else dice.one_of([other for other in ROOMS if other != room])
-    return world.facts, (f"Is {person} in the {asked}?", "yes" if asked == room else "no", (moved,))
+    place = room if rng.below(2) else rng.one_of([other for other in ROOMS if other != room])
+    return world.facts, (f"Is {person} in the {place}?", "yes" if place == room else "no", (moved,))
 
 
-def _counting(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    world = _walk(dice, count, PEOPLE, ("move", "take", "drop", "give"))
+def _counting(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
+    world = _walk(rng, count, PEOPLE, ("move", "take", "drop", "give"))
     if not world.touched:
         return world.facts, None
-    person = dice.one_of(list(world.touched))
+    person = rng.one_of(list(world.touched))
     number = NUMBERS[len(world.carries[person])]
     return world.facts, (f"How many objects is {person} carrying?", number, tuple(world.touched[person]))
 
 
-def _lists(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
-    world = _walk(dice, count, PEOPLE, ("move", "take", "drop", "give"))
+def _lists(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
+    world = _walk(rng, count, PEOPLE, ("move", "take", "drop", "give"))
     if not world.touched:
         return world.facts, None
-    person = dice.one_of(list(world.touched))
+    person = rng.one_of(list(world.touched))
     carried = ",".join(world.carries[person]) or "nothing"
     return world.facts, (f"What is {person} carrying?", carried, tuple(world.touched[person]))
 
 
-def _negation(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _negation(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
     """Where a person is or is not. The last sentence about a person answers the question, directly or by exclusion."""
     facts: list[str] = []
     known: dict[str, tuple[str, bool, int]] = {}  # person -> room, whether they are there, sentence
     for number in range(count):
-        person, room = dice.one_of(PEOPLE), dice.one_of(ROOMS)
-        form = dice.below(3)
+        person, room = rng.one_of(PEOPLE), rng.one_of(ROOMS)
+        form = rng.below(3)
         before = known.get(person)
         if form == 0 and before is not None and before[1]:
             room = before[0]
@@ -254,38 +254,38 @@ def _negation(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
         elif form == 1:
             facts.append(f"{person} is in the {room}.")
         else:
-            facts.append(f"{person} {dice.one_of(GO)} the {room}.")
+            facts.append(f"{person} {rng.one_of(GO)} the {room}.")
         known[person] = room, form != 0, number
-    person = dice.one_of(list(known))
+    person = rng.one_of(list(known))
     room, there, number = known[person]
-    if there and dice.below(2):
-        other = dice.one_of([place for place in ROOMS if place != room])
+    if there and rng.below(2):
+        other = rng.one_of([place for place in ROOMS if place != room])
         return facts, (f"Is {person} in the {other}?", "no", (number,))
     return facts, (f"Is {person} in the {room}?", "yes" if there else "no", (number,))
 
 
-def _indefinite(dice: Dice, count: int) -> tuple[list[str], Asked | None]:
+def _indefinite(rng: RandomGenerator, count: int) -> tuple[list[str], Question | None]:
     """Where a person is or may be, from the last sentence about them."""
     facts: list[str] = []
     known: dict[str, tuple[tuple[str, ...], int]] = {}  # person -> one or two places, sentence
     for number in range(count):
-        person, form = dice.one_of(INDEFINITE), dice.below(3)
-        places: tuple[str, ...] = dice.two_of(PLACES) if form == 0 else (dice.one_of(PLACES),)
+        person, form = rng.one_of(INDEFINITE), rng.below(3)
+        places: tuple[str, ...] = rng.two_of(PLACES) if form == 0 else (rng.one_of(PLACES),)
         if form == 0:
             facts.append(f"{person} is either in the {places[0]} or the {places[1]}.")
         elif form == 1:
             facts.append(f"{person} is in the {places[0]}.")
         else:
-            facts.append(f"{person} {dice.one_of(GO)} the {places[0]}.")
+            facts.append(f"{person} {rng.one_of(GO)} the {places[0]}.")
         known[person] = places, number
-    person = dice.one_of(list(known))
+    person = rng.one_of(list(known))
     places, number = known[person]
-    asked = dice.one_of(places) if dice.below(3) else dice.one_of([place for place in PLACES if place not in places])
-    answer = "no" if asked not in places else "yes" if len(places) == 1 else "maybe"
-    return facts, (f"Is {person} in the {asked}?", answer, (number,))
+    place = rng.one_of(places) if rng.below(3) else rng.one_of([other for other in PLACES if other not in places])
+    answer = "no" if place not in places else "yes" if len(places) == 1 else "maybe"
+    return facts, (f"Is {person} in the {place}?", answer, (number,))
 
 
-MAKERS: dict[str, Callable[[Dice, int], tuple[list[str], Asked | None]]] = {
+MAKERS: dict[str, Callable[[RandomGenerator, int], tuple[list[str], Question | None]]] = {
     "qa1": _where_is_somebody,
     "qa2": _where_is_a_thing,
     "qa3": _where_was_a_thing,
@@ -309,10 +309,10 @@ ANSWERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def story(question: str, count: int, dice: Dice) -> Story | None:
+def story(question: str, count: int, rng: RandomGenerator) -> Story | None:
     """A story of `count` sentences (two for qa4) with a question of type qa1 to qa10; None if all ATTEMPTS fail."""
     for _ in range(ATTEMPTS):
-        facts, asked = MAKERS[question](dice, count)
-        if asked is not None:
-            return Story(tuple(facts), *asked)
+        facts, drawn = MAKERS[question](rng, count)
+        if drawn is not None:
+            return Story(tuple(facts), *drawn)
     return None

@@ -61,12 +61,12 @@ class Strings(Generator):
             np.take_along_axis(letters, source, 1),
         )
         whole = stop <= N
-        asked = answered & (within <= 2 * length + 2) & whole  # (B, N), for tokens
+        target_mask = answered & (within <= 2 * length + 2) & whole  # (B, N), for tokens
         rows, numbers = np.nonzero(stops <= N)
         bars = (starts + lengths + 1)[rows, numbers]  # the bar is the input before the first letter
         return Examples(
             tokens,
-            asked[:, 1:],
+            target_mask[:, 1:],
             Answers(
                 example=rows,
                 start=bars,

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from ssm.base.curves import head_std_curve, head_std_growth
 from ssm.base.lazy import polars as pl
 from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure, Series
+from ssm.claims.table_numbers import head_std_curve, head_std_growth
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
 from ssm.figures.panel import Row, rows_of, token_panel
 from ssm.figures.plot import SeriesPlot, require_arms

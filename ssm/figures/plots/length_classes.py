@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from ssm.base.curves import position_curve
 from ssm.base.lazy import polars as pl
 from ssm.base.lazy import ticker
 from ssm.claims.series import PlannedFigure
+from ssm.claims.table_numbers import position_curve
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
 from ssm.figures.panel import LEVEL, Row, columns_for, end_of_bin

@@ -15,7 +15,7 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.models.state import RECURRENT, State
 
 CONV = "conv"  # the last inputs of a layer's short convolution
-FLOOR = "5.17"  # oldest transformers, as in pyproject.toml; its cache has this interface since 5.14
+OLDEST_TRANSFORMERS = "5.17"  # oldest transformers, as in pyproject.toml; its cache has this interface since 5.14
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,9 @@ def too_old() -> str | None:
     layer: Any = getattr(cache_utils, "LinearAttentionLayer", None)
     if layer is not None and "number_of_states" in vars(layer()):
         return None
-    return f"transformers {transformers.__version__} is too old to start from a state: >= {FLOOR} is needed"
+    return (
+        f"transformers {transformers.__version__} is too old to start from a state: >= {OLDEST_TRANSFORMERS} is needed"
+    )
 
 
 def keeping_tokens(cache: Any) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import CheckpointError, first_line, nearest, shown
-from ssm.models.foreign.cache import FLOOR
+from ssm.models.foreign.cache import OLDEST_TRANSFORMERS
 from ssm.models.foreign.model import ForeignModel
 from ssm.models.formats.source import Source, find_source
 from ssm.specs.foreign import ForeignSpec
@@ -22,10 +22,10 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
     """A causal model of transformers, in float32. Code that comes with a checkpoint is never run.
 
     Raises:
-        CheckpointError: transformers is not installed, does not know the architecture or cannot read the weights; or
+        CheckpointError: transformers is not installed, does not support the architecture or cannot read the weights; or
             the model cannot read a sequence in pieces.
     """
-    transformers = _knowing(source.config, str(source.config_path))
+    transformers = _import_transformers(source.config, str(source.config_path))
     if Path(source.name).is_file() and find_source(source.folder).files != source.files:
         raise CheckpointError(f"{source.name}: transformers reads whole folders; give {source.folder} instead")
     try:
@@ -61,7 +61,7 @@ def build_foreign(spec: ForeignSpec, source: str) -> ForeignModel:
         CheckpointError: transformers is not installed, or cannot create the model.
     """
     config = json.loads(spec.config)
-    transformers = _knowing(config, source)
+    transformers = _import_transformers(config, source)
     architecture: Any = getattr(transformers, spec.architecture, None)
     try:
         with quiet(transformers), torch.random.fork_rng(devices=[]):
@@ -71,11 +71,11 @@ def build_foreign(spec: ForeignSpec, source: str) -> ForeignModel:
     return ForeignModel(inner, source, spec)
 
 
-def _knowing(config: Mapping[str, Any], place: str) -> Any:
-    """Import transformers, and check that it knows the architecture of a config.json.
+def _import_transformers(config: Mapping[str, Any], place: str) -> Any:
+    """Import transformers, and check that it supports the architecture of a config.json.
 
     Raises:
-        CheckpointError: it is not installed, or does not know it.
+        CheckpointError: it is not installed, or does not support it.
     """
     kind = config.get("model_type")
     unknown = f"{place}: unknown architecture {shown(kind)}"
@@ -85,7 +85,7 @@ def _knowing(config: Mapping[str, Any], place: str) -> Any:
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
     except ImportError as error:
         raise CheckpointError(
-            f"{unknown}; models of transformers need `pip install 'transformers>={FLOOR}'`"
+            f"{unknown}; models of transformers need `pip install 'transformers>={OLDEST_TRANSFORMERS}'`"
         ) from error
     if not isinstance(kind, str) or kind not in KNOWN:
         own_code = " (ssm never runs the code that comes with a checkpoint)" if "auto_map" in config else ""

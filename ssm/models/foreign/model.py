@@ -70,7 +70,7 @@ class ForeignModel(nn.Module):
         self.options = frozenset(signature(inner.forward).parameters)
         cache_name = next((name for name in CACHES if name in self.options), None)
         if cache_name is None:
-            raise CheckpointError(f"{source}: the forward pass of {self.architecture} takes no cache that ssm knows")
+            raise CheckpointError(f"{source}: the forward pass of {self.architecture} takes no cache that ssm supports")
         self.cache_name: str = cache_name
         config: Any = inner.config
         self.vocab_size: int = config.get_text_config().vocab_size

@@ -27,7 +27,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, create_model
 from ssm.base.discovery import Registry
 from ssm.base.errors import ConfigError, nearest
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct, Name, PluginSpec, ReadCount, Spec
+from ssm.specs.base import Name, Names, PluginSpec, ReadCount, Spec
 from ssm.specs.config import DryRun
 from ssm.specs.data import Data, DataSpec
 from ssm.specs.model import ModelSpec
@@ -36,8 +36,6 @@ from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
 
 SPECS: Registry[type[Measurement]] = Registry("ssm.specs.measurements")
-
-Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 
 
 @dataclass(frozen=True)

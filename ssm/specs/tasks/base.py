@@ -7,7 +7,7 @@ and example ten million is made as fast as the first.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -18,6 +18,7 @@ from ssm.specs.data import Data, DataSpec, TokenizerSpec
 KEY = "task"  # key of the task's name in config files
 SPECS: Registry[type[Task]] = Registry("ssm.specs.tasks")
 
+Split = Literal["train", "test"]
 P = TypeVar("P")
 Mix = Annotated[tuple[P, ...], Field(strict=False, min_length=1)]
 

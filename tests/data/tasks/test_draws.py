@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ssm.data.tasks.draws import Dice, Draws
+from ssm.data.tasks.draws import Draws, RandomGenerator
 
 BOUNDS = st.integers(1, 2**32)
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**62), st.integers(0, 2**40), BOUNDS, st.text(max_size=8))
-def test_dice_give_the_numbers_of_one_example(seed: int, index: int, bound: int, stream: str) -> None:
+def test_generators_give_the_numbers_of_one_example(seed: int, index: int, bound: int, stream: str) -> None:
     draws = Draws(seed, "train", np.array([index, index + 1]))
     many = draws.integers(stream, bound, 6)
-    for row, dice in zip(many, draws.dice(stream), strict=True):
-        assert [dice.below(bound) for _ in range(6)] == row.tolist()
+    for row, rng in zip(many, draws.generators(stream), strict=True):
+        assert [rng.below(bound) for _ in range(6)] == row.tolist()
     assert many.min() >= 0
     assert many.max() < bound
     np.testing.assert_array_equal(many[:, :3], draws.integers(stream, bound, 3))
@@ -27,8 +27,8 @@ def test_dice_give_the_numbers_of_one_example(seed: int, index: int, bound: int,
 
 def test_the_numbers_are_those_of_splitmix64() -> None:
     """The first numbers of its reference implementation with the start 1234567."""
-    dice = Dice(1234567)
-    words = [dice.below(2**32) for _ in range(3)]
+    rng = RandomGenerator(1234567)
+    words = [rng.below(2**32) for _ in range(3)]
     assert words == [6457827717110365317 >> 32, 3203168211198807973 >> 32, 9817491932198370423 >> 32]
 
 
@@ -61,8 +61,8 @@ def test_bounds_for_every_row_and_numbers_below_one() -> None:
 
 
 def test_two_of_gives_every_pair_of_different_items() -> None:
-    dice = Dice(5)
-    pairs = [dice.two_of("abc") for _ in range(600)]
+    rng = RandomGenerator(5)
+    pairs = [rng.two_of("abc") for _ in range(600)]
     assert all(first != second for first, second in pairs)
     assert stats.chisquare([pairs.count((a, b)) for a in "abc" for b in "abc" if a != b]).pvalue > 1e-4
 

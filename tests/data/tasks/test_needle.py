@@ -11,7 +11,7 @@ from data.tasks.test_prompts import with_a_space_in_front
 from small import make_task
 
 from ssm.base.errors import ConfigError, DataError
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.needle import Needle
@@ -84,7 +84,7 @@ def test_the_statement_is_false_and_the_question_asks_for_it(store: TokenStore) 
         assert text.endswith(f" {INSTRUCTION} {asked.format(subject, subject)} {answer}.")
         assert decode(made.tokens[row, start + 1 : stop + 1]) == f" {answer}."
         assert start == 420 - generator.room - 1, "all prompts have the same length"
-        others = [decode(one[one != NOT_ASKED]) for one in made.answers.alternatives[row]]
+        others = [decode(one[one != IGNORE_INDEX]) for one in made.answers.alternatives[row]]
         assert others[0] == f" {world[subject]}.", "the first alternative is true"
         assert len({*others, f" {answer}."}) == 5
         assert {other.strip(" .") for other in others} <= set(world.values())

@@ -32,7 +32,7 @@ def test_the_question_asks_for_the_key(generator: Passkey) -> None:
     keys, depths = [], []
     for row in range(60):
         start, stop, length = answers.start[row], answers.stop[row], answers.length[row]
-        asked = np.nonzero(examples.asked[row])[0]
+        asked = np.nonzero(examples.target_mask[row])[0]
         text = decode(examples.tokens[row, : asked[-1] + 2])
         found = re.fullmatch(
             r"There is an important info.*The pass key is (\d{5})\. Remember it\. \1 is the pass key\..*"
@@ -43,7 +43,7 @@ def test_the_question_asks_for_the_key(generator: Passkey) -> None:
         keys.append(found[1])
         scored = decode(examples.tokens[row, start + 1 : stop + 1]).strip()
         assert scored == found[1] or (scored == f"{found[1]}." and stop == asked[-1] + 1), "one token may have both"
-        assert decode(examples.tokens[row, asked + 1]).strip() == f"{found[1]}.", "the asked targets"
+        assert decode(examples.tokens[row, asked + 1]).strip() == f"{found[1]}.", "the targets that count"
         assert start == length - generator.room - 1
         assert asked[-1] + 1 < length
         depths.append(float(answers.difficulty[row]))

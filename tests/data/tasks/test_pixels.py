@@ -17,7 +17,7 @@ from small import make_task
 
 from ssm.base.errors import ConfigError, DataError
 from ssm.data import images
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.reading import training_batches
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.pixels import Pixels
@@ -110,7 +110,7 @@ def test_a_sequence_is_the_pixels_and_a_class_token(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ahead.inputs[:, :-1, :1], forwards.pixels(indices))
     np.testing.assert_array_equal(back.inputs[:, :-1], ahead.inputs[:, -2::-1])
     np.testing.assert_array_equal(ahead.targets[:, -1], forwards.labels(indices))
-    assert (ahead.targets[:, :-1] == NOT_ASKED).all()
+    assert (ahead.targets[:, :-1] == IGNORE_INDEX).all()
     np.testing.assert_array_equal(back.targets, ahead.targets)
     alone = forwards.make(indices[2:])
     np.testing.assert_array_equal(alone.inputs[0], ahead.inputs[2], "independent of the batch")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ssm.base.errors import ConfigError
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.tasks.base import Examples
 from ssm.data.tasks.recall import Recall
 from ssm.specs.tasks import parse_data
@@ -28,14 +28,14 @@ def check(inputs: list[int], targets: list[int], vocabulary: int, length: int) -
     while inputs[place] and inputs[place] not in told:  # pairs, up to a filler or a repeated key
         key, value = inputs[place], inputs[place + 1]
         assert 0 < key < first_value <= value < vocabulary
-        assert targets[place : place + 2] == [NOT_ASKED] * 2
+        assert targets[place : place + 2] == [IGNORE_INDEX] * 2
         assert value not in [one for one, _ in told.values()]
         told[key] = value, place
         place += 2
     start, open_keys = place, set(told)
     for place in range(start, len(inputs)):
         if not inputs[place]:
-            assert targets[place] == NOT_ASKED
+            assert targets[place] == IGNORE_INDEX
             continue
         assert (place - start) % 2 == 0
         assert place < length
@@ -64,7 +64,7 @@ def test_every_key_is_asked_once_for_its_value(data: st.DataObject) -> None:
         assert {"pairs": len(found), "length": length} in mix
         assert answers.difficulty[mine].tolist() == [count for count, _ in found]
         assert answers.group[mine].tolist() == [int(4 * distance / length) for _, distance in found]
-        assert answers.start[mine].tolist() == np.flatnonzero(examples.asked[row]).tolist()
+        assert answers.start[mine].tolist() == np.flatnonzero(examples.target_mask[row]).tolist()
         seen += len(found)
     assert len(answers.start) == seen
     assert (answers.stop == answers.start + 1).all()
@@ -84,7 +84,7 @@ def test_places_follow_the_power_law(power: float) -> None:
         tokens = examples.inputs[:, column : 2 * pairs : 2] - first
         assert stats.chisquare(np.bincount(tokens[:, 0], minlength=10 + column)).pvalue > 1e-4
         assert len(np.unique(tokens)) == 10 + column
-    asked = np.stack([examples.inputs[row][examples.asked[row]] for row in range(count)])  # in order of questions
+    asked = np.stack([examples.inputs[row][examples.target_mask[row]] for row in range(count)])  # in order of questions
     if power == 1.0:  # then all pairs are equally likely to be asked first
         first_pair = (examples.inputs[:, 0 : 2 * pairs : 2] == asked[:, :1]).argmax(1)
         assert stats.chisquare(np.bincount(first_pair, minlength=pairs)).pvalue > 1e-4
@@ -98,7 +98,7 @@ def zoology(count: int, pairs: int, length: int, vocabulary: int, power: float) 
     """
     rng, half = np.random.default_rng(7), vocabulary // 2
     law = np.arange(1, (length - 2 * pairs) // 2 + 1) ** (power - 1.0)
-    inputs, labels = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
+    inputs, labels = np.zeros((count, length), np.int64), np.full((count, length), IGNORE_INDEX)
     for row in range(count):
         keys = rng.choice(np.arange(1, half), pairs, replace=False)
         values = rng.choice(np.arange(half, vocabulary), pairs, replace=False)
@@ -126,7 +126,7 @@ def test_recall_has_the_distribution_of_zoology() -> None:
         keys, values = read[:, : 2 * pairs : 2], read[:, 1 : 2 * pairs : 2]
         assert 0 < keys.min() <= keys.max() < 4096 <= values.min() <= values.max() < vocabulary
         assert (np.count_nonzero(read, 1) == 3 * pairs).all(), "only keys after the pairs"
-        assert ((asked != NOT_ASKED).sum(1) == pairs).all()
+        assert ((asked != IGNORE_INDEX).sum(1) == pairs).all()
         for side, first in ((keys, 1), (values, 4096)):
             assert stats.chisquare(np.bincount((side.ravel() - first) // 256, minlength=16)[:15]).pvalue > 1e-4
     ours, theirs = distances(examples.inputs, pairs), distances(inputs, pairs)

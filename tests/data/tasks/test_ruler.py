@@ -62,7 +62,7 @@ def texts(ruler: Ruler, count: int) -> list[tuple[str, str, float]]:
     for row in range(count):
         start, stop = int(answers.start[row]) + 1, int(answers.stop[row]) + 1
         tokens = made.tokens[row]
-        assert made.asked[row].nonzero()[0].tolist() == list(range(start - 1, stop - 1))
+        assert made.target_mask[row].nonzero()[0].tolist() == list(range(start - 1, stop - 1))
         assert not tokens[stop:].any()
         found.append((decode(tokens[:start]), decode(tokens[start:stop]), float(answers.difficulty[row])))
     return found

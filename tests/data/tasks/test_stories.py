@@ -9,7 +9,7 @@ import pytest
 from data.tasks.examples import QUESTIONS
 
 from ssm.base.errors import DataError
-from ssm.data.tasks.draws import Dice
+from ssm.data.tasks.draws import RandomGenerator
 from ssm.data.tasks.published import parse_babi
 from ssm.data.tasks.stories import ANSWERS, Story, story
 from ssm.specs.tasks.facts import FACTS, LONGEST
@@ -118,8 +118,8 @@ class Reader:
 
 def stories(question: str, count: int) -> list[Story]:
     low, high = FACTS[question]
-    dice = Dice(11)
-    found = [story(question, low + dice.below(high - low + 1), dice) for _ in range(count)]
+    rng = RandomGenerator(11)
+    found = [story(question, low + rng.below(high - low + 1), rng) for _ in range(count)]
     assert all(found)
     return found  # type: ignore[return-value]
 

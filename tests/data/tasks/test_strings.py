@@ -41,7 +41,7 @@ def test_one_string_and_its_answer(task: str, shortest: int, more: int, alphabet
         assert task != "sort" or len(set(letters)) == len(letters), "all letters differ"
         assert shortest <= len(letters) <= shortest + more
         assert len(text) == 2 * (shortest + more) + 3
-        asked = "".join(text[place + 1] for place in np.nonzero(examples.asked[row])[0])
+        asked = "".join(text[place + 1] for place in np.nonzero(examples.target_mask[row])[0])
         assert asked == answer + "."
         start, stop = examples.answers.start[row], examples.answers.stop[row]
         assert text[start + 1 : stop + 1] == answer
@@ -78,7 +78,7 @@ def test_packed_sequences_are_full_of_strings(task: str, shortest: int, more: in
             assert (bar, answer, end) == ("|", ANSWERS[task](letters), ".")
         letters, _, answer, end = pieces[-1]
         assert ANSWERS[task](letters).startswith(answer)
-        assert examples.asked[row].tolist() == masks(text)[1:]
+        assert examples.target_mask[row].tolist() == masks(text)[1:]
         mine = examples.answers.example == row
         whole = [piece[2] for piece in pieces if piece[3]]
         starts, stops = examples.answers.start[mine], examples.answers.stop[mine]
@@ -92,7 +92,7 @@ def test_letters_may_start_at_any_token(task: str) -> None:
     plain, text = (parse_data(content | more, "test") for more in ({}, {"first": 97, "rows": 256}))
     one, other = (build_generator(spec, "train", 1, None).make(np.arange(9)) for spec in (plain, text))  # type: ignore[arg-type]
     np.testing.assert_array_equal(other.tokens, one.tokens + 97)
-    np.testing.assert_array_equal(other.asked, one.asked)
+    np.testing.assert_array_equal(other.target_mask, one.target_mask)
     assert re.fullmatch(r"\{([a-z]{3,5})\|([a-z]{3,5})\}~*", bytes(other.tokens[0].tolist()).decode())
     assert (text.vocab_size, parse_data(content | {"first": 97}, "test").vocab_size) == (256, 127)
     assert "first" not in plain.content()
@@ -101,7 +101,7 @@ def test_letters_may_start_at_any_token(task: str) -> None:
 def test_a_string_that_just_fits_counts() -> None:
     examples, texts = made(1, packed=18, mix=[{"shortest": 3, "longest": 3}])
     assert texts[0].count(".") == 2
-    assert examples.asked.sum() == 8
+    assert examples.target_mask.sum() == 8
 
 
 @pytest.mark.parametrize(("task", "seen"), [("copy", 1 - np.exp(-1)), ("stack_copy", 1 - np.exp(-1)), ("sort", 0.634)])

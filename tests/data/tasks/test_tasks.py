@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssm.base.errors import ConfigError
-from ssm.data.batches import NOT_ASKED
+from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
 from ssm.data.tasks import GENERATORS, build_generator
-from ssm.data.tasks.base import Examples, Split, TestSet
+from ssm.data.tasks.base import Examples, TestSet
 from ssm.specs.tasks import SPECS, parse_data
-from ssm.specs.tasks.base import Task
+from ssm.specs.tasks.base import Split, Task
 
 INDICES = st.lists(st.integers(0, 10**7), min_size=1, max_size=5)
 
@@ -51,7 +51,9 @@ def test_examples_have_not_changed(name: str, stores: dict[str, TokenStore]) -> 
     examples = made(stores[name], [0, 1, 2, 10**7])
     read = b"" if examples.values is None else examples.values.astype("<f4").tobytes()
     labels = read if examples.labels is None else examples.labels.astype("<i4").tobytes()
-    digest = hashlib.sha256(examples.tokens.astype("<i4").tobytes() + examples.asked.tobytes() + labels).hexdigest()
+    digest = hashlib.sha256(
+        examples.tokens.astype("<i4").tobytes() + examples.target_mask.tobytes() + labels
+    ).hexdigest()
     assert digest[:16] == GOLDEN[name]
 
 
@@ -66,18 +68,18 @@ def test_an_example_does_not_depend_on_the_others_of_its_batch(
         assert together.tokens.shape[1] - 1 <= task.least_context
         assert together.tokens.min() >= 0
         assert together.tokens.max() < task.vocab_size
-        assert together.asked.any(1).all()
+        assert together.target_mask.any(1).all()
         for row, index in enumerate(indices):
             alone = made(store, [index], seed, split)
-            size = int(alone.asked[0].nonzero()[0][-1]) + 2  # tokens up to the last one that counts
+            size = int(alone.target_mask[0].nonzero()[0][-1]) + 2  # tokens up to the last one that counts
             np.testing.assert_array_equal(alone.tokens[0, :size], together.tokens[row, :size])
             np.testing.assert_array_equal(alone.targets[0, : size - 1], together.targets[row, : size - 1])
-            assert not together.asked[row, size - 1 :].any()
+            assert not together.target_mask[row, size - 1 :].any()
 
 
 @settings(deadline=None, max_examples=15)
 @given(indices=INDICES)
-def test_answers_are_asked(indices: list[int], stores: dict[str, TokenStore]) -> None:
+def test_the_targets_of_answers_count(indices: list[int], stores: dict[str, TokenStore]) -> None:
     for store in stores.values():
         examples = made(store, indices)
         answers, task = examples.answers, task_of(store)
@@ -86,11 +88,11 @@ def test_answers_are_asked(indices: list[int], stores: dict[str, TokenStore]) ->
         assert (answers.start < answers.stop).all()
         assert (answers.group < len(task.groups)).all()
         for example, start, stop in zip(answers.example, answers.start, answers.stop, strict=True):
-            assert examples.asked[example, start:stop].all()
-            assert not examples.asked[example, start - 1], "an answer begins with the first asked target"
+            assert examples.target_mask[example, start:stop].all()
+            assert not examples.target_mask[example, start - 1], "an answer begins with the first target that counts"
         targets = examples.targets
-        assert ((targets == NOT_ASKED) == ~examples.asked).all()
-        np.testing.assert_array_equal(targets[examples.asked], examples.following[examples.asked])
+        assert ((targets == IGNORE_INDEX) == ~examples.target_mask).all()
+        np.testing.assert_array_equal(targets[examples.target_mask], examples.following[examples.target_mask])
 
 
 def test_training_and_test_examples_differ(store: TokenStore) -> None:
@@ -133,10 +135,10 @@ def test_pieces_join_to_the_example(stores: dict[str, TokenStore]) -> None:
         generator = build_generator(task_of(store), "train", 3, store)
         for index in range(6):
             pieces, example = generator.pieces(index), generator.make(np.array([index]))
-            size = int(example.asked[0].nonzero()[0][-1]) + 2
+            size = int(example.target_mask[0].nonzero()[0][-1]) + 2
             np.testing.assert_array_equal(np.concatenate([tokens for _, tokens in pieces]), example.tokens[0, :size])
             asked = np.concatenate([np.full(len(tokens), piece in ("answer", "key")) for piece, tokens in pieces])
-            np.testing.assert_array_equal(asked[1:], example.asked[0, : size - 1], err_msg=name)
+            np.testing.assert_array_equal(asked[1:], example.target_mask[0, : size - 1], err_msg=name)
 
 
 def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:

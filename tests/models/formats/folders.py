@@ -12,10 +12,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def rewrite(folder: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)

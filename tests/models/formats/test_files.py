@@ -14,8 +14,9 @@ import pytest
 import torch
 from models import tiny
 from models.formats import hf, qwen, round_trip
-from models.formats.folders import as_bin, content, one_shard, reconfigure, rewrite, shard
+from models.formats.folders import as_bin, one_shard, reconfigure, rewrite, shard
 from safetensors.torch import load_file, save_file
+from small import content
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError

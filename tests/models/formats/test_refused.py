@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import resource
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from file_limit import file_limit
 from models import tiny
-from models.formats.folders import as_bin, content, reconfigure, rewrite, shard
+from models.formats.folders import as_bin, reconfigure, rewrite, shard
 from safetensors.torch import load_file
+from small import content
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, ConfigError, OutputError, UserError
@@ -198,17 +198,6 @@ def test_the_error_lists_all_wrong_tensors(original: Path) -> None:
 
 
 # --- not written ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def file_limit(size: int) -> Iterator[None]:
-    """Limit the size of files, as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize("container", ["safetensors", "bin"])

@@ -7,11 +7,8 @@ weighted by tokens. A NaN in a table stays NaN in the results.
 
 from __future__ import annotations
 
-import numpy as np
-
 from ssm.base.errors import TableError, nearest
 from ssm.base.lazy import polars as pl
-from ssm.base.lazy import special
 
 BIN = ["position_from", "position_to"]
 
@@ -154,29 +151,6 @@ def head_std_growth(state_statistics: pl.DataFrame, start: int, stop: int) -> pl
     early, late = _at(curve, start), _at(curve, stop)
     joined = early.join(late, on=["layer", "head"], suffix="_late").sort("layer", "head")
     return joined.select("layer", "head", growth=pl.col("std_late") / pl.col("std"))
-
-
-def seed_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
-    """Mean over seeds and its two-sided Student t interval.
-
-    Args:
-        values: (seeds,), one number per seed.
-        level: confidence level of the interval.
-
-    Returns:
-        mean, low, high. For one seed: (value, -inf, inf). If a value is not finite, low and high are NaN.
-    """
-    values = np.asarray(values, dtype=np.float64)
-    n = len(values)
-    if n == 0:
-        raise ValueError("an interval needs at least one value")
-    mean = float(values.mean())
-    if not np.isfinite(values).all():
-        return mean, float("nan"), float("nan")
-    if n == 1:
-        return mean, float("-inf"), float("inf")
-    half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(values.std(ddof=1)) / np.sqrt(n)
-    return mean, mean - half, mean + half
 
 
 def _over_sequences(table: pl.DataFrame, keys: list[str], value: str) -> pl.DataFrame:

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ssm.base.curves import (
+from ssm.base.errors import TableError
+from ssm.claims.estimate import seed_interval
+from ssm.claims.table_numbers import (
     head_std_growth,
     mean_loss,
     paired_log_ratio,
     position_curve,
     ratio_positions,
     remembrance_curve,
-    seed_interval,
     state_norm_at,
 )
-from ssm.base.errors import TableError
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.state_statistics import StateStatistics
