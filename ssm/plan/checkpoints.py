@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -13,7 +9,7 @@ from pathlib import Path
 from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
 from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
-from ssm.plan.sources import rule_inputs, settings_files, text_files, tokenizer_files, weight_files
+from ssm.plan.sources import rule_inputs, settings_files, text_files, tokenizer_files, version_of, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS
@@ -59,12 +55,8 @@ class CheckpointJob:
 
     @property
     def version(self) -> str:
-        """Eight hex digits: a hash of the arguments and of the files' sizes and times.
-
-        Unfinished work of another version is not continued.
-        """
-        states = [(str(file), status.st_size, status.st_mtime_ns) for file, status in _present(self.files or ())]
-        return hashlib.sha256(json.dumps([self.words, states]).encode()).hexdigest()[:8]
+        """A hash of the arguments and of the files' states. Unfinished work of another version is not continued."""
+        return version_of(self.files, *self.words)
 
     def need(self, workflow: WorkflowConfig, gpu: bool) -> Need:
         """The expected needs of the job: its whole time budget, and training like that of a run.
@@ -104,14 +96,9 @@ def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
     for entry in library.checkpoints.values():
         spec = capped_checkpoint(entry, library.workflow.dry_run)
         weights = weight_files(spec.checkpoint)
-        size = sum(status.st_size for _, status in _present(weights or ()))
+        size = sum(file.stat().st_size for file in weights or ())
         read = [weights, settings_files(spec.checkpoint), tokenizer_files(spec.tokenizer), text_files(spec.text)]
         jobs.append(CheckpointJob(spec, False, rule_inputs(*read), size))
         held_out = text_files(spec.held_out) if spec.held_out else ()
         jobs.append(CheckpointJob(spec, True, rule_inputs(*read, held_out), size))
     return {job.id: job for job in jobs}
-
-
-def _present(files: Iterable[Path]) -> list[tuple[Path, os.stat_result]]:
-    """Every file with its status."""
-    return [(file, file.stat()) for file in files]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,6 +54,15 @@ def rule_inputs(*parts: Iterable[Path] | None) -> tuple[Path, ...] | None:
         if set(str(path)) & set("{}"):
             raise DataError(f"{path}: Snakemake reads braces in a path as wildcards; rename it")
     return tuple(paths)
+
+
+def version_of(files: Iterable[Path] | None, *more: str) -> str:
+    """Eight hex digits: a hash of the files' names, sizes and times, and of other words. Empty without files.
+
+    Snakemake sees only newer files. This also sees an older one that takes the place of another, as after `mv`.
+    """
+    states = [(str(file), (status := file.stat()).st_size, status.st_mtime_ns) for file in files or ()]
+    return hashlib.sha256(json.dumps([more, states]).encode()).hexdigest()[:8] if states or more else ""
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
@@ -70,8 +72,8 @@ class WorkflowConfig(Spec):
 
     @field_validator("results")
     @classmethod
-    def _without_braces(cls, results: str) -> str:
+    def _folder_name(cls, results: str) -> str:
         """Snakemake would read braces as wildcards."""
         if not results.strip() or not results.isprintable() or set(results) & set("{}"):
             raise ValueError("expected the name of a folder, without { and }")
-        return results
+        return os.path.normpath(Path(results).expanduser())  # Snakemake reads ~ and ./ as parts of a name

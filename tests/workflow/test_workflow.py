@@ -90,6 +90,13 @@ def test_only_results_that_depend_on_a_change_are_made_again(place: Path) -> Non
     (place / "my text" / "a.txt").write_text("Once upon another time.")
     assert verbs(make(place)) == sorted([*HEADLINE, "evaluate", "train"])
 
+    # An older text takes its place, as after `mv`: the same.
+    (place / "old.txt").write_text("Once upon an older time.")
+    os.utime(place / "old.txt", (0, 0))
+    (place / "old.txt").replace(place / "my text" / "a.txt")
+    assert verbs(make(place)) == sorted([*HEADLINE, "evaluate", "train"])
+    assert make(place) == []
+
     # The text is gone: the finished token store stays. Another figure changed: its jobs run when it is requested.
     (place / "my text").rename(place / "moved")
     edit(place / "config", "figures/lg_fig4.yaml", "times_context: 8", "times_context: 4")

@@ -33,8 +33,9 @@ def flags_of_table(table):
 
 
 def corpus_version(data):
-    """The Python version if the corpus is Python's standard library, else empty."""
-    return platform.python_version() if data.sources.library else ""
+    """The Python version if the corpus is Python's standard library; otherwise the state of the user's files."""
+    library = PLAN.data[data].sources.library
+    return platform.python_version() if library else version_of(SOURCES[data])
 
 
 def tables_of_figure(wildcards):
@@ -171,9 +172,11 @@ def explain_unknown_targets():
     """Print the nearest target for a mistyped name. Snakemake only says that no rule makes such a file."""
     for target in workflow.dag_settings.targets if workflow.dag_settings else ():
         known = workflow.is_rule(target) or Path(target).exists()
+        if Path(target).parent in (Path(f"{S}/figures"), Path(f"{S}/verdicts")):
+            target = Path(target).stem
         if target in LIBRARY.left_out:
             print(LIBRARY.why_left_out(target), file=sys.stderr)
-        elif re.fullmatch(r"[\w.-]+", target) and not known:
+        elif re.fullmatch(r"[\w.-]+", target) and not (known or target in PLAN.targets()):
             checkpoints = [job.target for job in CHECKPOINTS.values()]
             names = ["headline", "all", *PAPERS, *PLAN.targets(), *checkpoints]
             print(

@@ -17,7 +17,7 @@ rule tokenize:
     params:
         spec=f"{S}/specs/data/{{data}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),
-        corpus=lambda wildcards: corpus_version(PLAN.data[wildcards.data]),
+        corpus=lambda wildcards: corpus_version(wildcards.data),
     message:
         "Tokenize {wildcards.data}"
     shell:
