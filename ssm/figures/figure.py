@@ -26,6 +26,7 @@ from ssm.specs.measurements.base import ArmsEntry, OfNothing
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.training import Layer
 
+BINNED = ("x", "by", "along")  # fields that may name bins: `position` for position_from and position_to
 PUBLISHED = "published"  # as `checkpoint` of an arm: the checkpoint of its model in models.yaml
 MOST_ARMS = 100  # per figure; planning more would take minutes
 ArmName = Annotated[str, StringConstraints(min_length=1, max_length=160)]
@@ -216,7 +217,8 @@ class FigureSpec(Spec):
                 raise ValueError(f"{where}.{field}: '{name}' is a {there[name]}, but a {kind} is needed")
         for field, (name, column) in reader.columns().items():
             schema = MEASUREMENTS[there[name]].table if name in there else None
-            if schema is not None and not is_key(schema, column):
+            binned = field.rpartition(".")[2] in BINNED and "where" not in field
+            if schema is not None and column not in schema.columns and not (binned and is_key(schema, column)):
                 hint = nearest(column, schema.columns)
                 raise ValueError(f"{where}.{field}: a {there[name]} table has no column '{column}'; {hint}")
 

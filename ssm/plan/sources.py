@@ -13,6 +13,7 @@ from ssm.base.names import HUB
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
 
+SMALL = 10**6  # bytes; Snakemake compares the content of files up to this size
 WEIGHT_PATTERNS = ("*.safetensors", "*.bin")  # in the folder of a config.json or a run.json
 
 
@@ -57,12 +58,20 @@ def rule_inputs(*parts: Iterable[Path] | None) -> tuple[Path, ...] | None:
 
 
 def version_of(files: Iterable[Path] | None, *more: str) -> str:
-    """Eight hex digits: a hash of the files' names, sizes and times, and of other words. Empty without files.
+    """Eight hex digits: a hash of the files and of other words. Empty if there are none.
 
-    Snakemake sees only newer files. This also sees an older one that takes the place of another, as after `mv`.
+    Snakemake sees only newer files. This also sees an older one that takes the place of another, as after `mv`. Of a
+    small file the content counts, and of a larger one its size and time, so that `touch` changes no small file.
     """
-    states = [(str(file), (status := file.stat()).st_size, status.st_mtime_ns) for file in files or ()]
+    states = [(str(file), _state(file)) for file in files or ()]
     return hashlib.sha256(json.dumps([more, states]).encode()).hexdigest()[:8] if states or more else ""
+
+
+def _state(file: Path) -> str:
+    status = file.stat()
+    if status.st_size <= SMALL:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
@@ -76,4 +75,5 @@ class WorkflowConfig(Spec):
         """Snakemake would read braces as wildcards."""
         if not results.strip() or not results.isprintable() or set(results) & set("{}"):
             raise ValueError("expected the name of a folder, without { and }")
-        return os.path.normpath(Path(results).expanduser())  # Snakemake reads ~ and ./ as parts of a name
+        # Snakemake reads ~ and ./ as parts of a name. Path.expanduser fails for an unknown user.
+        return os.path.normpath(os.path.expanduser(results))  # noqa: PTH111

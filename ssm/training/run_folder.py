@@ -19,7 +19,7 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
     """Check that `folder` is new, or holds this run.
 
     Raises:
-        CheckpointError: it holds another run, a model that ssm did not write, or other files.
+        CheckpointError: it holds another run, a model that ssm did not write, or temporary files of others.
     """
     if (folder / RUN_RECORD).exists():
         own = read_record(folder).get("spec") == run.content()
@@ -31,7 +31,7 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
     elif (folder / "config.json").exists():
         raise CheckpointError(f"{folder}: holds a model that was not written by ssm; {ELSEWHERE}")
     elif _has_other_files(folder):
-        raise CheckpointError(f"{folder}: holds files that belong to no run; {ELSEWHERE}")
+        raise CheckpointError(f"{folder}: holds temporary files that belong to no run; {ELSEWHERE}")
     else:
         return
     if not own:
@@ -39,7 +39,6 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
 
 
 def _has_other_files(folder: Path) -> bool:
-    """Whether no run was started in a folder that is not empty. Temporary files in it would be deleted."""
-    if not folder.is_dir() or (folder / LOCK).exists() or (folder / CHECKPOINT).exists():
-        return False
-    return any(path.name != "snapshots" for path in folder.iterdir())  # another process may be starting the same run
+    """Whether a folder in which no run was started has temporary files, which a run would delete as its own."""
+    started = (folder / LOCK).exists() or (folder / CHECKPOINT).exists()
+    return not started and any(folder.rglob(".*.tmp"))

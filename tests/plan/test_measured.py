@@ -120,6 +120,10 @@ COLUMN = {"measurement": "position_loss", "column": "loss"}
     [
         ({"kind": "value_at", **COLUMN, "column": "los"}, "column: a position_loss table has no column 'los'; did you"),
         ({"kind": "value_at", **COLUMN, "where": {"positon": 3}}, "where.positon: a position_loss table has no column"),
+        (
+            {"kind": "value_at", **COLUMN, "where": {"position": 3}},
+            "has no column 'position'; did you mean 'position_to",
+        ),
         ({"kind": "value_at", **COLUMN, "times_context": 2, "along": "length"}, "along: a position_loss table has no"),
         ({"kind": "slope", **COLUMN, "x": "positon"}, "x: a position_loss table has no column 'positon'; did you mean"),
         ({"kind": "slope", **COLUMN, "x": "position", "between": [9, 3]}, "'between' must ascend, got 9 and 3"),

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from plan.mini import edit, figure
+from plan.mini import edit, figure, write_config
 from plan.own import CONFIG
 
 from ssm.base.errors import ConfigError
@@ -410,3 +410,15 @@ def test_a_learning_curve_needs_only_the_run(folder: Path) -> None:
     assert task.measurement == LearningCurve(every=5)
     assert plan.inputs_of(name) == Inputs(run=runs_by_arm(plan, "lg_fig2")["base"])
     assert needs(plan, load_config(folder).workflow, gpu=True)[name].gpus == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [("./own/", "own"), ("own/../other", "other"), ("~/own", "/home/me/own"), ("~no_such_user/x", "~no_such_user/x")],
+)
+def test_the_folder_of_results_is_normal(
+    given: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake takes names as they are."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert load_config(write_config(tmp_path), overrides={"results": given}).workflow.results == folder

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from ssm.base.errors import DataError
-from ssm.plan.sources import rule_inputs, source_files
+from ssm.plan.sources import SMALL, rule_inputs, source_files, version_of
 from ssm.specs.data import DataSpec
 
 
@@ -47,3 +48,16 @@ def test_inputs_of_a_rule() -> None:
     assert rule_inputs((one,), None) is None
     with pytest.raises(DataError, match=r"^/a/\{x\}/three.txt: Snakemake reads braces"):
         rule_inputs((one,), (Path("/a/{x}/three.txt"),))
+
+
+def test_a_version_sees_content_of_small_files_and_times_of_large_ones(tmp_path: Path) -> None:
+    assert version_of(None) == version_of(()) == ""
+    for size, touched_is_new in ((10, False), (SMALL + 1, True)):
+        text = tmp_path / "text.txt"
+        text.write_text("a" * size)
+        before = version_of([text])
+        os.utime(text, (0, 0))
+        assert (version_of([text]) != before) == touched_is_new
+        text.write_text("b" * size)
+        os.utime(text, (1, 1))
+        assert version_of([text]) != before

@@ -397,7 +397,7 @@ def test_no_other_run_or_model_is_overwritten(store: TokenStore, tmp_path: Path)
         (tmp_path / "other", "other: holds another run; give another --out, or delete it"),
         (foreign, "was not written by ssm .*; give another --out"),
         (configured, "configured: holds a model that was not written by ssm; give another --out"),
-        (thesis, "thesis: holds files that belong to no run; give another --out"),
+        (thesis, "thesis: holds temporary files that belong to no run; give another --out"),
     ):
         before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
         with pytest.raises(CheckpointError, match=says):

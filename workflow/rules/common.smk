@@ -33,9 +33,9 @@ def flags_of_table(table):
 
 
 def corpus_version(data):
-    """The Python version if the corpus is Python's standard library; otherwise the state of the user's files."""
-    library = PLAN.data[data].sources.library
-    return platform.python_version() if library else version_of(SOURCES[data])
+    """The Python version if a corpus is Python's standard library, and the state of the user's files."""
+    python = platform.python_version() if PLAN.data[data].sources.library else ""
+    return python + version_of(SOURCES[data])
 
 
 def tables_of_figure(wildcards):

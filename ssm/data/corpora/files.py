@@ -25,7 +25,7 @@ READ_BUFFER = 2**20  # bytes
 MOST_FILES = 200_000  # limit for a folder, so that nobody reads a whole disk by mistake
 MOST_INVALID = 0.01  # share of a text that may be no UTF-8, or zero bytes
 SAMPLE = 2**16  # bytes of a file that are checked
-RENAME = "rename it, or give text_key in data.yaml"  # the commands for a checkpoint read no data.yaml
+RENAME = "rename the text's key, or give text_key in data.yaml"  # the commands for a checkpoint read no data.yaml
 
 
 class FilesReader(Reader, kind="files"):
@@ -70,13 +70,14 @@ class FilesReader(Reader, kind="files"):
                 there = given.exists()
             except OSError as error:  # the name is invalid
                 raise DataError(f"{shown(text)}: cannot be read ({error.strerror or error})") from error
-            if there and not (given.is_file() or given.is_dir()):
-                raise DataError(f"{text}: expected a file or a folder, got a pipe; write its content to a file")
+            if there and not _readable(given):
+                raise DataError(f"{text}: expected a file or a folder, got a pipe or a device")
             if there:
                 root, matches = (given if given.is_dir() else given.parent), [given]
             elif glob.has_magic(text):
                 root = Path(*takewhile(lambda part: not glob.has_magic(part), given.parts))
-                matches = [path for path in sorted(root.glob(str(given.relative_to(root)))) if not _hidden(path, root)]
+                found = sorted(root.glob(str(given.relative_to(root))))
+                matches = [path for path in found if _readable(path) and not _hidden(path, root)]
             else:
                 raise DataError(f"{text}: no such file or folder")
             files = [file for match in matches for file in (_inside(match, self.spec) if match.is_dir() else [match])]
@@ -154,6 +155,11 @@ def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
         if len(paths) > MOST_FILES:
             raise DataError(f"{folder}: more than {MOST_FILES:,} files; give fewer, or JSON lines or Parquet")
     return sorted(paths)
+
+
+def _readable(path: Path) -> bool:
+    """Whether a path is a folder or a regular file. A pipe has no end, or can be read only once."""
+    return path.is_file() or path.is_dir()
 
 
 def _hidden(path: Path, below: Path) -> bool:
