@@ -41,7 +41,7 @@ class BackendError(ValueError):
 
 def constant_when_compiled(function: Function) -> Function:
     """Like `torch.compiler.assume_constant_result`, without importing the compiler, which takes a second."""
-    # The compiler reads this attribute. Type checkers do not know it.
+    # The compiler reads this attribute. Type checkers have no declaration of it.
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 

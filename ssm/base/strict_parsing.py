@@ -275,7 +275,7 @@ def shaped(value: Any, kind: type[T], source: str, error: type[UserError]) -> T:
         UserError: an `error` of one line: the value does not match.
     """
     try:
-        # mypy does not know that a class is hashable, which lru_cache needs.
+        # mypy does not infer that a class is hashable, which lru_cache needs.
         return _adapter(kind).validate_python(value)  # type: ignore[arg-type]
     except ValidationError as problem:
         raise error(f"{source}: {first_problem(problem, value)}") from problem

@@ -36,7 +36,7 @@ from ssm.specs.tasks import parse_data
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
 FORMAT, VERSION = "ssm token store", 1
 SPLITS = ("train", "held_out", "choice")
-ALWAYS = SPLITS[:2]  # splits of every text; "choice" exists only if the spec asks for it
+ALWAYS = SPLITS[:2]  # splits of every text; "choice" exists only if the spec requests it
 VERIFY_BELOW = 2**30  # bytes: the checksums of smaller stores are verified at every opening
 OFFSET = np.dtype("<i8")
 
@@ -124,7 +124,7 @@ class TokenStore:
     manifest: dict[str, Any]
     train: TokenSplit
     held_out: TokenSplit
-    choice: TokenSplit  # empty unless the spec asks for it
+    choice: TokenSplit  # empty unless the spec requests it
 
     @classmethod
     def open(cls, folder: str | Path, verify: bool | None = None) -> TokenStore:

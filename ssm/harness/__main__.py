@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def unknown_name(error: ValueError) -> ConfigError | None:
-    """One line for a name in `--tasks` or `--model` that lm_eval does not know; None for any other error."""
+    """One line for a name in `--tasks` or `--model` that lm_eval does not have; None for any other error."""
     text = str(error)
     if match := TASKS.match(text):
         if match["name"].endswith(".yaml"):

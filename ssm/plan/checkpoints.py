@@ -15,7 +15,7 @@ from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS
 from ssm.specs.extension import BATCH_CONTEXTS, MOST_CHOICE_WINDOWS
 
-BYTES_PER_PARAMETER = 2  # in a file; with 4 bytes, the job asks for more than it needs
+BYTES_PER_PARAMETER = 2  # in a file; with 4 bytes, the job requests more than it needs
 UNSEEN_BYTES = 3_000_000_000  # assumed size of weights that are not on this machine yet
 TABLES = 6  # of a diagnosis
 LAYERS = 64  # assumed number of layers, because no file is read

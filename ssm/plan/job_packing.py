@@ -1,7 +1,7 @@
 """Job packing: which tables one cluster job makes.
 
 Measurements are short, and those of one run wait for the same weights. One job makes several of their tables, one after
-another. It asks for the sum of their times. A batch system refuses a job that asks for more than its time limit. The
+another. It requests the sum of their times. A batch system refuses a job that requests more than its time limit. The
 tables of a run are therefore split into several jobs, so that even the last attempt of a job stays below the limit.
 """
 
@@ -22,7 +22,7 @@ class JobShare:
 
     Attributes:
         job: the name of the job. All its tables have the same.
-        share: the share of the time limit that the table can ask for. The shares of a job add up to 1.
+        share: the share of the time limit that the table can request. The shares of a job add up to 1.
     """
 
     job: str

@@ -42,7 +42,7 @@ MB = 1e6
 # The keys True and False: with and without a GPU. With one, a job starts Python, torch and the GPU, and reads weights.
 # Without one, it is forked from a process that has imported everything.
 START_SECONDS = {True: 30.0, False: 0.7}
-LEAST_SECONDS = 600.0  # a job asks for at least this: shared disks can be slow, and short jobs start early anyway
+LEAST_SECONDS = 600.0  # a job requests at least this: shared disks can be slow, and short jobs start early anyway
 AROUND_SECONDS = 180.0  # of a time limit: a job's start and its last step, without checkpoints
 DISK_RATE = 200.0  # MB/s of one job, assumed for a shared disk that others use too
 CHECKPOINTS_A_JOB = 3  # one is read at the start, one written at the end, and perhaps one shortly before that
@@ -121,7 +121,7 @@ def takes_gpus(workflow: WorkflowConfig, cluster: bool = False, here: bool = Fal
         here: whether this machine has a GPU.
 
     Raises:
-        ConfigError: nobody has configured whether the cluster has GPUs. A job only gets a GPU if it asks for one.
+        ConfigError: nobody has configured whether the cluster has GPUs. A job only gets a GPU if it requests one.
     """
     if workflow.device != "auto":
         return workflow.device == "cuda"

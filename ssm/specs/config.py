@@ -52,7 +52,7 @@ class Cluster(Spec):
     gpu_partition: str | None = None  # partition of jobs with a GPU; without it, `partition`
     qos: str | None = None  # quality of service; without it, the default of the cluster
     max_hours: PositiveFloat = 24.0  # time limit of the partition; a longer training continues in another job
-    time_margin: Annotated[float, Field(ge=1)] = 2.0  # a job first asks for this many times its expected time
+    time_margin: Annotated[float, Field(ge=1)] = 2.0  # a job first requests this many times its expected time
 
 
 class WorkflowConfig(Spec):

@@ -64,7 +64,7 @@ class FailureDetector:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         error = None if error is None else cause_of(error)
-        if isinstance(error, RuntimeError):  # perhaps a sum failed because a process died; the thread will know
+        if isinstance(error, RuntimeError):  # perhaps a sum failed because a process died; the thread finds out
             self.over.wait(NOTICE)
         if not self.lock.acquire(timeout=NOTICE):
             os._exit(LOST)

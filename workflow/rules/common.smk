@@ -59,15 +59,15 @@ def results_of(targets):
 @cache
 def reported():
     """The figures that must be finished before the report: those of the requested targets, or of the front page."""
-    asked = set(workflow.dag_settings.targets or ())
-    if "all" in asked:
+    requested = set(workflow.dag_settings.targets or ())
+    if "all" in requested:
         return PLAN.targets()
-    papers = asked & set(PAPERS)
-    front = () if papers and not asked & {"headline"} else WANTED
+    papers = requested & set(PAPERS)
+    front = () if papers and not requested & {"headline"} else WANTED
     return tuple(
         target
         for target, task in PLAN.figures.items()
-        if task.figure.paper in papers or target in asked or target in front
+        if task.figure.paper in papers or target in requested or target in front
     )
 
 
@@ -220,7 +220,7 @@ def gpus(wildcards):
 
 
 def threads_each(wildcards, resources, threads):
-    """CPU threads of each process. The job may get fewer threads or GPUs than it asked for."""
+    """CPU threads of each process. The job may get fewer threads or GPUs than it requested."""
     return max(1, min(LIBRARY.workflow.threads, threads // max(1, resources.gpu)))
 
 

@@ -39,7 +39,7 @@ class AttentionMap(OfExamples):
             "query": int,  # place of the token that reads
             "key": int,  # place of the token that is read, at most the query's
             # The key's place minus the place from which the next token has to be copied. At 0 the layer attends to this
-            # place (mi Section 3). Null: the next token is not scored, or the task does not know the place.
+            # place (mi Section 3). Null: the next token is not scored, or the task has no place.
             "offset": int,
             # Whether the key contains the token to copy. It does at offset 0. A convolution of width K passes tokens
             # on, so it also does up to offset K - 1 (a token shift has K = 2). Null like the offset.
