@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
 from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
-from ssm.plan.sources import rule_inputs, settings_files, text_files, tokenizer_files, version_of, weight_files
+from ssm.plan.sources import rule_inputs, settings_files, text_files, tokenizer_files, weight_files
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS
@@ -55,8 +57,12 @@ class CheckpointJob:
 
     @property
     def version(self) -> str:
-        """A hash of the arguments and of the files' states. Unfinished work of another version is not continued."""
-        return version_of(self.files, *self.words)
+        """Eight hex digits: a hash of the arguments and of the files' sizes and times.
+
+        Unfinished work of another version is not continued.
+        """
+        states = [(str(file), (status := file.stat()).st_size, status.st_mtime_ns) for file in self.files or ()]
+        return hashlib.sha256(json.dumps([self.words, states]).encode()).hexdigest()[:8]
 
     def need(self, workflow: WorkflowConfig, gpu: bool) -> Need:
         """The expected needs of the job: its whole time budget, and training like that of a run.

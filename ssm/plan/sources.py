@@ -13,7 +13,6 @@ from ssm.base.names import HUB
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
 
-SMALL = 10**6  # bytes; Snakemake compares the content of files up to this size
 WEIGHT_PATTERNS = ("*.safetensors", "*.bin")  # in the folder of a config.json or a run.json
 
 
@@ -57,21 +56,14 @@ def rule_inputs(*parts: Iterable[Path] | None) -> tuple[Path, ...] | None:
     return tuple(paths)
 
 
-def version_of(files: Iterable[Path] | None, *more: str) -> str:
-    """Eight hex digits: a hash of the files and of other words. Empty if there are none.
+def sizes_of(files: Iterable[Path] | None) -> str:
+    """A hash of the files' names and sizes; empty without files.
 
-    Snakemake sees only newer files. This also sees an older one that takes the place of another, as after `mv`. Of a
-    small file the content counts, and of a larger one its size and time, so that `touch` changes no small file.
+    Snakemake sees newer files, and compares the content of small ones. It misses an older file that takes the place of
+    another, as after `mv` or `rsync -a`. Reading all content would take minutes for many files.
     """
-    states = [(str(file), _state(file)) for file in files or ()]
-    return hashlib.sha256(json.dumps([more, states]).encode()).hexdigest()[:8] if states or more else ""
-
-
-def _state(file: Path) -> str:
-    status = file.stat()
-    if status.st_size <= SMALL:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    return f"{status.st_size} {status.st_mtime_ns}"
+    sizes = [(str(file), file.stat().st_size) for file in files or ()]
+    return hashlib.sha256(json.dumps(sizes).encode()).hexdigest()[:8] if sizes else ""
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:

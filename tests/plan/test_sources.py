@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssm.base.errors import DataError
-from ssm.plan.sources import SMALL, rule_inputs, source_files, version_of
+from ssm.plan.sources import rule_inputs, sizes_of, source_files
 from ssm.specs.data import DataSpec
 
 
@@ -50,14 +50,14 @@ def test_inputs_of_a_rule() -> None:
         rule_inputs((one,), (Path("/a/{x}/three.txt"),))
 
 
-def test_a_version_sees_content_of_small_files_and_times_of_large_ones(tmp_path: Path) -> None:
-    assert version_of(None) == version_of(()) == ""
-    for size, touched_is_new in ((10, False), (SMALL + 1, True)):
-        text = tmp_path / "text.txt"
-        text.write_text("a" * size)
-        before = version_of([text])
-        os.utime(text, (0, 0))
-        assert (version_of([text]) != before) == touched_is_new
-        text.write_text("b" * size)
-        os.utime(text, (1, 1))
-        assert version_of([text]) != before
+def test_sizes_see_an_older_file_in_the_place_of_another(tmp_path: Path) -> None:
+    assert sizes_of(None) == sizes_of(()) == ""
+    text, old = tmp_path / "text.txt", tmp_path / "old.txt"
+    text.write_text("A new text.")
+    old.write_text("An older text.")
+    os.utime(old, (0, 0))
+    before = sizes_of([text])
+    text.touch()
+    assert sizes_of([text]) == before
+    old.replace(text)
+    assert sizes_of([text]) != before

@@ -33,9 +33,9 @@ def flags_of_table(table):
 
 
 def corpus_version(data):
-    """The Python version if a corpus is Python's standard library, and the state of the user's files."""
+    """The Python version if a corpus is Python's standard library, and the sizes of the user's files."""
     python = platform.python_version() if PLAN.data[data].sources.library else ""
-    return python + version_of(SOURCES[data])
+    return python + sizes_of(SOURCES[data])
 
 
 def tables_of_figure(wildcards):

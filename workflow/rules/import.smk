@@ -21,7 +21,7 @@ rule import_run:
     params:
         spec=f"{S}/specs/runs/{{run}}.json",
         folder=lambda wildcards, output: str(Path(output[0]).parent),
-        files=lambda wildcards: version_of(IMPORTED[wildcards.run]),
+        files=lambda wildcards: sizes_of(IMPORTED[wildcards.run]),
     message:
         "Import {wildcards.run}"
     shell:
