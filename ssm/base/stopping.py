@@ -57,10 +57,13 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
     During an import, the signal is also sent again a moment later. An exception is not safe there: C++ code that
     initializes an extension (such as torch's) can end the process with SIGABRT, and other code catches every exception.
 
+    If the block ends before that, `Preempted` is raised at its end: the parent has stopped and would count a failure.
+
     A second signal is ignored. Schedulers signal a whole tree of processes, and parents pass signals on as well. The
     exit of this process must not be interrupted.
     """
     timers: list[threading.Timer] = []
+    postponed: list[int] = []
     report_dropped = sys.unraisablehook
 
     def later(seconds: float, action: Callable[..., object], *arguments: object) -> None:
@@ -77,6 +80,7 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
         if _ASKED.signal is not None:
             return
         if _importing(sys._getframe()):
+            postponed.append(number)
             later(DELAY, os.kill, os.getpid(), number)
             return
         _ASKED.note(number)
@@ -96,6 +100,8 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
         sys.unraisablehook = again
         try:
             yield
+            if postponed:
+                raise Preempted(stopped_by(postponed[-1]))
         except Exception as error:
             cause = cause_of(error)
             if cause is error:

@@ -52,14 +52,17 @@ def test_a_second_signal_does_not_interrupt_the_way_out() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_during_an_import_waits_for_its_end(tmp_path: Path, number: int) -> None:
-    """While torch is imported, an exception can end the process with SIGABRT. This module drops the exception."""
+@pytest.mark.parametrize(("number", "work"), [*product(SIGNALS, ["time.sleep(60)"]), (SIGNALS[0], "0")])
+def test_a_signal_during_an_import_waits_for_its_end(tmp_path: Path, number: int, work: str) -> None:
+    """While torch is imported, an exception can end the process with SIGABRT. This module drops the exception.
+
+    Snakemake has stopped at the signal. It counts a job as failed that then ends without REQUEUE.
+    """
     (tmp_path / "dropping.py").write_text(
         f"import contextlib, signal\nwith contextlib.suppress(BaseException):\n    signal.raise_signal({number})\n"
     )
     code = f"import sys, time; sys.path.insert(0, {str(tmp_path)!r}); import ssm.cli.main as module; "
-    code += "module._dispatch = lambda *given: (__import__('dropping'), time.sleep(60)); "
+    code += "module._dispatch = lambda *given: (__import__('dropping'), " + work + ")[1]; "
     importing = python(code + ENDS)
     said = importing.communicate(timeout=SECONDS)
     assert (importing.returncode, said[0]) == (REQUEUE, "")
