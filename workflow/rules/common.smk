@@ -176,7 +176,9 @@ def explain_unknown_targets():
             target = Path(target).stem
         if target in LIBRARY.left_out:
             print(LIBRARY.why_left_out(target), file=sys.stderr)
-        elif re.fullmatch(r"[\w.-]+", target) and not (known or target in PLAN.targets()):
+        elif re.fullmatch(r"[\w.-]+", target) and not (
+            known or target in PLAN.targets()
+        ):
             checkpoints = [job.target for job in CHECKPOINTS.values()]
             names = ["headline", "all", *PAPERS, *PLAN.targets(), *checkpoints]
             print(
