@@ -18,6 +18,7 @@ from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.families import Member, value_text
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import PanelArm, SeedQuantity
+from ssm.claims.reader import Reader
 from ssm.claims.series import Series
 from ssm.claims.sweep import Sweep
 from ssm.specs.base import Name, Setting
@@ -87,14 +88,15 @@ class CurveQuantity(SeedQuantity):
     def names(self) -> tuple[str, ...]:
         return self.sweep.quantity().names if self.sweep is not None else (str(self.measurement),)
 
+    def parts(self) -> dict[str, Reader]:
+        return {} if self.sweep is None else {"sweep.of": self.sweep.quantity()}
+
     def named(self) -> dict[str, tuple[str, str | None]]:
-        if self.sweep is not None:
-            return {f"sweep.of.{field}": name for field, name in self.sweep.quantity().named().items()}
-        return {"measurement": (str(self.measurement), None)}
+        return super().named() if self.sweep is not None else {"measurement": (str(self.measurement), None)}
 
     def columns(self) -> dict[str, tuple[str, str]]:
         if self.sweep is not None:
-            return {f"sweep.of.{field}": column for field, column in self.sweep.quantity().columns().items()}
+            return super().columns()
         given = {"x": self.x, "column": self.column} | {f"where.{key}": key for key in self.where}
         given |= {f"against_where.{key}": key for key in self.against_where or {}}
         return {field: (str(self.measurement), str(column)) for field, column in given.items()}

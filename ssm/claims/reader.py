@@ -26,13 +26,19 @@ class Reader(Spec):
         """Those that the measured arm itself must have."""
         return self.names
 
+    def parts(self) -> dict[str, Reader]:
+        """Field -> the reader that is written there, such as a quantity `of` which a plot is made."""
+        return {}
+
     def named(self) -> dict[str, tuple[str, str | None]]:
         """Field -> (name, kind) of the measurement that the field names; kind None: any kind."""
-        return {}
+        return {f"{place}.{field}": one for place, part in self.parts().items() for field, one in part.named().items()}
 
     def columns(self) -> dict[str, tuple[str, str]]:
         """Field -> (name of the measurement, column of its table that the field names)."""
-        return {}
+        return {
+            f"{place}.{field}": one for place, part in self.parts().items() for field, one in part.columns().items()
+        }
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         """Check the names of arms, families and axes against the figure's grids.

@@ -70,11 +70,8 @@ class OfQuantity(Reader):
     def names(self) -> tuple[str, ...]:
         return self.quantity().names
 
-    def named(self) -> dict[str, tuple[str, str | None]]:
-        return {f"of.{field}": measurement for field, measurement in self.quantity().named().items()}
-
-    def columns(self) -> dict[str, tuple[str, str]]:
-        return {f"of.{field}": column for field, column in self.quantity().columns().items()}
+    def parts(self) -> dict[str, Reader]:
+        return {"of": self.quantity()}
 
 
 class Sweep(Spec):

@@ -22,7 +22,7 @@ from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import SeedQuantity
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import PlannedFigure
-from ssm.claims.sweep import SOME, OfQuantity, quantity_of
+from ssm.claims.sweep import OfQuantity
 from ssm.figures.data import Curve, chosen_arms, panels
 from ssm.figures.panel import Row
 from ssm.figures.style import ArmStyle, arm_styles
@@ -203,15 +203,6 @@ class Variants(OfArms):
             found[name] = self.model_copy(update={"of": content, "each": None})
         return found
 
-    def named(self) -> dict[str, tuple[str, str | None]]:
-        found = super().named()
-        for name, keys in (self.each or {}).items():
-            own = quantity_of({**self.of, **keys}, SOME).named()
-            found |= {f"each.{name}.{field}": measurement for field, measurement in own.items()}
-        return found
-
-    def columns(self) -> dict[str, tuple[str, str]]:
-        if self.each is None:
-            return super().columns()
-        own = {name: part.quantity().columns() for name, part in self.variants().items()}
-        return {f"each.{name}.{field}": column for name, fields in own.items() for field, column in fields.items()}
+    def parts(self) -> dict[str, Reader]:
+        variants = self.variants() if self.each is not None else {}
+        return super().parts() | {f"each.{name}": one.quantity() for name, one in variants.items()}

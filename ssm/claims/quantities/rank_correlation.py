@@ -11,6 +11,7 @@ from ssm.base.lazy import stats
 from ssm.claims.estimate import Reading, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import PanelArm, SeedQuantity
+from ssm.claims.reader import Reader
 from ssm.claims.series import Series
 from ssm.claims.sweep import SOME, Of, content_without_arms, quantity_of
 from ssm.specs.base import Name
@@ -42,13 +43,8 @@ class RankCorrelation(SeedQuantity):
     def names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for one in self.quantities() for name in one.names))
 
-    def named(self) -> dict[str, tuple[str, str | None]]:
-        fields = zip("xy", self.quantities(), strict=True)
-        return {f"{field}.{key}": name for field, one in fields for key, name in one.named().items()}
-
-    def columns(self) -> dict[str, tuple[str, str]]:
-        fields = zip("xy", self.quantities(), strict=True)
-        return {f"{field}.{key}": column for field, one in fields for key, column in one.columns().items()}
+    def parts(self) -> dict[str, Reader]:
+        return dict(zip("xy", self.quantities(), strict=True))
 
     def arms(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(arm for one in self.quantities(self.arm) for arm in one.arms()))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ssm.claims.families import Member
+from ssm.claims.reader import Reader
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Of, quantity_of
 from ssm.figures.data import panels
@@ -70,13 +71,8 @@ class Scatter(OfArms):
     def names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*super().names, *quantity_of(self.by, self.arm).names)))
 
-    def named(self) -> dict[str, tuple[str, str | None]]:
-        other = quantity_of(self.by, self.arm).named()
-        return super().named() | {f"by.{field}": measurement for field, measurement in other.items()}
-
-    def columns(self) -> dict[str, tuple[str, str]]:
-        other = quantity_of(self.by, self.arm).columns()
-        return super().columns() | {f"by.{field}": column for field, column in other.items()}
+    def parts(self) -> dict[str, Reader]:
+        return super().parts() | {"by": quantity_of(self.by, self.arm)}
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         require_arms("arm", [self.arm], arms, ())
