@@ -12,7 +12,8 @@ HELP = "take finished figures as the committed reference results"
 EPILOG = """\
 For every finished figure of RESULTS, the command writes its picture, and a
 file with one line for each claim, into the folder --out. The reference of an
-unfinished figure stays as it was.
+unfinished figure stays as it was. If a result of a figure is out of date, the
+command says so, and the exit code is 2.
 
 Then, and also without RESULTS, it writes parts of three files from all
 reference results, those of other scales beside --out included. The table in
@@ -72,10 +73,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("give only one of RESULTS, --wording and --check")
     synthesis = read_synthesis(args.config)
     out = args.out or reference_of(args.results or Path("smoke"))
-    if args.results:
-        targets = write_reference(args.results, out)
-        print(f"wrote {out}: {', '.join(targets)}")
     problems: list[str] = []
+    if args.results:
+        targets, problems = write_reference(args.results, out)
+        print(f"wrote {out}: {', '.join(targets)}")
     if args.wording:
         targets, problems = _reword(out, args.config)
         print(f"{out}: new wording in {', '.join(targets) or 'no file'}")

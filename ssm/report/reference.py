@@ -20,7 +20,7 @@ from ssm.claims.quantity import ROUNDING
 from ssm.claims.statements import model_of
 from ssm.claims.words import by_seed
 from ssm.figures.figure import FigureTask
-from ssm.report.gather import Gatherer
+from ssm.report.gather import AGAIN, Gatherer
 from ssm.report.papers import in_order
 from ssm.report.shared_models import bases_of
 from ssm.specs.base import Spec
@@ -80,11 +80,11 @@ class Reference(Spec):
         ]
 
 
-def write_reference(results: Path, out: Path) -> list[str]:
+def write_reference(results: Path, out: Path) -> tuple[list[str], list[str]]:
     """Write the finished figures of a results folder as reference results: `out`/<target>.png and .json.
 
     Returns:
-        Their targets.
+        Their targets, and one line for each figure that is left out because a result of it is out of date or broken.
 
     Raises:
         TableError: no figure is finished, the results are of a dry run, or a picture cannot be read.
@@ -102,7 +102,12 @@ def write_reference(results: Path, out: Path) -> list[str]:
             small = image.convert("RGB").quantize(COLORS)
         with whole_file(out / f"{figure.target}.png") as temporary:
             small.save(temporary, format="png", optimize=True)
-    return [figure.target for figure in gathered.figures]
+    left_out = [
+        f"{target} is left out: {absent.state}, {absent.why}"
+        for target, absent in gathered.unfinished.items()
+        if absent.state == AGAIN
+    ]
+    return [figure.target for figure in gathered.figures], left_out
 
 
 def save_reference(reference: Reference, folder: Path) -> None:

@@ -84,6 +84,15 @@ def test_results_become_the_reference_and_agree_bitwise(place: Path, capsys: pyt
     assert lines(capsys, "reference", code=0) == []  # both tables are up to date
 
 
+def test_a_figure_with_an_old_verdict_is_left_out_and_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results(Path("results/smoke"), "lg_fig12")
+    changed(says=pl.lit("An older statement."))
+    first, *_, last = lines(capsys, "reference", "results/smoke", code=2)
+    assert first == "wrote reports/smoke: lg_fig12"
+    assert last.startswith("ssm reference: lg_fig5 is left out: to be made again, `")
+    assert last.endswith("judges again")
+
+
 def test_the_tables_show_the_reference(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines(capsys, "reference", "--check", code=2)) == 2
     assert Path("README.md").read_text() == TABLE, "a check writes nothing"
