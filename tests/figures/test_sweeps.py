@@ -117,6 +117,14 @@ def test_all_models_in_one_panel_have_a_curve_each(tmp_path: Path) -> None:
         np.testing.assert_allclose(line.get_ydata(), expected)
 
 
+def test_a_curve_has_the_labels_of_its_values(tmp_path: Path) -> None:
+    labels = {"init": {"default": "usual start", "mimetic": ""}}
+    arms = {"base": BASE | {"grid": GRID | {"conv": [True]}}}
+    plot = SWEEP | {"reference": [], "where": {"conv": "on"}}
+    (axes,) = draw_figure(task([plot], excess(height), tmp_path, arms, value_labels=labels), tmp_path).axes
+    assert list(lines(axes)) == ["usual start", "Base"]
+
+
 def test_a_panel_of_all_models_has_no_references() -> None:
     with pytest.raises(ConfigError, match="leave out 'together' or 'reference'"):
         spec([SWEEP | {"together": True}], ARMS_OF_GRID, ("tiny", "large"))

@@ -154,9 +154,9 @@ def families(plot: SweepCurves, task: PlannedFigure, panel: str) -> list[Family]
 def _label(plot: SweepCurves, task: PlannedFigure, arm: str, axes: dict[str, Setting], several: bool) -> str:
     """The label of a curve: its values on other axes, and its family if there are several."""
     member = task.member(arm)
+    if member is not None:
+        return member.label_without(str(plot.over), *plot.where, family=several)
     words = [place_words(axis, value) for axis, value in axes.items() if axis not in plot.where]
-    if member is not None and (several or not words):
-        words = [member.label, *words]
     return ", ".join(words) or "all"
 
 
