@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ssm.base.errors import DataError
+from ssm.base.errors import DataError, nearest
 from ssm.base.files import absolute
 from ssm.base.names import HUB
 from ssm.base.seeds import numpy_generator
@@ -74,7 +74,8 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
 
     Args:
         text: "bytes", a tokenizer.json, a folder that holds one, or a name on the hub ("owner/model",
-            "owner/model@revision").
+            "owner/model@revision"). If there is a folder "owner", "owner/model" is a path in it: asking the hub for a
+            mistyped path can take half a minute.
         vocab_size: V of the model.
 
     Raises:
@@ -87,13 +88,22 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     elif path.exists():
         file = path / "tokenizer.json" if path.is_dir() else path
         spec = FileTokenizer(path=str(file.absolute()), vocab_size=vocab_size)
-    elif re.fullmatch(HUB, text):
+    elif re.fullmatch(HUB, text) and ("@" in text or not path.parent.is_dir()):
         name, _, revision = text.partition("@")
         spec = HubTokenizer(name=name, revision=revision or None, vocab_size=vocab_size)
     else:
-        raise DataError(f"{text}: no such tokenizer.json or folder; give one, a name on the hub (owner/model) or bytes")
+        on_hub = f" (for the hub, write {text}@main)" if re.fullmatch(HUB, text) else ""
+        raise DataError(f"{text}: no such tokenizer.json or folder{on_hub}; {_nearest_path(path)}")
     _check(spec, vocab_size)
     return spec
+
+
+def _nearest_path(missing: Path) -> str:
+    """The hint about a path that does not exist: the name that is nearest to its first missing part."""
+    while not missing.parent.is_dir():
+        missing = missing.parent
+    names = [path.name for path in missing.parent.glob("*")]
+    return nearest(missing.name, names, "give one, a name on the hub (owner/model) or bytes")
 
 
 def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str) -> None:
