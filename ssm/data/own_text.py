@@ -84,8 +84,9 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     path = Path(text).expanduser()
     spec: TokenizerSpec
     if text == "bytes":
-        spec = BytesTokenizer()
-    elif path.exists():
+        check_vocabulary(BYTES, BYTES, vocab_size, text)
+        return BytesTokenizer(vocab_size=vocab_size)
+    if path.exists():
         file = path / "tokenizer.json" if path.is_dir() else path
         spec = FileTokenizer(path=str(file.absolute()), vocab_size=vocab_size)
     elif re.fullmatch(HUB, text) and ("@" in text or not path.parent.is_dir()):
@@ -163,12 +164,10 @@ def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int = 
 
 
 def _check(spec: TokenizerSpec, vocab_size: int) -> None:
-    """`check_vocabulary` for a spec. Reading it with the model's size would report an error of the spec instead."""
+    """`check_vocabulary` for a tokenizer.json. Reading it with the model's size would report an error of the spec."""
     if isinstance(spec, FileTokenizer | HubTokenizer):
         source = spec.path if isinstance(spec, FileTokenizer) else spec.name
         tokenizer = make_tokenizer(spec.model_copy(update={"vocab_size": 2**32}), iter(()))
         assert isinstance(tokenizer, JsonTokenizer)
         numbers = set(tokenizer.inner.get_vocab(with_added_tokens=True).values())
         check_vocabulary(max(numbers, default=-1) + 1, len(numbers), vocab_size, source)
-    else:
-        check_vocabulary(BYTES, BYTES, vocab_size, "bytes")
