@@ -95,11 +95,11 @@ class SweepCurves(Titled, OfArms):
             curves = together(task, by_model)
             found = [(self.title or "", curves, [])] if curves else []
             names = [curve.arm for curve in curves]
-        looks = arm_styles(names, places)
+        looks = arm_styles(names, places, ordered=False)
         used = {look.color for look in looks.values()}
         references = chosen_arms(task, self.reference)
         if any(styles[arm].color in used for arm in references):  # its style in the figure would look like a curve
-            looks = arm_styles([*names, *references], places)
+            looks = arm_styles([*names, *references], places, ordered=False)
         looks = styles | looks
         plots = [
             CurvePanel(
