@@ -84,6 +84,7 @@ class Operator:
         outputs: Callable[[Any, Any], Outputs],
         backends: tuple[str, ...],
         keep_output: bool = False,
+        start: str | None = "h0",
     ):
         """
         Args:
@@ -92,9 +93,10 @@ class Operator:
             outputs: a function of (inputs, options) that returns the shapes of the outputs.
             backends: names of the backends that implement the operation.
             keep_output: whether the backward pass needs y (in the compute dtype).
+            start: the input that is the initial state; None: the operation has no state.
         """
         self.name, self.inputs, self.options, self.outputs = name, inputs, options, outputs
-        self.backends, self.keep_output = backends, keep_output
+        self.backends, self.keep_output, self.start = backends, keep_output, start
         self._tensors: int = len(get_type_hints(inputs))
         self._parts = {name: Parts() for name in backends}
         self._register()
@@ -110,10 +112,13 @@ class Operator:
             observer(self.name, inputs, options)
         present = [x for x in inputs if x is not None]
         name, composite = self._choose(inputs, backend, present[0].device)
+        shapes = self.outputs(inputs, options)
+        if self.start is not None and shapes.y[1] == 0:
+            return _unread(inputs, getattr(inputs, self.start), shapes)
         if composite:
             with _full_precision(present):
                 y, state = self._parts[name].run(widened(inputs), options)
-            return y.to(self.outputs(inputs, options).y_dtype), state
+            return y.to(shapes.y_dtype), state
         if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in present):
             raise RuntimeError(_has_no("forward-mode derivatives", self.name, name))
         save = torch.is_grad_enabled() and any(x.requires_grad for x in present)
@@ -227,6 +232,15 @@ class Operator:
             for x, gradient in zip(tensors, gradients, strict=True)
         ]
         return *kept, None, None, *(None for _ in options)
+
+
+def _unread(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor, Tensor]:
+    """The outputs for no tokens, of all backends: y is empty, and the state stays."""
+    # A zero that depends on every input. So the gradients of all but the initial state are zero.
+    zero: Any = sum(x.flatten()[:0].sum() for x in inputs if x is not None and differentiable(x))
+    wide = compute_dtype(*inputs)
+    state = zero.new_zeros(shapes.state, dtype=wide) if start is None else start.to(wide)
+    return (zero.new_empty(shapes.y) + zero).to(shapes.y_dtype), state + zero.to(wide)
 
 
 def _watched(tensors: list[Tensor]) -> bool:

@@ -12,6 +12,9 @@ import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from glob import has_magic
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -132,15 +135,36 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
     """Check that a new folder would not be read as text by the next command.
 
     Args:
-        texts: files, folders or globs. All files in a folder are text. What a glob may match later is not checked.
+        texts: files, folders or globs. All files in a folder are text, also in a folder that a glob matches. Whether a
+            glob will match single files in the new folder is not checked.
 
     Raises:
         OutputError: the folder is one of the texts, or inside of it.
     """
     new = Path(folder).resolve()
     for text in texts:
-        if new.is_relative_to(Path(text).expanduser().resolve()):
+        given = Path(text).expanduser()
+        start = before_wildcards(given)
+        wildcards = given.parts[len(start.parts) :]
+        start = start.resolve()
+        if new.is_relative_to(start) and _begin_with(new.relative_to(start).parts, wildcards):
             raise OutputError(f"{folder}: is inside {text}, which is read as text; give another -o")
+
+
+def before_wildcards(path: Path) -> Path:
+    """The part of a glob before the first wildcard. A path that exists is no glob, whatever its name is."""
+    if os.path.exists(path):  # noqa: PTH110 (a name may be too long)
+        return path
+    return Path(*takewhile(lambda part: not has_magic(part), path.parts))
+
+
+def _begin_with(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether the first of these parts of a path match the parts of a glob."""
+    if not patterns:
+        return True
+    if patterns[0] == "**":
+        return any(_begin_with(parts[skipped:], patterns[1:]) for skipped in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and _begin_with(parts[1:], patterns[1:])
 
 
 def make_folder(path: str | Path) -> None:

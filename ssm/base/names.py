@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ssm.base.errors import CheckpointError
 
-HUB = r"[\w.-]+/[\w.-]+(@[\w./-]+)?"  # owner/model, or owner/model@revision
+HUB = r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?"  # owner/model, or owner/model@revision; ./model is a path
 
 
 def natural(name: str) -> list[tuple[int, str]]:

@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     elif added:
         write_preregistrations(preregistrations, file)
         print(f"registered in {file}: {', '.join(added)}")
+        for line in findings.measured:
+            print(f"ssm register: {UserError(line)}", file=sys.stderr)
     else:
         print(f"{file}: every claim is registered already")
     return 0

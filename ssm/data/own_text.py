@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ssm.base.errors import DataError
+from ssm.base.errors import DataError, nearest
 from ssm.base.files import absolute
 from ssm.base.names import HUB
 from ssm.base.seeds import numpy_generator
@@ -74,7 +74,8 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
 
     Args:
         text: "bytes", a tokenizer.json, a folder that holds one, or a name on the hub ("owner/model",
-            "owner/model@revision").
+            "owner/model@revision"). If there is a folder "owner", "owner/model" is a path in it: asking the hub for a
+            mistyped path can take half a minute.
         vocab_size: V of the model.
 
     Raises:
@@ -83,17 +84,27 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     path = Path(text).expanduser()
     spec: TokenizerSpec
     if text == "bytes":
-        spec = BytesTokenizer()
-    elif path.exists():
+        check_vocabulary(BYTES, BYTES, vocab_size, text)
+        return BytesTokenizer(vocab_size=vocab_size)
+    if path.exists():
         file = path / "tokenizer.json" if path.is_dir() else path
         spec = FileTokenizer(path=str(file.absolute()), vocab_size=vocab_size)
-    elif re.fullmatch(HUB, text):
+    elif re.fullmatch(HUB, text) and ("@" in text or not path.parent.is_dir()):
         name, _, revision = text.partition("@")
         spec = HubTokenizer(name=name, revision=revision or None, vocab_size=vocab_size)
     else:
-        raise DataError(f"{text}: no such tokenizer.json or folder; give one, a name on the hub (owner/model) or bytes")
+        on_hub = f" (for the hub, write {text}@main)" if re.fullmatch(HUB, text) else ""
+        raise DataError(f"{text}: no such tokenizer.json or folder{on_hub}; {_nearest_path(path)}")
     _check(spec, vocab_size)
     return spec
+
+
+def _nearest_path(missing: Path) -> str:
+    """The hint about a path that does not exist: the name that is nearest to its first missing part."""
+    while not missing.parent.is_dir():
+        missing = missing.parent
+    names = [path.name for path in missing.parent.glob("*")]
+    return nearest(missing.name, names, "give one, a name on the hub (owner/model) or bytes")
 
 
 def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str) -> None:
@@ -153,12 +164,10 @@ def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int = 
 
 
 def _check(spec: TokenizerSpec, vocab_size: int) -> None:
-    """`check_vocabulary` for a spec. Reading it with the model's size would report an error of the spec instead."""
+    """`check_vocabulary` for a tokenizer.json. Reading it with the model's size would report an error of the spec."""
     if isinstance(spec, FileTokenizer | HubTokenizer):
         source = spec.path if isinstance(spec, FileTokenizer) else spec.name
         tokenizer = make_tokenizer(spec.model_copy(update={"vocab_size": 2**32}), iter(()))
         assert isinstance(tokenizer, JsonTokenizer)
         numbers = set(tokenizer.inner.get_vocab(with_added_tokens=True).values())
         check_vocabulary(max(numbers, default=-1) + 1, len(numbers), vocab_size, source)
-    else:
-        check_vocabulary(BYTES, BYTES, vocab_size, "bytes")

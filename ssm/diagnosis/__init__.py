@@ -129,7 +129,6 @@ def diagnose_loaded(
         all_windows: as in `sample`.
     """
     model = loaded.model.to(device)
-    row_per_token = store.spec.vocab_size == model.vocab_size  # an extension needs that
     sampled = sample(model, store, spec, device, f"diagnose {loaded.title}", all_windows)
     facts = Facts(
         title=loaded.title,
@@ -153,8 +152,8 @@ def diagnose_loaded(
         seed=spec.seed,
         tolerance=spec.tolerance,
         stopped_by=sampled.stopped_by,
-        can_extend=loaded.why_not_extend is None and row_per_token,
-        can_be_scaled=loaded.only_repaired and row_per_token,
+        can_extend=loaded.why_not_extend is None,
+        can_be_scaled=loaded.only_repaired,
         missing=sampled.missing,
         looks=sampled.looks,
         windows=sampled.windows,

@@ -7,28 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ssm.base.errors import CheckpointError, ConfigError
+from ssm.base.errors import CheckpointError
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.models.load import LoadedModel
-from ssm.specs.corpora.files import FilesCorpus
-from ssm.specs.data import Data, DataSpec, TokenizerSpec
+from ssm.specs.data import Data
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training.imported import write_imported
 from ssm.training.lineage import read_record
-
-
-def check_vocabulary(loaded: LoadedModel, tokenizer: TokenizerSpec) -> None:
-    """Check that the embedding has one row for every token of the text: a run needs that.
-
-    Raises:
-        ConfigError: the model's vocabulary and the tokenizer have different sizes.
-    """
-    tokens = DataSpec(name="text", corpus=FilesCorpus(paths=("",)), tokenizer=tokenizer).vocab_size
-    if tokens != loaded.model.vocab_size:
-        raise ConfigError(
-            f"{loaded.name}: its vocabulary has {loaded.model.vocab_size:,} tokens and the tokenizer {tokens:,}; "
-            "ssm extend needs equal numbers; give the model's own --tokenizer, or cut unused rows off the embedding"
-        )
 
 
 def run_of(loaded: LoadedModel, data: Data, context: int) -> RunSpec:

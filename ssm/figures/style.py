@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,23 +101,25 @@ RAMP_LINES = ("-", (0.0, (5.0, 1.5)), (0.0, (6.0, 1.2, 1.2, 1.2)), (0.0, (2.2, 1
 RAMP_MARKERS = "os^Dv<>*"
 
 
-HUES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BROWN)  # of families that are not a known intervention
+HUES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BROWN)  # of what has no order and is no known intervention
+STEPS = 5  # of the ramp, so many can be told apart
 TINTS = (0.34, 0.67)  # darkest and lightest lightness: both are visible on dark and on light pages
 
 
 def arm_styles(
-    arms: Sequence[str], places: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None
+    arms: Sequence[str], places: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None, ordered: bool = True
 ) -> dict[str, ArmStyle]:
     """The style of every arm, given the arms of the figure in order.
 
     A known intervention looks the same in every figure. `standard_<intervention>` has the same color, dotted lines and
-    hollow markers. Other arms (contexts, budgets, noise levels) share a sequential color ramp, in their order. The
-    members of a family are ordered along its longest numeric axis, or along its longest axis if none is numeric. With
-    one family they share the ramp; with several, each family has tints of its own hue. Lines and markers show the
-    other axes.
+    hollow markers. Other arms (contexts, budgets, noise levels) share a sequential color ramp, in their order. If there
+    are more than `STEPS`, neighbors on the ramp would look alike, and the arms have hues instead. The members of a
+    family are ordered along its longest numeric axis, or along its longest axis if none is numeric. With one family
+    they share the ramp; with several, each family has tints of its own hue. Lines and markers show the other axes.
 
     Args:
         places: arm -> (family, axis -> value), for arms that a grid made.
+        ordered: false: the other arms have no order, and have hues.
     """
     places = places or {}
     styles, others = {}, []
@@ -137,7 +139,9 @@ def arm_styles(
         known = ARMS[family].color if family in ARMS else next(hues)
         hue = None if len(families) == 1 else GREY if known == INK else known
         styles |= _members(members, [places[member][1] for member in members], hue)
-    return styles | dict(zip(others, ramp(len(others)), strict=True))
+    if ordered and len(others) <= STEPS:
+        return styles | dict(zip(others, ramp(len(others)), strict=True))
+    return styles | unordered(others, {style.color for style in styles.values()})
 
 
 def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str | None) -> dict[str, ArmStyle]:
@@ -164,10 +168,16 @@ def tints(color: str, n: int) -> list[str]:
     return [colors.to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in places]
 
 
-def unordered(names: Sequence[str]) -> dict[str, ArmStyle]:
-    """A style for each of up to 56 things without an order: no two have the same color and marker."""
+def unordered(names: Sequence[str], taken: Collection[str] = ()) -> dict[str, ArmStyle]:
+    """A style for each of up to 32 things without an order: no two have the same line and marker.
+
+    Args:
+        taken: colors of other things, which are used again only if there is no other hue.
+    """
+    hues = [hue for hue in HUES if hue not in taken] or HUES
     return {
-        name: ArmStyle(HUES[i % len(HUES)], marker=RAMP_MARKERS[i % len(RAMP_MARKERS)]) for i, name in enumerate(names)
+        name: ArmStyle(hues[i % len(hues)], RAMP_LINES[(i + i // 8) % 4], RAMP_MARKERS[i % 8])
+        for i, name in enumerate(names)
     }
 
 

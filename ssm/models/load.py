@@ -204,7 +204,8 @@ def _tokenizer(source: Source, vocab_size: int) -> tuple[TokenizerSpec | None, s
     if others:
         return None, f"its tokenizer is {', '.join(sorted(others))}, but ssm reads only a tokenizer.json"
     if BYTES <= vocab_size <= MOST_ROWS_OF_BYTES:
-        return BytesTokenizer(), f"it has no tokenizer and {vocab_size} rows in its embedding: its tokens are bytes"
+        note = f"it has no tokenizer and {vocab_size} rows in its embedding: its tokens are bytes"
+        return BytesTokenizer(vocab_size=vocab_size), note
     return None, "its folder has no tokenizer.json"
 
 

@@ -124,6 +124,7 @@ def make_plan(library: Library) -> Plan:
 
 def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
     """Plan a figure that does not collect from other figures. Its runs and tables are added to `plan`."""
+    _require_seeds(library, figure)
     figure = capped_figure(figure, library.workflow.dry_run)
     resolver = ArmResolver(library, figure)
     series = []
@@ -153,6 +154,17 @@ def _figure(library: Library, figure: FigureSpec, plan: Plan) -> FigureTask:
                 )
     tables = tuple(plan.add_measurement(task) for task in own_tasks(library, figure))
     return _task(library, figure, plan, series, tables)
+
+
+def _require_seeds(library: Library, figure: FigureSpec) -> None:
+    """Check that no arm asks for more seeds than its figure has."""
+    most = len(figure.seeds)
+    for arm, entry in figure.arms.items():
+        if entry is not None and entry.seeds is not None and entry.seeds > most:
+            raise ConfigError(
+                f"{library.figure_file(figure.target)}: arms.{arm}.seeds: {entry.seeds} seeds, but the figure has only "
+                f"{most} at the scale '{library.scale}'; expected at most {most}, or no key 'seeds'"
+            )
 
 
 def _task(

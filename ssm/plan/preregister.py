@@ -9,6 +9,7 @@ from typing import Any
 
 from ssm.base.files import write_text
 from ssm.claims.preregistration import Preregistration, Preregistrations, read_preregistrations
+from ssm.figures.figure import FigureTask
 from ssm.plan.library import load_config, targets_left_out
 from ssm.plan.plan import make_plan
 from ssm.plan.preregistration import Findings, contents, review, seeds_of
@@ -39,7 +40,8 @@ def preregister_figures(
             wanted = [target for target in targets if target not in left_out]
         if not wanted:
             continue
-        plan = make_plan(load_config(folder, scale, overrides={"dry_run": None, "figures": wanted}))
+        library = load_config(folder, scale, overrides={"dry_run": None, "figures": wanted})
+        plan = make_plan(library)
         for target, task in plan.figures.items():
             found = contents(task, plan.runs, plan.measurements)
             of_figure = review(task, found, preregistrations, before)
@@ -50,8 +52,22 @@ def preregister_figures(
                 figures = preregistrations.figures | {target: scales_of_figure | entries}
                 preregistrations = Preregistrations(figures=figures)
                 added.append(f"{target} ({scale})")
+                of_figure += _measured(task, Path(library.workflow.results) / scale / "tables")
             findings += of_figure
     return preregistrations, tuple(added), findings
+
+
+def _measured(task: FigureTask, tables: Path) -> Findings:
+    """A finding if some of the figure's tables are there already, so that its verdicts may have been seen."""
+    names = task.table_ids
+    found = sum((tables / f"{name}.parquet").is_file() for name in names)
+    if not found:
+        return Findings()
+    line = (
+        f"{task.figure.target} ({task.scale}): {tables} has {found} of its {len(names)} tables already; a claim that "
+        "was measured before its registration counts as not registered; give the figure seeds that it never had"
+    )
+    return Findings(measured=[line])
 
 
 def write_preregistrations(preregistrations: Preregistrations, path: Path) -> None:

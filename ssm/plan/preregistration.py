@@ -40,9 +40,10 @@ class Findings:
 
     refused: list[str] = field(default_factory=list)  # must get other seeds, or be changed back
     missing: list[str] = field(default_factory=list)  # `ssm register` can register it
+    measured: list[str] = field(default_factory=list)  # registered now, after it was measured
 
     def __add__(self, other: Findings) -> Findings:
-        return Findings(self.refused + other.refused, self.missing + other.missing)
+        return Findings(self.refused + other.refused, self.missing + other.missing, self.measured + other.measured)
 
 
 def contents(task: FigureTask, runs: Runs, measurements: Measurements) -> dict[str, Content]:

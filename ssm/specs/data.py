@@ -18,7 +18,9 @@ ROUNDING = 1e-12  # of sums of shares: .1 + .2 is .3
 class BytesTokenizer(Spec):
     """Each byte is a token. Document boundaries are stored separately, so no byte is reserved for them."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"vocab_size"})
     kind: Literal["bytes"] = "bytes"
+    vocab_size: Annotated[int, Field(ge=256)] = 256  # V, rows of the model's embedding; those beyond 256 are unused
 
 
 class BpeTokenizer(Spec):
@@ -44,11 +46,6 @@ class HubTokenizer(Spec):
     name: str
     revision: str | None = None  # branch, tag or commit; without it, the newest
     vocab_size: PositiveInt  # V, rows of the model's embedding, at least the number of tokens
-
-
-def rows_of(tokenizer: TokenizerSpec) -> int:
-    """V: embedding rows that the tokens of a tokenizer need."""
-    return 256 if isinstance(tokenizer, BytesTokenizer) else tokenizer.vocab_size
 
 
 TokenizerSpec = Annotated[BytesTokenizer | BpeTokenizer | FileTokenizer | HubTokenizer, Field(discriminator="kind")]
@@ -166,7 +163,7 @@ class DataSpec(Data):
 
     @property
     def vocab_size(self) -> int:
-        return rows_of(self.tokenizer)
+        return self.tokenizer.vocab_size
 
     @property
     def spelled_by(self) -> TokenizerSpec:

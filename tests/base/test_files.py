@@ -10,7 +10,7 @@ import pytest
 
 from ssm.base import files
 from ssm.base.errors import OutputError
-from ssm.base.files import claimed, replacing, whole_file, whole_folder
+from ssm.base.files import claimed, replacing, require_outside, whole_file, whole_folder
 
 
 @pytest.mark.parametrize("path", [".", "", "..", "/", "a/.."])
@@ -125,3 +125,39 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
         ):
             pytest.fail("it is not ours")
     assert (tmp_path / "home" / "letter").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "out", "inside"),
+    [
+        ("texts", "texts/out", True),
+        ("texts", "texts2", False),
+        ("texts/*", "texts/out", True),
+        ("texts/*", "texts/a/out", True),  # inside of a folder that the glob matches
+        ("texts/*", "texts", False),
+        ("texts/*.txt", "texts/out", False),
+        ("texts/*.txt", "texts/out.txt", True),
+        ("texts/**/*", "texts/out", True),
+        ("texts/**/part", "texts/a/b/part/out", True),
+        ("texts/**/part", "texts/a/b", False),
+        ("t*s/a", "texts/a/out", True),
+        ("link/*", "texts/out", True),
+        ("texts/[ab]", "texts/b", True),
+        ("[1]", "[1]/out", True),  # the folder has this name
+        ("[1]", "1", False),
+        ("[2]", "2", True),
+    ],
+)
+def test_a_folder_inside_a_text(
+    text: str, out: str, inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "[9]"  # no wildcard of the user
+    for folder in ("texts/a", "[1]"):
+        (here / folder).mkdir(parents=True)
+    (here / "link").symlink_to("texts")
+    monkeypatch.chdir(here)
+    if inside:
+        with pytest.raises(OutputError, match=r"is inside .*, which is read as text; give another -o"):
+            require_outside(out, [text])
+    else:
+        require_outside(out, [text])

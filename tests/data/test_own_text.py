@@ -110,6 +110,34 @@ def test_wrong_names_of_tokenizers(tmp_path: Path) -> None:
     refused(r"tokenizer.json: not a tokenizer.json \(", str(tmp_path), 256)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mine/tokenzier", " (for the hub, write mine/tokenzier@main); did you mean 'tokenizer'?"),
+        ("mine/tokenzier/tokenizer.json", "; did you mean 'tokenizer'?"),
+        ("minne/deep/tokenizer", "; did you mean 'mine'?"),
+        ("mine/q", " (for the hub, write mine/q@main); give one, a name on the hub (owner/model) or bytes"),
+        ("./mien", "; did you mean 'mine'?"),
+        ("../mien", "; give one, a name on the hub (owner/model) or bytes"),
+        ("~/mien", "; did you mean 'mine'?"),
+    ],
+)
+def test_a_mistyped_path_is_no_name_of_the_hub(
+    name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking the hub takes half a minute without a network."""
+    import huggingface_hub
+
+    home = tmp_path / "home"
+    (home / "mine" / "tokenizer").mkdir(parents=True)
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **__: pytest.fail("the hub is asked"))
+    with pytest.raises(DataError) as error:
+        tokenizer_named(name, 300)
+    assert str(error.value) == f"{name}: no such tokenizer.json or folder{hint}"
+
+
 def opened(tokenizer: FileTokenizer | None, vocab_size: int, note: str | None = None) -> Any:
     return SimpleNamespace(
         name="their-model", tokenizer=tokenizer, note=note, model=SimpleNamespace(vocab_size=vocab_size)

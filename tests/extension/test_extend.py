@@ -16,6 +16,7 @@ import transformers
 from extension.world import CARD, CONTEXT, LENGTH, QUICK, extended
 from journey.agreement import text_of
 from models.formats import hf
+from models.formats.folders import reconfigure, rewrite
 from printed import commands
 from safetensors.torch import load_file
 from small import content, make_store, run_spec, text
@@ -382,6 +383,21 @@ def test_an_extended_run_is_written_as_a_run(world: Path, tmp_path: Path) -> Non
     after.pop(".lock", None)
     before.pop(".lock", None)
     assert after == before
+
+
+def test_a_model_of_bytes_with_rows_to_spare(world: Path, tmp_path: Path) -> None:
+    padded = Path(shutil.copytree(world / "theirs", tmp_path / "padded"))
+
+    def pad(tensors: dict[str, torch.Tensor]) -> None:
+        for name, tensor in tensors.items():
+            if len(tensor) == 256:  # the embedding
+                tensors[name] = F.pad(tensor, (0, 0, 0, 8))
+
+    rewrite(padded, pad)
+    reconfigure(padded, vocab_size=264)
+    found = extended(world, tmp_path / "out", str(padded), sequences=24)
+    assert found["outcome"] in ("repaired", "improved")
+    assert load_any_model(tmp_path / "out/model").model.vocab_size == 264
 
 
 def test_other_text_is_held_out(world: Path, tmp_path: Path) -> None:

@@ -69,6 +69,25 @@ def test_the_ramp_goes_from_dark_to_light_in_the_order_of_arms() -> None:
     assert light[-1] - light[0] > 40
 
 
+@pytest.mark.parametrize("vision", [np.eye(3), DEUTERANOPIA], ids=["full", "deuteranopia"])
+def test_many_arms_have_different_hues(vision: np.ndarray) -> None:
+    """Sixteen steps of a ramp look alike. Arms that share a hue differ in line and marker."""
+    many = arm_styles(["control", *(f"system_{i}" for i in range(16))])
+    styles = list(many.values())
+    assert len({style.color for style in styles}) == len(HUES)
+    assert closest(list({style.color for style in styles}), vision) > 12
+    assert len({(style.line, style.marker) for style in styles[1:]}) == 16
+    assert [style.color for style in styles].count(ARMS["control"].color) == 1
+    for start in range(1, 12):
+        assert len({style.color for style in styles[start : start + 6]}) == 6, "neighbors"
+
+
+def test_arms_without_an_order_are_not_on_the_ramp() -> None:
+    found = arm_styles(["zero", "previous", "tbtt"], ordered=False)
+    assert found["tbtt"] == ARMS["tbtt"]
+    assert not {found[arm].color for arm in ("zero", "previous")} & {style.color for style in ramp(3)}
+
+
 def places(family: str, **axes: list[object]) -> dict[str, tuple[str, dict[str, object]]]:
     """The members of a family, by name."""
     combos = [dict(zip(axes, combo, strict=True)) for combo in product(*axes.values())]

@@ -13,6 +13,7 @@ import pytest
 from claims.synthetic import estimate
 from figures import synthetic
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import write_table
@@ -115,6 +116,26 @@ def test_all_models_in_one_panel_have_a_curve_each(tmp_path: Path) -> None:
     for model, line in found.items():
         expected = [np.mean([height(model, {"d_state": n, "init": "mimetic"}, s) for s in SEEDS]) for n in (8, 16, 32)]
         np.testing.assert_allclose(line.get_ydata(), expected)
+
+
+def test_values_and_families_have_different_colors(tmp_path: Path) -> None:
+    """A plot of one family shows each value in one color, and a sweep shows each family in one color."""
+    grid = {"grid": {"d_state": [8, 16, 32]}}
+    arms = {"zero": BASE | grid, "previous": {"label": "Previous", "training": "q"} | grid}
+    bars = {"kind": "bars", "of": EXCESS, "arms": ["zero"]}
+    first, second = draw_figure(task([bars, SWEEP | {"reference": []}], excess(height), tmp_path, arms), tmp_path).axes
+    values = {to_hex(patch.get_facecolor()) for patch in first.patches}
+    families = {line.get_color() for line in lines(second).values()}
+    assert (len(values), len(families)) == (3, 2)
+    assert not values & families
+
+
+def test_a_curve_has_the_labels_of_its_values(tmp_path: Path) -> None:
+    labels = {"init": {"default": "usual start", "mimetic": ""}}
+    arms = {"base": BASE | {"grid": GRID | {"conv": [True]}}}
+    plot = SWEEP | {"reference": [], "where": {"conv": "on"}}
+    (axes,) = draw_figure(task([plot], excess(height), tmp_path, arms, value_labels=labels), tmp_path).axes
+    assert list(lines(axes)) == ["usual start", "Base"]
 
 
 def test_a_panel_of_all_models_has_no_references() -> None:

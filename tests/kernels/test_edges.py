@@ -35,6 +35,31 @@ def test_an_empty_batch(operation: str, backend: str, variant: int, memory_of_na
         assert all(x.count_nonzero() == 0 for x in got)
 
 
+@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize(ROW, [*ORACLES, *WITH_STATE])
+def test_an_empty_sequence(operation: str, backend: str, variant: int, start: bool, memory_of_nans: None) -> None:
+    """The output is empty, and the state stays. Other inputs have gradients of 0."""
+    case = make(operation, 1, length=0, variant=variant, resets=0.5, start=start).to(torch.float32)
+    y, state, *gradients = with_gradients(case.function(backend), case.values, 0)
+    one = make(operation, 1, length=1, variant=variant, start=start).to(torch.float32)
+    full = one.function(backend)(*one.values)
+    assert (y.shape[0], *y.shape[2:]) == (full[0].shape[0], *full[0].shape[2:])
+    assert (y.shape[1], y.dtype, state.dtype) == (0, full[0].dtype, full[1].dtype)
+    for name, value, gradient in zip(case.tensors, case.values, gradients, strict=True):
+        if name in ("h0", "state"):
+            assert torch.equal(state, value.to(state.dtype))
+            assert gradient.count_nonzero()
+        else:
+            assert not gradient.count_nonzero()
+    assert start or not state.count_nonzero()
+
+
+def test_an_empty_sequence_compiles() -> None:
+    case = make("gated_scan", 1, length=0).to(torch.float32)
+    _, state = torch.compile(case.function("torch"), backend="eager", fullgraph=True)(*case.values)
+    assert torch.equal(state, case.tensors["h0"])
+
+
 @pytest.mark.parametrize("backend", ["torch", "cpp"])
 @pytest.mark.parametrize("decay", [(0,), (2, 9, 0), (2, 9, 0, 4)])
 def test_no_heads(backend: str, decay: tuple[int, ...], memory_of_nans: None) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from models.formats.folders import as_bin, reconfigure, rewrite
 from models.test_foreign import in_pieces, made, tokens
 from transformers.models.olmo_hybrid import modeling_olmo_hybrid
@@ -77,6 +78,18 @@ def test_a_model_without_a_head(tmp_path: Path) -> None:
     folder = saved("Llama", tmp_path)
     reconfigure(folder, architectures=["LlamaModel"])
     refused(folder, r"LlamaModel returns no logits \(config.json: architectures\); expected a model with a language-")
+
+
+@pytest.mark.parametrize("kind", ["T5", "Bart"])
+def test_an_encoder_decoder_model(kind: str, tmp_path: Path) -> None:
+    sizes = {"vocab_size": 40, "d_model": 16}
+    sizes |= {"num_layers": 1, "num_heads": 2} if kind == "T5" else {"encoder_layers": 1, "decoder_layers": 1}
+    config = getattr(transformers, f"{kind}Config")(**sizes)
+    getattr(transformers, f"{kind}ForConditionalGeneration")(config).save_pretrained(tmp_path)
+    refused(
+        tmp_path,
+        rf"^{tmp_path}: is an encoder-decoder model \('{kind.lower()}'\), not a causal language model$",
+    )
 
 
 def test_code_of_a_checkpoint_is_never_run(tmp_path: Path) -> None:

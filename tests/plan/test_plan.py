@@ -98,6 +98,18 @@ def test_an_arm_can_have_only_some_of_the_seeds(folder: Path) -> None:
     assert len(plan.runs) == 6
 
 
+def test_an_arm_cannot_have_more_seeds_than_its_figure(folder: Path) -> None:
+    """A dry run has fewer seeds, and refuses nothing else."""
+    arms = {"base": {"label": "B", "training": "pretrain", "seeds": 3}}
+    figure(folder, "lg_fig2", seeds=[7, 5, 6], arms=arms)
+    planned(folder, figures=["lg_fig2"], dry_run={})
+    figure(folder, "lg_fig2", seeds=[7, 5], arms=arms)
+    with pytest.raises(
+        ConfigError, match=r"lg_fig2.yaml: arms.base.seeds: 3 seeds, but the figure has only 2 at the scale 'smoke'; "
+    ):
+        planned(folder, figures=["lg_fig2"])
+
+
 def test_lengths_in_contexts_use_the_arms_context(folder: Path) -> None:
     arms = {
         "short": {"label": "T=32", "training": "pretrain"},

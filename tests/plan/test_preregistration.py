@@ -66,6 +66,22 @@ def test_a_check_fails_before_and_passes_after_registration(folder: Path, capsys
     assert '"repaired": {"expected": "< 1.1", "quantity"' in before.decode()  # a line for each claim
 
 
+def test_a_figure_that_is_measured_already_is_warned_about(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = tmp_path / "out" / "smoke" / "tables"
+    tables.mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"scale: smoke\nfigures: all\nresults: {tmp_path / 'out'}\n")
+    (tables / f"{task(folder).table_ids[0]}.parquet").touch()
+    assert preregistrations(folder) == 0
+    assert capsys.readouterr().err == (
+        f"ssm register: lg_fig5 (smoke): {tables} has 1 of its 2 tables already; a claim that was measured before its "
+        "registration counts as not registered; give the figure seeds that it never had\n"
+    )
+    assert preregistrations(folder) == 0
+    assert capsys.readouterr().err == ""
+
+
 CLAIM = "    expected: {below: 1.1}\n"
 ANOTHER = """  - id: another
     says: Another.

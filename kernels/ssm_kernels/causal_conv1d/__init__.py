@@ -11,7 +11,7 @@ from ssm_kernels.causal_conv1d.inputs import Inputs, Options
 from ssm_kernels.checks import check_numbers, check_shapes, refuse
 from ssm_kernels.operators import Operator, Outputs
 
-SAYS = "x is (B, T, D) with T >= 1, weight (D, K), bias (D,), state (B, K - 1, D), resets (B, T)"
+SAYS = "x is (B, T, D), weight (D, K), bias (D,), state (B, K - 1, D), resets (B, T)"
 
 
 def causal_conv1d(
@@ -44,7 +44,7 @@ def causal_conv1d(
     inputs = Inputs(x, weight, bias, state, resets)
     tensors = inputs._asdict()
     check_numbers("causal_conv1d", tensors, 2)
-    if x.dim() != 3 or x.shape[1] < 1 or weight.dim() != 2 or weight.shape[1] < 1:
+    if x.dim() != 3 or weight.dim() != 2 or weight.shape[1] < 1:
         refuse("causal_conv1d", SAYS, tensors)
     (B, T, D), K = x.shape, weight.shape[1]
     expected = {"weight": (D, K), "bias": (D,), "state": (B, K - 1, D), "resets": (B, T)}
@@ -59,4 +59,4 @@ def _outputs(inputs: Inputs, options: Options) -> Outputs:
     return Outputs((B, T, D), (B, K - 1, D), inputs.x.dtype)
 
 
-operator = Operator("causal_conv1d", Inputs, Options, _outputs, ("reference", "torch", "cpp", "cuda"))
+operator = Operator("causal_conv1d", Inputs, Options, _outputs, ("reference", "torch", "cpp", "cuda"), start="state")

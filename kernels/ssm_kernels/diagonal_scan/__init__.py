@@ -12,7 +12,7 @@ from ssm_kernels.diagonal_scan.inputs import Inputs, Options
 from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.operators import Operator, Outputs
 
-SAYS = "b is (B, T, D) with T >= 1, a (B, T, D) or (D,), h0 (B, D), resets (B, T)"
+SAYS = "b is (B, T, D), a (B, T, D) or (D,), h0 (B, D), resets (B, T)"
 
 
 def diagonal_scan(
@@ -35,7 +35,7 @@ def diagonal_scan(
     """
     tensors = {"a": a, "b": b, "h0": h0, "resets": resets}
     check_numbers("diagonal_scan", tensors, 2, COMPLEX)
-    if b.dim() != 3 or b.shape[1] < 1 or a.dim() not in (1, 3):
+    if b.dim() != 3 or a.dim() not in (1, 3):
         refuse("diagonal_scan", SAYS, tensors)
     B, T, D = b.shape
     shape_a = (D,) if a.dim() == 1 else (B, T, D)

@@ -8,13 +8,13 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line, nearest, shown
+from ssm.base.files import before_wildcards
 from ssm.data.corpora.base import Document, Reader, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
@@ -75,7 +75,7 @@ class FilesReader(Reader, kind="files"):
             if there:
                 root, matches = (given if given.is_dir() else given.parent), [given]
             elif glob.has_magic(text):
-                root = Path(*takewhile(lambda part: not glob.has_magic(part), given.parts))
+                root = before_wildcards(given)
                 found = sorted(root.glob(str(given.relative_to(root))))
                 matches = [path for path in found if _readable(path) and not _hidden(path, root)]
             else:

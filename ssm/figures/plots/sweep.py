@@ -95,11 +95,11 @@ class SweepCurves(Titled, OfArms):
             curves = together(task, by_model)
             found = [(self.title or "", curves, [])] if curves else []
             names = [curve.arm for curve in curves]
-        looks = arm_styles(names, places)
+        looks = arm_styles(names, places, ordered=False)
         used = {look.color for look in looks.values()}
         references = chosen_arms(task, self.reference)
         if any(styles[arm].color in used for arm in references):  # its style in the figure would look like a curve
-            looks = arm_styles([*names, *references], places)
+            looks = arm_styles([*names, *references], places, ordered=False)
         looks = styles | looks
         plots = [
             CurvePanel(
@@ -154,9 +154,9 @@ def families(plot: SweepCurves, task: PlannedFigure, panel: str) -> list[Family]
 def _label(plot: SweepCurves, task: PlannedFigure, arm: str, axes: dict[str, Setting], several: bool) -> str:
     """The label of a curve: its values on other axes, and its family if there are several."""
     member = task.member(arm)
+    if member is not None:
+        return member.label_without(str(plot.over), *plot.where, family=several)
     words = [place_words(axis, value) for axis, value in axes.items() if axis not in plot.where]
-    if member is not None and (several or not words):
-        words = [member.label, *words]
     return ", ".join(words) or "all"
 
 

@@ -23,8 +23,11 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
 
     Raises:
         CheckpointError: transformers is not installed, does not support the architecture or cannot read the weights; or
-            the model cannot read a sequence in pieces.
+            the model is not causal, or cannot read a sequence in pieces.
     """
+    if source.config.get("is_encoder_decoder"):
+        kind = shown(source.config.get("model_type"))
+        raise CheckpointError(f"{source.name}: is an encoder-decoder model ({kind}), not a causal language model")
     transformers = _import_transformers(source.config, str(source.config_path))
     if Path(source.name).is_file() and find_source(source.folder).files != source.files:
         raise CheckpointError(f"{source.name}: transformers reads whole folders; give {source.folder} instead")
