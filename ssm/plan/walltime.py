@@ -60,7 +60,7 @@ def wall_seconds(plan: Plan, jobs: Iterable[str], needs: Mapping[str, Need], gpu
 
 def _before(plan: Plan, job: str) -> list[str]:
     """The ids of a job's inputs."""
-    if job not in plan.edges:
+    if job not in plan.inputs:
         return []  # a data set
-    needs = plan.inputs_of(job)
+    needs = plan.inputs[job]
     return [name for name in (needs.data, needs.run, needs.table) if name is not None]

@@ -390,11 +390,11 @@ def test_a_small_grid_from_the_plan_to_the_picture(folder: Path, tmp_path: Path)
     for data in plan.data.values():
         build_store(data, tmp_path / data.id, workers=1)
     for name, run in plan.runs.items():
-        parent = plan.inputs_of(name).run
+        parent = plan.inputs[name].run
         store = TokenStore.open(tmp_path / run.data.id)
         train(run, store, runs / name, cpu, runs / parent if parent else None)
     for name, measured in plan.measurements.items():
-        needs = plan.inputs_of(name)
+        needs = plan.inputs[name]
         measure(measured, tables / f"{name}.parquet", cpu, runs / str(needs.run), tmp_path / str(needs.data))
     task = FigureTask.load(tmp_path / "specs" / "figures" / "lg_fig2.json")
     corners = [f"[d_state={n},conv=on]" for n in (4, 16)]
