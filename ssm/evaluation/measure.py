@@ -23,8 +23,8 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRecord, OfRun, OfTable, OfTask
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
-from ssm.training.lineage import read_record
 from ssm.training.metrics import PATIENCE
+from ssm.training.run_record import read_record
 
 
 def measure(

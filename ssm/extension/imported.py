@@ -14,7 +14,7 @@ from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import Data, DataSpec, TokenizerSpec
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training.imported import write_imported
-from ssm.training.lineage import read_record
+from ssm.training.run_record import read_record
 
 
 def check_vocabulary(loaded: LoadedModel, tokenizer: TokenizerSpec) -> None:

@@ -41,8 +41,8 @@ from ssm.models.checkpoint import load_model
 from ssm.models.load import LoadedModel
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
-from ssm.training.lineage import read_record
 from ssm.training.loop import train
+from ssm.training.run_record import read_record
 
 EXTENDED, CONTROL = "extended", "control"
 

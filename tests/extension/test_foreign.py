@@ -33,8 +33,8 @@ from ssm.models.load import load_any_model
 from ssm.specs.foreign import ForeignSpec
 from ssm.specs.training import CheckpointRef, RunSpec
 from ssm.training.imported import write_imported
-from ssm.training.lineage import read_record
 from ssm.training.loop import Interval, train
+from ssm.training.run_record import read_record
 from ssm.training.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("without_plots")
