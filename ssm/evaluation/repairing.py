@@ -71,7 +71,7 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
     make_folder(folder)
     with only_one(folder):
         remove_leftovers(folder)
-        loss = Trials(run, store, device)
+        loss = ChoiceLoss(run, store, device)
         trials = search(run.repair, model.eval(), run.training.context, loss)
         best, origin = least(trials), origin_of(store, parent)
         save_weights(folder / RUN_WEIGHTS, dict(model.state_dict()), run, 0, origin, best.point)
@@ -96,7 +96,7 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
     return record
 
 
-class Trials:
+class ChoiceLoss:
     """The loss of a model on the windows that choose a repair."""
 
     def __init__(self, run: RunSpec, store: TokenStore, device: torch.device):
