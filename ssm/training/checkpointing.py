@@ -28,7 +28,7 @@ SLOW = 0.5  # seconds: slower steps are checked one by one
 
 
 @dataclass(frozen=True)
-class Interval:
+class CheckpointSchedule:
     """When a checkpoint is due.
 
     Attributes:
@@ -88,8 +88,8 @@ class Checkpointer:
         slow: steps take long. Each of them is checked, and training can stop between two micro-batches.
     """
 
-    def __init__(self, job: Job, stepper: Stepper, metrics: Metrics, interval: Interval):
-        self.job, self.stepper, self.metrics, self.interval = job, stepper, metrics, interval
+    def __init__(self, job: Job, stepper: Stepper, metrics: Metrics, schedule: CheckpointSchedule):
+        self.job, self.stepper, self.metrics, self.schedule = job, stepper, metrics, schedule
         self.good = LastGood(job.folder, job.run, job.origin, job.steps)
         self.snapshots = [(snapshot_step(at, job.steps), at) for at in job.training.snapshots]
         self.seconds = 0.0
@@ -127,7 +127,7 @@ class Checkpointer:
         Raises:
             Preempted: a process received a signal, or the time is over. The checkpoint of `step` is written.
         """
-        main, until = self.job.group.main, self.interval.until
+        main, until = self.job.group.main, self.schedule.until
         stopped, over, by_clock, self.slow = self.job.group.any_of(
             stop.signal is not None,
             main and until is not None and self.now + self.taken >= until,
@@ -161,11 +161,11 @@ class Checkpointer:
         return self.good.due(step) or any(due == step for due, _ in self.snapshots)
 
     def _checkpoint_due(self, step: int) -> bool:
-        return step == self.job.steps or (self.interval.steps is not None and step % self.interval.steps == 0)
+        return step == self.job.steps or (self.schedule.steps is not None and step % self.schedule.steps == 0)
 
     def _due_by_clock(self) -> bool:
-        seconds = max(self.interval.seconds, self.writing / SAVING)
-        return self.interval.steps is None and time.monotonic() - self.saved >= seconds
+        seconds = max(self.schedule.seconds, self.writing / SAVING)
+        return self.schedule.steps is None and time.monotonic() - self.saved >= seconds
 
     def _keep_weights(self, step: int) -> None:
         job = self.job

@@ -32,7 +32,8 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.restart_loss import RestartLoss, octaves
 from ssm.specs.training import Budget
-from ssm.training.loop import Interval, train
+from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.loop import train
 
 ROOT = Path(__file__).parents[2]
 
@@ -263,7 +264,7 @@ def test_the_disk_of_a_run_is_its_peak_and_what_stays(
 
     monkeypatch.setattr(Path, "replace", watched)
     monkeypatch.setattr(resources, "MB", 1.0)  # bytes
-    train(run, random_store(run), tmp_path, torch.device("cpu"), interval=Interval(steps=7))
+    train(run, random_store(run), tmp_path, torch.device("cpu"), checkpoints=CheckpointSchedule(steps=7))
     need = needs(Plan("smoke", runs={run.id: run}), WorkflowConfig(), gpu=True)[run.id]
     assert need.disk_mb == pytest.approx(max(sizes), rel=0.05)
     assert need.kept_mb == pytest.approx(size(), rel=0.05)
