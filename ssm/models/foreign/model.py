@@ -236,14 +236,8 @@ class ForeignModel(nn.Module):
                 if reading.positions and "position_ids" not in self.options:
                     continue
                 self.indivisible = None
-                read, state, before = [], None, None
-                for piece in tokens.split(PIECES, dim=1):
-                    before = None if state is None else state.copy()
-                    logits, state = self.read(piece, state, reading)
-                    read.append(logits)
-                assert state is not None
-                assert before is not None
-                if not as_whole(torch.cat(read, 1), state, every):
+                logits, state, before = self._read_in_pieces(tokens, reading)
+                if not as_whole(logits, state, every):
                     continue
                 try:
                     selected = self.read(tokens[some, -PIECES[-1] :], before.select(some), reading)
@@ -262,6 +256,18 @@ class ForeignModel(nn.Module):
             f"{self.source}: {self.architecture} cannot read a sequence in pieces: in pieces, and also token by token, "
             "logits or states differ from those of the whole sequence"
         )
+
+    def _read_in_pieces(self, tokens: Tensor, reading: ReadingMode) -> tuple[Tensor, ForeignState, ForeignState]:
+        """The logits of PIECES read one after the other, the last state, and the state before the last piece."""
+        *earlier, last = tokens.split(PIECES, dim=1)
+        logits, state = [], None
+        for piece in earlier:
+            own, state = self.read(piece, state, reading)
+            logits.append(own)
+        assert state is not None
+        before = state.copy()
+        own, state = self.read(last, state, reading)
+        return torch.cat([*logits, own], 1), state, before
 
     def _untrainable(self, reading: ReadingMode, cache: Any) -> str | None:
         """Why the model cannot be trained from states; None: it can."""
