@@ -18,6 +18,7 @@ from ssm.specs.extension import (
     STEPS,
     USUAL_POLICY,
     ExtensionSpec,
+    Measure,
     policy_fields,
     unused_option,
 )
@@ -75,7 +76,7 @@ class CheckpointSpec(Spec):
     activation_checkpointing: bool = False  # recompute blocks in the backward pass: less memory, more time
     control: bool = False  # also train the same number of steps from zero states
     # The extension keeps the checkpoint with the lowest value of this. Default: far_perplexity.
-    measure: Literal["far_perplexity", "paired_ratio"] | None = None
+    measure: Measure | None = None
     in_context_tolerance: float | None = None  # allowed relative increase of the perplexity in context; default 0.02
 
     @field_validator("name")

@@ -34,6 +34,8 @@ REPAIR_OPTIONS = ("by",)
 TRAINING_OPTIONS = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
 POLICY_OPTIONS = (*STATE_OPTIONS, *REPAIR_OPTIONS, *TRAINING_OPTIONS)
 
+Measure = Literal["far_perplexity", "paired_ratio"]
+
 
 class ExtensionSpec(Spec):
     """The settings of an extension, without the model and the text.
@@ -52,7 +54,7 @@ class ExtensionSpec(Spec):
     micro_batch_tokens: PositiveInt | None = None  # in a forward pass; None: at most FORWARD_TOKENS
     activation_checkpointing: bool = False
     control: bool = False  # also train the same number of steps from zero states
-    measure: Literal["far_perplexity", "paired_ratio"] = "far_perplexity"  # the best checkpoint has the lowest value
+    measure: Measure = "far_perplexity"  # the best checkpoint has the lowest value
     in_context_tolerance: NonNegativeFloat = 0.02  # allowed relative increase of the perplexity within the context
 
     @model_validator(mode="after")
