@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,12 +163,6 @@ def require_measured_to(measured: int, wanted: int, series: Series) -> None:
         raise UndecidableError(
             f"'{series.arm}' is measured up to position {measured:,} at this scale; {wanted:,} is needed"
         )
-
-
-def by_sequence(table: pl.DataFrame, keys: list[str], value: str) -> np.ndarray:
-    """Values as a matrix (S, K): one row per sequence, one column per combination of `keys`, both sorted."""
-    column = table.sort("sequence", *keys)[value].fill_null(math.nan).to_numpy()
-    return column.reshape(table["sequence"].n_unique(), -1)
 
 
 def position_loss(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:

@@ -10,10 +10,10 @@ from pydantic import PositiveFloat
 
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
-from ssm.claims.panel_tables import PanelTables, by_sequence, state_statistics, tokens
+from ssm.claims.panel_tables import PanelTables, state_statistics, tokens
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
-from ssm.claims.table_numbers import head_std_growth
+from ssm.claims.table_numbers import by_sequence, head_std_growth
 
 OVER_HEADS: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "largest": np.max}
 
