@@ -21,7 +21,7 @@ from ssm.data.own_text import tokenizer_of
 from ssm.data.reading import training_batches
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
-from ssm.extension.imported import check_vocabulary, own_folder, run_of
+from ssm.extension.parent_run import check_vocabulary, own_folder, run_of
 from ssm.extension.recipe import extended_run, training_of
 from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages

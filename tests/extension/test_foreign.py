@@ -25,7 +25,7 @@ from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
 from ssm.extension import extend, extension_of
 from ssm.extension.export import as_exported, write_exported
-from ssm.extension.imported import parent_folder, run_of
+from ssm.extension.parent_run import parent_folder, run_of
 from ssm.extension.recipe import extended_run
 from ssm.models.checkpoint import load_model, load_tensors
 from ssm.models.foreign.kernels import without_kernels
