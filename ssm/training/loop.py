@@ -54,9 +54,9 @@ def train(
     model = starting_weights(run, parent).to(device)
     with _working_in(folder, machine.group):
         origin = origin_of(store, parent)
-        job = Job(run, folder, parent, device, machine.group, origin, model.parameters_count)
+        job = Job(run, folder, parent, device, machine, origin, model.parameters_count)
         metrics = Metrics(model.vocab_size, machine.group, run.data.answers)
-        stepper = Stepper(job, store, model, machine)
+        stepper = Stepper(job, store, model)
         try:
             checkpointer = Checkpointer(job, stepper, metrics, checkpoints or CheckpointSchedule())
             model.train()
