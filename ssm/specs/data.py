@@ -46,8 +46,8 @@ class HubTokenizer(Spec):
     vocab_size: PositiveInt  # V, rows of the model's embedding, at least the number of tokens
 
 
-def rows_of(tokenizer: TokenizerSpec) -> int:
-    """V: embedding rows that the tokens of a tokenizer need."""
+def vocab_size_of(tokenizer: TokenizerSpec) -> int:
+    """V: the rows that an embedding needs for the tokens of a tokenizer."""
     return 256 if isinstance(tokenizer, BytesTokenizer) else tokenizer.vocab_size
 
 
@@ -166,7 +166,7 @@ class DataSpec(Data):
 
     @property
     def vocab_size(self) -> int:
-        return rows_of(self.tokenizer)
+        return vocab_size_of(self.tokenizer)
 
     @property
     def spelled_by(self) -> TokenizerSpec:

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.specs.corpora import CorpusSpec
-from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, TokenizerSpec, rows_of
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, TokenizerSpec, vocab_size_of
 from ssm.specs.tasks.base import Mix, Part, Task
 
 HELPER = True
@@ -44,7 +44,7 @@ class SpelledTask(Task):
 
     @property
     def vocab_size(self) -> int:
-        return rows_of(self.tokenizer)
+        return vocab_size_of(self.tokenizer)
 
     @property
     def spelled_by(self) -> TokenizerSpec:
