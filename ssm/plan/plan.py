@@ -18,7 +18,7 @@ from ssm.plan.library import Library
 from ssm.plan.measured import require_measured
 from ssm.plan.measurements import arm_entries, own_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.parameters import parameter_count
-from ssm.plan.preregistration import with_preregistrations
+from ssm.plan.review import with_preregistrations
 from ssm.specs.base import Spec
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask

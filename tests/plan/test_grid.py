@@ -24,7 +24,7 @@ from ssm.figures.draw import draw
 from ssm.figures.figure import FigureTask
 from ssm.plan import Plan, load_config, make_plan, write_specs
 from ssm.plan.overrides import with_overrides
-from ssm.plan.preregistration import contents
+from ssm.plan.review import contents
 from ssm.specs.base import Spec
 from ssm.specs.initial_states.random_noise import RandomNoise
 from ssm.specs.initial_states.state_passing import StatePassing

@@ -11,8 +11,8 @@ from plan.mini import edit, figure
 
 from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan
-from ssm.plan.preregistration import contents
 from ssm.plan.resources import MEMORY_MB, needs, training_tokens
+from ssm.plan.review import contents
 from ssm.plan.sources import imported_files
 from ssm.plan.summary import summary
 from ssm.specs.training import CheckpointRef, RunSpec

@@ -11,7 +11,7 @@ from ssm.base.files import write_text
 from ssm.claims.preregistration import Preregistration, Preregistrations, read_preregistrations
 from ssm.plan.library import load_config, targets_left_out
 from ssm.plan.plan import make_plan
-from ssm.plan.preregistration import Findings, contents, review, seeds_of
+from ssm.plan.review import Findings, contents, review, seeds_of
 
 
 def preregister_figures(
