@@ -100,11 +100,8 @@ class Checkpointer:
 
     def resume(self) -> int:
         """Load the last checkpoint and return its step."""
-        job, stepper = self.job, self.stepper
-        step, self.seconds = load_checkpoint(
-            job.folder, job.run, job.origin, stepper.model, stepper.optimizer, stepper.policy
-        )
-        self.metrics.resume(job.folder / SIDECAR, step)
+        step, self.seconds = load_checkpoint(self.job, self.stepper)
+        self.metrics.resume(self.job.folder / SIDECAR, step)
         return step
 
     def start_clock(self) -> None:
@@ -151,11 +148,10 @@ class Checkpointer:
 
     def save(self, step: int) -> None:
         """Write the metrics first: resuming drops rows after the checkpoint, but cannot restore missing ones."""
-        job, stepper = self.job, self.stepper
+        job = self.job
         if job.group.main:
             self.metrics.write(job.folder / SIDECAR, {"run": job.run.id, "partial": True})
-        model, optimizer, policy = stepper.model, stepper.optimizer, stepper.policy
-        save_checkpoint(job.folder, job.run, step, self.seconds, job.origin, model, optimizer, policy, job.group)
+        save_checkpoint(job, self.stepper, step, self.seconds)
 
     def _weights_due(self, step: int) -> bool:
         return self.good.due(step) or any(due == step for due, _ in self.snapshots)
