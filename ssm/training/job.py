@@ -27,7 +27,7 @@ class Machine:
     shard: bool = False
     micro_batch_tokens: int | None = None
 
-    def share(self, training: TrainingSpec) -> tuple[slice, int]:
+    def rows_and_micro_batch(self, training: TrainingSpec) -> tuple[slice, int]:
         """The rows of every batch that this process trains, and the sequences in one forward pass.
 
         Raises:

@@ -31,7 +31,7 @@ class Stepper:
 
     def __init__(self, job: Job, store: TokenStore, model: TrainableModel):
         self.job, self.model, training = job, model, job.training
-        self.mine, self.micro_batch_size = job.machine.share(training)
+        self.mine, self.micro_batch_size = job.machine.rows_and_micro_batch(training)
         self.peak = job.run.model.peak_lr * training.lr_scale
         model.recompute = training.activation_checkpointing
         if training.compile:
@@ -76,7 +76,7 @@ class Stepper:
         for rows in mine.split(self.micro_batch_size):
             if stop and len(mine) > len(rows) and self.job.group.any_of(stop.signal is not None)[0]:
                 return None
-            self.gradients.share(bool(rows[-1] == mine[-1]))
+            self.gradients.set_sync(bool(rows[-1] == mine[-1]))
             micro = rows_of(batch, rows)
             part = loss_of(self.forward, micro, start and start.select(rows), training, self.job.device)
             share = micro.target_count / targets

@@ -271,7 +271,7 @@ def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_p
     (tmp_path / "file").write_text("")
     assert set(run_team(2, _train, run, store.folder, tmp_path / "file", (), {})) == {2}  # main cannot make its folder
     with pytest.raises(ConfigError, match="a batch of 8 sequences cannot be split evenly over 3 processes"):
-        Machine(ProcessGroup(0, 3)).share(run.training)
+        Machine(ProcessGroup(0, 3)).rows_and_micro_batch(run.training)
 
 
 SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.ONE_PIECE // 4 + 1,)]
