@@ -21,7 +21,7 @@ from ssm.data.own_text import tokenizer_of
 from ssm.data.reading import training_batches
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
-from ssm.extension.parent_run import check_vocabulary, own_folder, run_of
+from ssm.extension.parent_run import own_folder, require_equal_vocabulary, run_of
 from ssm.extension.recipe import extended_run, training_of
 from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages
@@ -84,7 +84,7 @@ def extend(
     else:
         _check_repair(spec.repair, loaded)
     known = tokenizer_of(loaded, tokenizer)
-    check_vocabulary(loaded, known)
+    require_equal_vocabulary(loaded, known)
     folder = Folder(Path(out))
     folder.begin(_original(loaded), [*text, *others])
     with only_one(folder.path):

@@ -17,7 +17,7 @@ from ssm.training.imported import write_imported
 from ssm.training.run_record import read_record
 
 
-def check_vocabulary(loaded: LoadedModel, tokenizer: TokenizerSpec) -> None:
+def require_equal_vocabulary(loaded: LoadedModel, tokenizer: TokenizerSpec) -> None:
     """Check that the embedding has one row for every token of the text: a run needs that.
 
     Raises:
