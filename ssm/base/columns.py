@@ -15,6 +15,7 @@ from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 
 SAMPLE = "the sample"
+LISTED = 8  # values in an error
 
 
 def chosen(table: pl.DataFrame, schema: Schema, where: Mapping[str, str | bool | int | float]) -> pl.DataFrame:
@@ -95,10 +96,10 @@ def is_key(schema: Schema, name: str) -> bool:
     return name in schema.columns or f"{name}_from" in schema.columns
 
 
-def listed(table: pl.DataFrame, column: str, most: int = 8) -> str:
-    """The values of a column, as text."""
+def listed(table: pl.DataFrame, column: str) -> str:
+    """The values of a column as text, at most LISTED of them."""
     values = [shown(value) for value in table[column].unique().sort().to_list()]
-    return ", ".join(values[:most]) + (f" and {len(values) - most} more" if len(values) > most else "")
+    return ", ".join(values[:LISTED]) + (f" and {len(values) - LISTED} more" if len(values) > LISTED else "")
 
 
 def _sampled(table: pl.DataFrame, schema: Schema, along: Sequence[str], column: str) -> pl.DataFrame:

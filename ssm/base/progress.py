@@ -16,7 +16,7 @@ from tqdm import tqdm
 from ssm.base.errors import OutputError
 from ssm.base.files import write_text
 
-FILE = "progress.json"  # in the folder of the run
+HEARTBEATS = "progress.json"  # in the folder of the run
 FIRST_LINES, LINES = 5.0, 60.0  # seconds between two plain lines: at the start, and after some minutes
 HEARTBEAT_SECONDS = 10.0  # between two writes of the file
 RECENT = 60.0  # shortest period of a rate, in seconds

@@ -99,7 +99,7 @@ def log_mean_reading(by_sequence: np.ndarray) -> Reading:
     return mean_reading(math.log(mean) + by_sequence / mean - 1)
 
 
-def seed_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
+def seed_interval(values: np.ndarray, level: float = LEVEL) -> tuple[float, float, float]:
     """Mean over seeds and its two-sided Student t interval.
 
     Args:
@@ -163,6 +163,35 @@ def summarize(
             or there is only one sequence of one seed.
     """
     by_seed = numbers_of(readings, logarithmic)
+    _require_numbers(readings, by_seed, limits)
+    values = np.array([reading.value for reading in readings.values()])
+    alone = len(values) == 1 and not two_kinds
+    samples = next(iter(readings.values())).by_sequence if alone else values
+    equal = len(samples) > 1 and float(np.ptp(samples)) <= rounding
+    if two_kinds or (agreeing and equal and np.isfinite(limits).all()):
+        samples = np.full_like(samples, samples[0]) if equal else samples
+        over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
+        return _of_bounded(samples, over, words, logarithmic, limits, by_seed)
+    if len(values) > 1 and np.ptp(values) <= rounding:
+        exactly = _to_scale(values, logarithmic)[0]
+        raise UndecidableError(f"all {len(values)} seeds gave exactly {exactly:g}: no spread, no interval", by_seed)
+    if len(values) > 1:
+        value, low, high = seed_interval(values)
+        interval = f"95% Student t over {len(values)} seeds{', of logarithms' if logarithmic else ''}"
+        tails = student_tails(lambda bound: values - bound)
+    else:
+        value, low, high, interval, tails = _one_seed(next(iter(readings.values())))
+    numbers = _to_scale(np.array([value, low, high]), logarithmic)
+    if not np.isfinite(numbers).all():
+        raise UndecidableError("the estimate or its interval overflows a 64-bit number", by_seed)
+    value, low, high = np.clip(numbers, *limits).tolist()
+    return Estimate(value, low, high, interval, words, by_seed, exponential_tails(tails) if logarithmic else tails)
+
+
+def _require_numbers(
+    readings: Mapping[int, Reading], by_seed: Mapping[int, float], limits: tuple[float, float]
+) -> None:
+    """Raise UndecidableError if a number is not finite or is outside the limits."""
     broken = [str(seed) for seed, reading in readings.items() if not math.isfinite(reading.value)]
     if broken:
         raise UndecidableError(
@@ -173,36 +202,26 @@ def summarize(
     if outside:
         expected = f"expected {limits[0]:g} to {limits[1]:g}"
         raise UndecidableError(f"a number outside its limits for seed {', '.join(outside)}: {expected}", by_seed)
-    values = np.array([reading.value for reading in readings.values()])
-    alone = len(values) == 1 and not two_kinds
-    samples = next(iter(readings.values())).by_sequence if alone else values
-    equal = len(samples) > 1 and float(np.ptp(samples)) <= rounding
-    if two_kinds or (agreeing and equal and np.isfinite(limits).all()):
-        samples = np.full_like(samples, samples[0]) if equal else samples
-        ends = (math.log(limits[0]), math.log(limits[1])) if logarithmic else limits
-        numbers = np.array([samples.mean(), *bounded_interval(samples, ends, LEVEL)])
-        scaled = np.clip(_to_scale(numbers, logarithmic), *limits)
-        for end, limit in zip(ends, limits, strict=True):
-            scaled[numbers == end] = limit  # exp(log(limit)) differs from it by rounding
-        value, low, high = scaled.tolist()
-        over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
-        method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
-        tails = bounded_tails(samples, ends)
-        return Estimate(value, low, high, method, words, by_seed, exponential_tails(tails) if logarithmic else tails)
-    if len(readings) > 1 and np.ptp(values) <= rounding:
-        exactly = _to_scale(values, logarithmic)[0]
-        raise UndecidableError(f"all {len(readings)} seeds gave exactly {exactly:g}: no spread, no interval", by_seed)
-    if len(readings) > 1:
-        value, low, high = seed_interval(values, LEVEL)
-        interval = f"95% Student t over {len(readings)} seeds{', of logarithms' if logarithmic else ''}"
-        tails = student_tails(lambda bound: values - bound)
-    else:
-        value, low, high, interval, tails = _one_seed(next(iter(readings.values())))
-    numbers = _to_scale(np.array([value, low, high]), logarithmic)
-    if not np.isfinite(numbers).all():
-        raise UndecidableError("the estimate or its interval overflows a 64-bit number", by_seed)
-    value, low, high = np.clip(numbers, *limits).tolist()
-    return Estimate(value, low, high, interval, words, by_seed, exponential_tails(tails) if logarithmic else tails)
+
+
+def _of_bounded(
+    samples: np.ndarray, over: str, words: str, logarithmic: bool, limits: tuple[float, float], by_seed: BySeed
+) -> Estimate:
+    """The estimate with the interval of `bounded_mean`. The limits are finite.
+
+    Args:
+        samples: (n,), on the scale of readings.
+        over: what the samples are, as text.
+    """
+    ends = (math.log(limits[0]), math.log(limits[1])) if logarithmic else limits
+    numbers = np.array([samples.mean(), *bounded_interval(samples, ends, LEVEL)])
+    scaled = np.clip(_to_scale(numbers, logarithmic), *limits)
+    for end, limit in zip(ends, limits, strict=True):
+        scaled[numbers == end] = limit  # exp(log(limit)) differs from it by rounding
+    value, low, high = scaled.tolist()
+    method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
+    tails = bounded_tails(samples, ends)
+    return Estimate(value, low, high, method, words, by_seed, exponential_tails(tails) if logarithmic else tails)
 
 
 def numbers_of(readings: Mapping[int, Reading], logarithmic: bool) -> dict[int, float]:
@@ -226,4 +245,4 @@ def _one_seed(reading: Reading) -> tuple[float, float, float, str, Tails]:
         low, high = np.quantile(reading.draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return reading.value, float(low), float(high), f"95% bootstrap {over}", bootstrap_tails(reading.draws)
     tails = student_tails(lambda bound: reading.by_sequence - bound)
-    return *seed_interval(reading.by_sequence, LEVEL), f"95% Student t {over}", tails
+    return *seed_interval(reading.by_sequence), f"95% Student t {over}", tails

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,20 +165,14 @@ def require_measured_to(measured: int, wanted: int, series: Series) -> None:
         )
 
 
-def by_sequence(table: pl.DataFrame, keys: list[str], value: str) -> np.ndarray:
-    """Values as a matrix (S, K): one row per sequence, one column per combination of `keys`, both sorted."""
-    column = table.sort("sequence", *keys)[value].fill_null(math.nan).to_numpy()
-    return column.reshape(table["sequence"].n_unique(), -1)
-
-
-def position_loss(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
+def position_loss_table(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
     """The `position_loss` table of a series. It must reach position `stop`."""
     table = panel.table(series, quantity.name_of("position_loss"), "position_loss")
     require_measured_to(maximum(table["position_to"]), stop, series)
     return table
 
 
-def state_statistics(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
+def state_statistics_table(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
     """The `state_statistics` table of a series. It must reach position `stop`."""
     table = panel.table(series, quantity.name_of("state_statistics"), "state_statistics")
     require_measured_to(maximum(table["position"]), stop, series)

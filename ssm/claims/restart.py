@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, position_loss, tokens, why_not_at
+from ssm.claims.panel_tables import PanelTables, at_end, position_loss_table, tokens, why_not_at
 from ssm.claims.quantity import ArmQuantity, PanelArm
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import paired_log_ratio, ratio_positions
@@ -84,7 +84,7 @@ class RestartQuantity(ArmQuantity):
             raise UndecidableError(
                 f"the loss after a restart of '{other.arm}' is not measured at position {stop:,} at this scale"
             )
-        full = position_loss(panel, series, self, stop)
+        full = position_loss_table(panel, series, self, stop)
         return mean_reading(paired_log_ratio(full, restart, stop)["value"].to_numpy())
 
     def _stop(self, series: Series) -> int:

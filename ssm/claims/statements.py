@@ -11,7 +11,9 @@ CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
 MIXED = "mixed"  # the verdicts of a statement differ between models
 OUTCOMES = (CONFIRMED, REFUTED, MIXED, OPEN)
-ELSEWHERE = "elsewhere"  # a statement on models that this scale does not have
+# Who makes a statement (`sort` of a verdict). ELSEWHERE: it is on models that this scale does not have.
+PAPER, DEFINITION, ADDED, ELSEWHERE = "paper", "definition", "ours", "elsewhere"
+SORTS = {PAPER: "statements of the papers", DEFINITION: "definitions", ADDED: "added checks"}
 
 
 def statement_id(claim: str) -> str:

@@ -7,6 +7,8 @@ weighted by tokens. A NaN in a table stays NaN in the results.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ssm.base.errors import TableError, nearest
 from ssm.base.lazy import polars as pl
 
@@ -69,6 +71,12 @@ def paired_log_ratio(
     if full["sequence"].to_list() != restarted["sequence"].to_list():
         raise TableError("the full and the restarted loss were measured on different sequences: they cannot be paired")
     return full.select("sequence", value=pl.col("loss") - restarted["loss"])
+
+
+def by_sequence(table: pl.DataFrame, keys: list[str], value: str) -> np.ndarray:
+    """Values as a matrix (S, K): one row per sequence, one column per combination of `keys`, both sorted."""
+    column = table.sort("sequence", *keys)[value].fill_null(float("nan")).to_numpy()
+    return column.reshape(table["sequence"].n_unique(), -1)
 
 
 def position_curve(position_loss: pl.DataFrame) -> pl.DataFrame:

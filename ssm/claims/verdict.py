@@ -16,8 +16,8 @@ from ssm.claims.estimate import BySeed, Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.significance import p_value
-from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, statement_id
-from ssm.claims.words import ADDED, DEFINITION, PAPER, number, span
+from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, OPEN, PAPER, REFUTED, statement_id
+from ssm.claims.words import number, span
 
 DRY_RUN = "a dry run: its numbers mean nothing"  # reason of every verdict of a dry run
 ONE_SEED = "one seed of arms that were trained separately: the interval does not include the spread between seeds"

@@ -113,7 +113,7 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.files import replacing
-    from ssm.base.names import require_model
+    from ssm.base.hub import require_model
 
     require_model(args.model)  # before the slow imports
     from ssm.diagnosis import PAGE, RECORD, diagnose, load_diagnosis

@@ -169,7 +169,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.files import replacing
-    from ssm.base.names import require_model
+    from ssm.base.hub import require_model
 
     require_model(args.model)  # before the slow imports
     from ssm.extension import extend

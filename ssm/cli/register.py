@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     from ssm.base.errors import UserError
     from ssm.claims.preregistration import PREREGISTERED
-    from ssm.plan.preregister import preregister_figures, write_preregistrations
+    from ssm.plan.register import preregister_figures, write_preregistrations
 
     file = args.config / PREREGISTERED
     date = datetime.now(UTC).isoformat(timespec="seconds")

@@ -89,9 +89,10 @@ def run(args: argparse.Namespace) -> int:
     from ssm.data.store import TokenStore
     from ssm.models.device import prepare_device
     from ssm.specs.training import RunSpec
+    from ssm.training.checkpointing import CheckpointSchedule
     from ssm.training.distributed import process_group
     from ssm.training.job import Machine
-    from ssm.training.loop import Interval, train
+    from ssm.training.loop import train
 
     until = None if args.stop_after is None else time.monotonic() + args.stop_after
     device = prepare_device(args.device, args.threads)
@@ -99,9 +100,9 @@ def run(args: argparse.Namespace) -> int:
         spec = RunSpec.load(args.spec)
         if spec.repair is not None:
             return _repair(spec, args, device) if group.main else 0
-        interval = Interval(args.checkpoint_seconds, args.checkpoint_steps, until)
+        checkpoints = CheckpointSchedule(args.checkpoint_seconds, args.checkpoint_steps, until)
         machine = Machine(group, args.shard, args.micro_batch_tokens)
-        record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, interval, machine)
+        record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, checkpoints, machine)
         if group.main:
             done = f"{record['steps']} steps, {record['tokens_per_second']:.0f} tokens/s"
             print(f"{spec.id}: {record['message']}, {done}", file=sys.stderr)

@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ssm.base.tables import VERDICTS, read_table
     from ssm.claims.significance import weak_verdicts
-    from ssm.claims.words import seed_words, verdict_lines
+    from ssm.claims.terminal import verdict_lines
+    from ssm.claims.words import seed_words
 
     rows = [row for path in verdict_files(args.results) for row in read_table(path, VERDICTS).iter_rows(named=True)]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from ssm.base.errors import DataError, nearest
 from ssm.base.files import absolute
-from ssm.base.names import HUB
+from ssm.base.hub import HUB
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store

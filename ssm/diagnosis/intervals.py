@@ -17,7 +17,7 @@ UNSEEN = 10.0  # standard deviations: how far a window that was not drawn may be
 
 def mean(values: np.ndarray) -> Interval:
     """The mean of (sequences,) values with its Student t interval."""
-    value, low, high = seed_interval(values, LEVEL)
+    value, low, high = seed_interval(values)
     return Interval(value, low, high) if isfinite(value) else NOTHING
 
 

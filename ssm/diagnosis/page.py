@@ -107,7 +107,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         compared=_compared(diagnosis, before, control),
         dash=NONE,
         number=number,
-        shortened=shortened,
+        first_files=first_files,
         style=style(),
     )
 
@@ -157,10 +157,10 @@ def size(count: float) -> str:
     return f"{count:.0f} bytes"
 
 
-def shortened(text: str, most: int = 3) -> str:
+def first_files(text: str, most: int = 3) -> str:
     """The first names of a long list of files, and the number of the others.
 
-    >>> shortened("a.txt, b.txt, c.txt, d.txt, e.txt")
+    >>> first_files("a.txt, b.txt, c.txt, d.txt, e.txt")
     'a.txt, b.txt, c.txt and 2 more'
     """
     names = text.split(", ")
@@ -295,7 +295,7 @@ def _method(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     return [
         ("Model", f"{facts.name} ({facts.kind})"),
         ("Fingerprint", f"{facts.fingerprint} (SHA-256 of config and weights)"),
-        ("Text", f"{shortened(facts.text, 10)} (SHA-256 {facts.text_sha256[:16]}…)"),
+        ("Text", f"{first_files(facts.text, 10)} (SHA-256 {facts.text_sha256[:16]}…)"),
         ("Context T", f"{facts.context:,} tokens"),
         ("Read up to", f"{facts.length:,} tokens ({number(facts.length / facts.context)} T)"),
         ("Sequences", f"{facts.sequences:,}, until {STOPPED.get(facts.stopped_by, facts.stopped_by)}"),

@@ -16,8 +16,7 @@ from scipy.special import ndtr, stdtrit
 from ssm.base.columns import maximum
 from ssm.base.errors import TableError
 from ssm.claims.estimate import LEVEL, resample
-from ssm.claims.panel_tables import by_sequence
-from ssm.claims.table_numbers import BIN, mean_loss, paired_log_ratio
+from ssm.claims.table_numbers import BIN, by_sequence, mean_loss, paired_log_ratio
 from ssm.diagnosis.heads import drift
 from ssm.diagnosis.intervals import exponential, mean, share, wilson
 from ssm.diagnosis.result import EffectiveLength, Facts, Interval, Memory, Readings, Recall, Solved, Tables

@@ -28,10 +28,10 @@ def passkeys(session: Session) -> pl.DataFrame | None:
     if not session.spec.passkey:
         session.missing.append("passkey: not requested (--no-passkey)")
         return None
-    reader = session.reader
+    ctx = session.ctx
     spec = Passkey(lengths=session.asked_lengths(), depths=DEPTHS, trials=TRIALS)
     try:
-        pieces = passkey_pieces(spec, reader.store.tokenizer(), reader.seed)
+        pieces = passkey_pieces(spec, ctx.store.tokenizer(), ctx.seed)
     except UserError as error:
         session.missing.append(f"passkey: {error}")
         return None
@@ -41,7 +41,7 @@ def passkeys(session: Session) -> pl.DataFrame | None:
         return None
     if not session.affordable("passkey", TRIALS * len(DEPTHS) * sum(lengths)):
         return None
-    return passkey(spec.model_copy(update={"lengths": lengths}), reader)
+    return passkey(spec.model_copy(update={"lengths": lengths}), ctx)
 
 
 def needles(session: Session) -> pl.DataFrame | None:
@@ -52,7 +52,7 @@ def needles(session: Session) -> pl.DataFrame | None:
     if not session.spec.passkey:
         session.missing.append("needles: not requested (--no-passkey)")
         return None
-    store, lengths = session.reader.store, session.asked_lengths()
+    store, lengths = session.ctx.store, session.asked_lengths()
     try:
         tasks = [_needle_task(store, depth, max(lengths)) for depth in DEPTHS]
         needle = Needle(tasks[0], "test", 0, store)
@@ -65,7 +65,7 @@ def needles(session: Session) -> pl.DataFrame | None:
         return None
     specs = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
     try:
-        return pl.concat(accuracy(spec, session.reader) for spec in specs)
+        return pl.concat(accuracy(spec, session.ctx) for spec in specs)
     except UserError as error:  # for example, no sentence of the text ends
         session.missing.append(f"needles: {error}")
         return None
@@ -79,7 +79,7 @@ def ruler(session: Session) -> pl.DataFrame | None:
     if not session.spec.passkey:
         session.missing.append("RULER: not requested (--no-passkey)")
         return None
-    store, asked, tables = session.reader.store, session.asked_lengths(), []
+    store, asked, tables = session.ctx.store, session.asked_lengths(), []
     for name in RULER:
         try:
             task = _ruler_task(store, name, max(asked))
@@ -91,7 +91,7 @@ def ruler(session: Session) -> pl.DataFrame | None:
         answer = task.answering(task.longest_answer)
         if session.affordable(name, PROMPTS * sum(length + answer for length in lengths)):
             try:
-                tables.append(accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.reader))
+                tables.append(accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.ctx))
             except UserError as error:  # for example, the states cannot be split by sequences
                 session.missing.append(f"{name}: {error}")
     return pl.concat(tables) if tables else None

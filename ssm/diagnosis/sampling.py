@@ -19,7 +19,7 @@ from ssm.data.store import TokenStore
 from ssm.diagnosis.readings import failure_position, ratios
 from ssm.diagnosis.recall import needles, passkeys, ruler
 from ssm.diagnosis.result import Interval, Tables
-from ssm.diagnosis.session import Reader, Session
+from ssm.diagnosis.session import FixedWindowsContext, Session
 from ssm.diagnosis.verdict import BREAKS, HOLDS, outcome_of
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.by_position import binned_table
@@ -86,9 +86,9 @@ def sample(
         DataError: the text is too short.
     """
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST, shortest=2 * spec.context)
-    reader = Reader(model, spec.seed, store, device, title, given=windows)
+    ctx = FixedWindowsContext(model, spec.seed, store, device, title, given=windows)
     with computing_in(spec, device):
-        return _Sampler(reader, spec, len(windows.positions), all_windows).run()
+        return _Sampler(ctx, spec, len(windows.positions), all_windows).run()
 
 
 def rounds(most: int) -> list[int]:
@@ -102,9 +102,9 @@ def rounds(most: int) -> list[int]:
 class _Sampler:
     """The measurements of one diagnosis of a text with `windows` windows."""
 
-    def __init__(self, reader: Reader, spec: DiagnosisSpec, windows: int, all_windows: bool):
-        self.reader, self.spec, self.windows, self.all_windows = reader, spec, windows, all_windows
-        self.session = Session(reader, spec)
+    def __init__(self, ctx: FixedWindowsContext, spec: DiagnosisSpec, windows: int, all_windows: bool):
+        self.ctx, self.spec, self.windows, self.all_windows = ctx, spec, windows, all_windows
+        self.session = Session(ctx, spec)
 
     def run(self) -> Sample:
         looks, session = rounds(min(self.spec.sequences, self.windows)), self.session
@@ -132,7 +132,7 @@ class _Sampler:
             missing=tuple(session.missing),
             seconds=round(session.spent(), 3),
             tokens_per_second=round(session.rate, 1),
-            peak_bytes=_peak_bytes(self.reader.device),
+            peak_bytes=_peak_bytes(self.ctx.device),
         )
 
     def _losses(self, looks: list[int]) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
@@ -147,11 +147,11 @@ class _Sampler:
         ends = [*(count for count in FIRST if count < looks[0]), *looks]
         for until, then in zip(ends, [*ends[1:], None], strict=True):
             count, before = until - read, session.spent()
-            reader = replace(self.reader.past(read), title=f"{self.reader.title}: windows {read + 1} to {until}")
-            full = position_loss(PositionLoss(length=spec.length, sequences=count), reader)
+            ctx = replace(self.ctx.past(read), title=f"{self.ctx.title}: windows {read + 1} to {until}")
+            full = position_loss(PositionLoss(length=spec.length, sequences=count), ctx)
             session.rate = count * spec.length / (session.spent() - before)
             restart = RestartLoss(length=spec.length, sequences=count, context=spec.context, everywhere=True)
-            restarted = restart_loss(restart, reader)
+            restarted = restart_loss(restart, ctx)
             losses.append(_numbered_from(read, full))
             restarts.append(_numbered_from(read, restarted))
             session.tokens += 3 * count * spec.length  # restarts read every target beyond the context twice more
@@ -180,7 +180,7 @@ class _Sampler:
         if not self.session.affordable("state statistics", sequences * self.spec.length):
             return None
         try:
-            return state_statistics(spec, self.reader)
+            return state_statistics(spec, self.ctx)
         except UserError as error:
             self.session.missing.append(f"state statistics: {error}")
             return None
@@ -189,7 +189,7 @@ class _Sampler:
         spec = EffectiveRemembrance(length=self.spec.length, sequences=sequences)
         if not self.session.affordable("Effective Remembrance", int(spec.tokens)):
             return None
-        return effective_remembrance(spec, self.reader)
+        return effective_remembrance(spec, self.ctx)
 
     def _decays(self, sequences: int) -> dict[str, pl.DataFrame]:
         """Tables of the memory of states and of the range of their decays, on windows of T tokens."""
@@ -198,8 +198,8 @@ class _Sampler:
             return {}
         try:
             return {
-                "memory_length": memory_length(MemoryLength(length=context, sequences=sequences), self.reader),
-                "decay_range": decay_range(DecayRange(length=context, sequences=sequences), self.reader),
+                "memory_length": memory_length(MemoryLength(length=context, sequences=sequences), self.ctx),
+                "decay_range": decay_range(DecayRange(length=context, sequences=sequences), self.ctx),
             }
         except UserError as error:
             self.session.missing.append(f"decays: {error}")
@@ -211,12 +211,12 @@ class _Sampler:
         probes = PROBED * len(spec.contexts)  # tokens that are read to measure the size of a state
         if not self.session.affordable("effective length", sequences * spec.tokens + probes):
             return None
-        return context_loss(spec, self.reader)
+        return context_loss(spec, self.ctx)
 
     def _spelled(self, sequences: int) -> pl.DataFrame:
         """The bytes of text that the targets of each window and bin spell."""
-        windows, edges = self.reader.windows(sequences, self.spec.length, 0), bin_edges(self.spec.length)
-        sizes = spelled_bytes(windows.split, self.reader.store.tokenizer(), windows.positions, edges)  # (windows, bins)
+        windows, edges = self.ctx.windows(sequences, self.spec.length, 0), bin_edges(self.spec.length)
+        sizes = spelled_bytes(windows.split, self.ctx.store.tokenizer(), windows.positions, edges)  # (windows, bins)
         return binned_table(torch.from_numpy(sizes).double(), edges[:-1], edges[1:], SPELLED_BYTES)
 
     def _class_spec(self, sequences: int) -> LengthClass:

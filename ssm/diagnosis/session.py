@@ -13,7 +13,7 @@ from ssm.specs.measurements.restart_loss import octaves
 
 
 @dataclass(frozen=True)
-class Reader(EvaluationContext):
+class FixedWindowsContext(EvaluationContext):
     """An evaluation context with fixed windows: every measurement reads these."""
 
     given: HeldOutWindows = field(kw_only=True)
@@ -22,7 +22,7 @@ class Reader(EvaluationContext):
         """The first `sequences` windows, cut to `length` tokens."""
         return replace(self.given, positions=self.given.positions[:sequences], length=length)
 
-    def past(self, first: int) -> Reader:
+    def past(self, first: int) -> FixedWindowsContext:
         """The windows from number `first` on."""
         return replace(self, given=replace(self.given, positions=self.given.positions[first:]))
 
@@ -31,7 +31,7 @@ class Reader(EvaluationContext):
 class Session:
     """One diagnosis."""
 
-    reader: Reader
+    ctx: FixedWindowsContext
     spec: DiagnosisSpec
     tokens: int = 0  # tokens that the model has read
     rate: float = 0.0  # tokens per second

@@ -23,8 +23,8 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRecord, OfRun, OfTable, OfTask
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
-from ssm.training.lineage import read_record
 from ssm.training.metrics import PATIENCE
+from ssm.training.run_record import read_record
 
 
 def measure(
@@ -48,42 +48,52 @@ def measure(
         CheckpointError, DataError, TableError: an input does not match the measurement.
     """
     started = time.monotonic()
-    measurement, diverged, published = task.measurement, None, None
-    function, schema = MEASURES[measurement.kind], measurement.table
-    if not group.main and not isinstance(measurement, OfRun):
+    if not group.main and not isinstance(task.measurement, OfRun):
         return
-    if isinstance(measurement, OfModels | OfNothing):
-        frame = function(measurement, device)
-    elif isinstance(measurement, OfTask):
-        store = _store(task, _given(tokens, "--tokens", measurement.kind))
-        frame = function(measurement, store)
-    elif isinstance(measurement, OfTable):
-        source = _given(table, "--table", measurement.kind)
-        frame = function(measurement, read_table(source, measurement.of.table))
-        diverged, published = (read_provenance(source).get(key) for key in ("diverged", "published"))
-    elif isinstance(measurement, OfMetrics):
-        run = _given(run, "--run", measurement.kind)
-        frame, broken, diverged = _logged(task, run)
-        frame, published = function(measurement, frame, broken), read_record(run).get("published")
-    elif isinstance(measurement, OfRecord):
-        run = _given(run, "--run", measurement.kind)
-        record = _record_of(task, run)
-        frame = function(measurement, record, task.run)
-        diverged, published = record["diverged"], record.get("published")
-    else:
-        run, tokens = _given(run, "--run", measurement.kind), _given(tokens, "--tokens", measurement.kind)
-        diverged, published = _divergence(run, task.snapshot), read_record(run).get("published")
-        frame = function(measurement, _subject(task, run, tokens, device, group))
+    frame, weights = _frame(task, device, run, tokens, table, group)
     origin = provenance(
         task=task.content(),
-        seed=getattr(measurement, "seed", None),
+        seed=getattr(task.measurement, "seed", None),
         device=device_name(device),
         seconds=round(time.monotonic() - started, 3),
-        **({"diverged": diverged} if diverged else {}),
-        **({"published": published} if published else {}),
+        **{key: value for key, value in weights.items() if value},
     )
     if group.main:
-        write_table(frame, schema, out, origin)
+        write_table(frame, task.measurement.table, out, origin)
+
+
+def _frame(
+    task: MeasurementTask,
+    device: torch.device,
+    run: Path | None,
+    tokens: Path | None,
+    table: Path | None,
+    group: ProcessGroup,
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The table, and what its provenance says about the measured weights: a divergence, and their published source."""
+    measurement, kind = task.measurement, task.measurement.kind
+    function = MEASURES[kind]
+    if isinstance(measurement, OfModels | OfNothing):
+        return function(measurement, device), {}
+    if isinstance(measurement, OfTask):
+        return function(measurement, _store(task, _given(tokens, "--tokens", kind))), {}
+    if isinstance(measurement, OfTable):
+        source = _given(table, "--table", kind)
+        frame, origin = function(measurement, read_table(source, measurement.of.table)), read_provenance(source)
+        return frame, {key: origin.get(key) for key in ("diverged", "published")}
+    run = _given(run, "--run", kind)
+    if isinstance(measurement, OfMetrics):
+        record = read_record(run)
+        frame = function(measurement, *_logged(task, run, record))
+        diverged = None if record["status"] == "diverged" else record["diverged"]  # why the parent diverged
+    elif isinstance(measurement, OfRecord):
+        record = _record_of(task, run)
+        frame, diverged = function(measurement, record, task.run), record["diverged"]
+    else:
+        tokens, record = _given(tokens, "--tokens", kind), read_record(run)
+        diverged = _divergence(record, task.snapshot)
+        frame = function(measurement, _subject(task, run, tokens, device, group))
+    return frame, {"diverged": diverged, "published": record.get("published")}
 
 
 def _subject(
@@ -106,9 +116,9 @@ def _store(task: MeasurementTask, tokens: Path) -> TokenStore:
     return store
 
 
-def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str | None]:
-    """Metrics up to the measured weights; whether they end with a divergence; why the parent diverged (or None)."""
-    record, path = read_record(run), run / "metrics.parquet"
+def _logged(task: MeasurementTask, run: Path, record: dict[str, Any]) -> tuple[pl.DataFrame, bool]:
+    """Metrics up to the measured weights, and whether they end with a divergence."""
+    path = run / "metrics.parquet"
     assert task.run is not None
     if read_provenance(path).get("run") != task.run.content():
         raise CheckpointError(f"{path}: holds the metrics of another run, the measurement needs '{task.run.id}'")
@@ -118,7 +128,7 @@ def _logged(task: MeasurementTask, run: Path) -> tuple[pl.DataFrame, bool, str |
         step = snapshot_step(task.snapshot, record["budget_steps"])
         broken = broken and step >= record["steps"]
         frame = frame.filter(pl.col("step") <= step)
-    return frame, broken, None if record["status"] == "diverged" else record["diverged"]
+    return frame, broken
 
 
 def _record_of(task: MeasurementTask, run: Path) -> dict[str, Any]:
@@ -131,12 +141,11 @@ def _record_of(task: MeasurementTask, run: Path) -> dict[str, Any]:
     return record
 
 
-def _divergence(run: Path, snapshot: float | None) -> str | None:
+def _divergence(record: dict[str, Any], snapshot: float | None) -> str | None:
     """Why the weights to measure are affected by a divergence; None if they are not.
 
     A snapshot from long enough before the divergence of its run is not affected. Descendants of a diverged run are.
     """
-    record = read_record(run)
     sound_until = record["steps"] - PATIENCE if record["status"] == "diverged" else 0
     if snapshot is not None and snapshot_step(snapshot, record["budget_steps"]) <= sound_until:
         return None

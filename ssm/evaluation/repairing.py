@@ -36,8 +36,9 @@ from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
-from ssm.training.lineage import origin_of, read_record
+from ssm.training.lineage import origin_of
 from ssm.training.run_folder import require_own_folder
+from ssm.training.run_record import inherited, run_record
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,32 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
     make_folder(folder)
     with only_one(folder):
         remove_leftovers(folder)
-        trials = search(run.repair, model.eval(), run.training.context, Trials(run, store, device))
+        loss = ChoiceLoss(run, store, device)
+        trials = search(run.repair, model.eval(), run.training.context, loss)
         best, origin = least(trials), origin_of(store, parent)
         save_weights(folder / RUN_WEIGHTS, dict(model.state_dict()), run, 0, origin, best.point)
         empty = pl.DataFrame(schema={name: kind for name, kind in METRICS.columns.items() if name != "accuracy"})
         write_table(empty, METRICS, folder / "metrics.parquet", provenance(run=run.content(), seed=run.seed))
-        seconds = time.monotonic() - started
-        record = _record(run, read_record(parent), trials, best, seconds) | {
-            "parameters": model.parameters_count,
-            "device": device_name(device),
-            "origin": origin,
+        each = len(loss.windows) * loss.length
+        record = run_record(
+            run,
+            origin,
+            model.parameters_count,
+            f"repaired with {run.repair.words}",
+            device_name(device),
+            time.monotonic() - started,
+            tokens_read=each * (1 + (len(trials) - 1) * run.repair.passes),  # the unchanged model takes one pass
+        )
+        record |= inherited(parent) | {
+            "chosen": list(best.point),
+            "trials": [{"at": list(trial.point), "loss": _number(trial.loss)} for trial in trials],
             "weights": digests(folder, run),
         }
         write_json(folder / RUN_RECORD, record)
     return record
 
 
-class Trials:
+class ChoiceLoss:
     """The loss of a model on the windows that choose a repair."""
 
     def __init__(self, run: RunSpec, store: TokenStore, device: torch.device):
@@ -133,30 +143,6 @@ def search(repair: RepairSpec, model: TrainableModel, context: int, loss: Callab
 def least(trials: list[Trial]) -> Trial:
     """The first trial with the lowest loss."""
     return min(trials, key=lambda trial: trial.loss)
-
-
-def _record(run: RunSpec, parent: dict[str, Any], trials: list[Trial], best: Trial, seconds: float) -> dict[str, Any]:
-    """The content of run.json. No token was trained on; `tokens_read` counts tokens in forward passes."""
-    assert run.repair is not None
-    each = run.repair.sequences * run.repair.length(run.training.context)
-    read = each * (1 + (len(trials) - 1) * run.repair.passes)  # the unchanged model takes one pass
-    inherited = parent.get("diverged")
-    return {
-        "status": "finished",
-        "message": f"repaired with {run.repair.words}",
-        "diverged": inherited and f"its parent {inherited}",
-        "steps": 0,
-        "budget_steps": 0,
-        "tokens": 0,
-        "tokens_read": read,
-        "seconds": round(seconds, 3),
-        "tokens_per_second": round(read / max(seconds, 1e-9), 1),
-        **({"published": parent["published"]} if "published" in parent else {}),
-        "chosen": list(best.point),
-        "trials": [{"at": list(trial.point), "loss": _number(trial.loss)} for trial in trials],
-        "spec": run.content(),
-        "provenance": provenance(),
-    }
 
 
 def _number(loss: float) -> float | None:

@@ -16,7 +16,7 @@ from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, segments
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
-from ssm.models.repairs.base import Reading
+from ssm.models.repairs.base import ModelWrapper
 from ssm.specs.measurements.state_statistics import StateStatistics
 
 
@@ -45,7 +45,7 @@ def _caches(model: Readable) -> tuple[int, ...]:
     Raises:
         CheckpointError: no layer has another state.
     """
-    read = model.model if isinstance(model, Reading) else model
+    read = model.model if isinstance(model, ModelWrapper) else model
     if not isinstance(read, LanguageModel):
         return ()  # its state has only recurrent layers
     if len(read.spec.caches) == read.spec.n_layers:

@@ -21,7 +21,7 @@ from ssm.data.own_text import tokenizer_of
 from ssm.data.reading import training_batches
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
-from ssm.extension.imported import own_folder, run_of
+from ssm.extension.parent_run import own_folder, run_of
 from ssm.extension.recipe import extended_run, training_of
 from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages
@@ -30,8 +30,8 @@ from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.load import LoadedModel, load_any_model
 from ssm.plan.sources import text_files
-from ssm.specs.extension import OF_A_STATE, USUAL_POLICY, ExtensionSpec, how, needless
-from ssm.specs.initial_states import SPECS as POLICIES
+from ssm.specs.extension import STATE_OPTIONS, USUAL_POLICY, ExtensionSpec, policy_fields, unused_option
+from ssm.specs.initial_states import SPECS as INITIAL_STATES
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs import RepairSpec
 
@@ -159,18 +159,18 @@ def extension_of(
         "activation_checkpointing": activation_checkpointing,
         "control": control,
     }
-    fields = POLICIES[policy].model_fields if policy in POLICIES else {}
-    for name in OF_A_STATE:
+    fields = INITIAL_STATES[policy].model_fields if policy in INITIAL_STATES else {}
+    for name in STATE_OPTIONS:
         if options[name] is None and name in fields and fields[name].is_required():
             raise ConfigError(f"policy {policy} needs {_option(name)}")
-    unused = needless(policy, options)
+    unused = unused_option(policy, options)
     if unused is not None:
         why = ": it trains nothing" if policy in REPAIRS else ""
         raise ConfigError(f"policy {policy} has no option {_option(unused)}{why}")
     return ExtensionSpec.parse(
         {
             "diagnosis": settings_of(loaded, device, **diagnosis),
-            **how(policy, options),
+            **policy_fields(policy, options),
             "measure": measure,
             "in_context_tolerance": in_context_tolerance,
         },

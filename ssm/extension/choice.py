@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf, isfinite, log1p, nan
-from typing import Any, Literal
+from typing import Any
 
-Measure = Literal["far_perplexity", "paired_ratio"]
-ORIGINAL, END = "original", "end"
+from ssm.specs.extension import Measure
+
+ORIGINAL, END, REPAIRED_MODEL = "original", "end", "repaired"
 
 
 @dataclass(frozen=True)
 class Candidate:
     """Weights, and their losses on the windows for the choice."""
 
-    name: str  # ORIGINAL, END, or the snapshot's fraction of the steps
+    name: str  # ORIGINAL, END, REPAIRED_MODEL, or the snapshot's fraction of the steps
     step: int
     snapshot: float | None = None  # the fraction; None: not a snapshot
     in_context: float = nan  # these three: as in `ssm.extension.losses.Losses`, nats per token
@@ -33,20 +34,21 @@ class Candidate:
         return cls(**{**value, **{key: nan for key in losses if value[key] is None}})
 
 
+def admitted(candidate: Candidate, original: Candidate, measure: Measure, tolerance: float) -> bool:
+    """Whether its perplexity in context rose by at most `tolerance`, and its measure is finite."""
+    rise = candidate.in_context - original.in_context  # of the loss; NaN is not admitted
+    return rise <= log1p(tolerance) and isfinite(getattr(candidate, measure))
+
+
 def choose(candidates: Sequence[Candidate], measure: Measure, tolerance: float) -> Candidate:
-    """The candidate with the lowest measure among those whose perplexity in context rose by at most `tolerance`.
+    """The candidate with the lowest measure among those that are admitted.
 
     Args:
         candidates: the original first. On a tie, the earlier candidate is chosen.
         tolerance: for example 0.02 for 2%.
     """
     original = candidates[0]
-
-    def admitted(candidate: Candidate) -> bool:
-        rise = candidate.in_context - original.in_context  # of the loss; NaN is not admitted
-        return rise <= log1p(tolerance) and isfinite(getattr(candidate, measure))
-
-    others = [candidate for candidate in candidates[1:] if admitted(candidate)]
+    others = [candidate for candidate in candidates[1:] if admitted(candidate, original, measure, tolerance)]
     known = [original, *others] if isfinite(getattr(original, measure)) else others
     return min(known, key=lambda candidate: getattr(candidate, measure), default=original)
 

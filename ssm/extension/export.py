@@ -17,7 +17,7 @@ from ssm.models.formats import export_checkpoint, round_as_read
 from ssm.models.formats.source import find_source
 from ssm.models.load import LoadedModel
 from ssm.models.trainable import TrainableModel
-from ssm.training.lineage import read_record
+from ssm.training.run_record import read_record
 
 
 def as_exported(loaded: LoadedModel, model: TrainableModel, scratch: Path) -> TrainableModel:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import OutputError, shown
-from ssm.base.files import make_folder, require_outside, write_json
+from ssm.base.files import LOCK, make_folder, require_outside, write_json
 from ssm.base.records import Settings
 from ssm.base.strict_parsing import read_json, shaped
 
-SETTINGS, LOCK, RESULT = "extension.json", ".lock", "result.json"
+SETTINGS, RESULT = "extension.json", "result.json"
 CHOICE = ("measure", "in_context_tolerance")  # settings that affect only the choice
 READING = ("budget_seconds", "sequences")  # settings that affect how many windows a diagnosis reads
 HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, isnan
 
+from ssm.diagnosis.intervals import OVERFLOW
 from ssm.diagnosis.result import Diagnosis, Interval
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, at_chance, times
 from ssm.extension.choice import Candidate, Measure, best_of_trained, choose
 from ssm.extension.losses import Factors
 
 WORDS = {"far_perplexity": "far perplexity", "paired_ratio": "paired ratio"}
-ENDLESS = 700.0  # nats: larger differences are cut, because their exponential overflows
 _NOW = {
     BREAKS: "it still breaks",
     HOLDS: "it holds now; whether it broke before was not decided",
@@ -84,8 +84,8 @@ def outcome_of_training(
     original, best = candidates[0], best_of_trained(candidates, measure)
     if best is None or choose(candidates, measure, tolerance) is not original:
         return None
-    gain = exp(min(getattr(best, measure) - getattr(original, measure), ENDLESS))
-    rise = exp(min(best.in_context - original.in_context, ENDLESS)) - 1
+    gain = exp(min(getattr(best, measure) - getattr(original, measure), OVERFLOW))
+    rise = exp(min(best.in_context - original.in_context, OVERFLOW)) - 1
     reason = f"the best trained weights (step {best.step}) have {gain:.3g} times the {WORDS[measure]} of the original"
     if gain < 1:
         reason += (

@@ -6,7 +6,7 @@ import copy
 import hashlib
 from dataclasses import replace
 from functools import cached_property
-from math import inf, isfinite, log1p
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from ssm.base.files import write_json
 from ssm.base.records import Repaired
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.evaluation.repairing import least, search
-from ssm.extension.choice import ORIGINAL, Candidate, choose
+from ssm.extension.choice import ORIGINAL, REPAIRED_MODEL, Candidate, admitted, choose
 from ssm.extension.export import as_exported, trial_as_exported, write_exported
 from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
 from ssm.extension.selection import measured
@@ -25,8 +25,6 @@ from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
 from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs.base import OfLayers, Point
-
-REPAIRED = "repaired"
 
 
 class Repairing(Stages):
@@ -75,12 +73,12 @@ class Repairing(Stages):
 
         def loss(model: Readable) -> float:
             assert isinstance(model, TrainableModel)
-            name = REPAIRED if trials else ORIGINAL
+            name = REPAIRED_MODEL if trials else ORIGINAL
             own = trial_as_exported(self.loaded, model, self.folder.repair.parent).to(self.device)
             found = measured(Candidate(name, 0), own, self.text.choice, self.spec.diagnosis, self.device)
             trials.append(found)
-            rise, value = found.in_context - trials[0].in_context, float(getattr(found, self.spec.measure))
-            return value if rise <= log1p(self.spec.in_context_tolerance) and isfinite(value) else inf
+            allowed = admitted(found, trials[0], self.spec.measure, self.spec.in_context_tolerance)
+            return float(getattr(found, self.spec.measure)) if allowed else inf
 
         tried = search(self.repair, self.loaded.model, self.spec.diagnosis.context, loss)
         best = least(tried)

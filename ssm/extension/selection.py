@@ -11,7 +11,7 @@ from ssm.base.records import RUN_WEIGHTS
 from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
 from ssm.diagnosis.sampling import computing_in
-from ssm.diagnosis.session import Reader
+from ssm.diagnosis.session import FixedWindowsContext
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.extension.choice import END, ORIGINAL, Candidate
@@ -69,9 +69,9 @@ def measured(
     """The candidate with the losses of its model on the windows for the choice."""
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)
     count, title = len(windows.positions), f"choose: {f'step {candidate.step}' if candidate.step else candidate.name}"
-    reader = Reader(model.eval(), spec.seed, store, device, title, given=windows)
+    ctx = FixedWindowsContext(model.eval(), spec.seed, store, device, title, given=windows)
     restart = RestartLoss(length=spec.length, sequences=count, context=spec.context, everywhere=True)
     with computing_in(spec, device):
-        full = position_loss(PositionLoss(length=spec.length, sequences=count), reader)
-        restarted = restart_loss(restart, reader)
+        full = position_loss(PositionLoss(length=spec.length, sequences=count), ctx)
+        restarted = restart_loss(restart, ctx)
     return replace(candidate, **asdict(losses_of(full, restarted, spec.context)))

@@ -25,7 +25,6 @@ from ssm.diagnosis.verdict import NOT_DECIDED, sentence_of
 from ssm.extension.choice import Candidate, best_of_trained, choose
 from ssm.extension.export import as_exported, write_chosen
 from ssm.extension.folder import Folder
-from ssm.extension.imported import parent_folder
 from ssm.extension.losses import Factors, factors_between
 from ssm.extension.outcome import (
     OF_TRAINING,
@@ -34,6 +33,7 @@ from ssm.extension.outcome import (
     outcome_of,
     outcome_of_training,
 )
+from ssm.extension.parent_run import parent_folder
 from ssm.extension.recipe import control_run, extended_run, given_a_state, peak_lr, unlike_the_paper
 from ssm.extension.selection import candidates, weights_of
 from ssm.extension.text import Text
@@ -41,8 +41,8 @@ from ssm.models.checkpoint import load_model
 from ssm.models.load import LoadedModel
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
-from ssm.training.lineage import read_record
 from ssm.training.loop import train
+from ssm.training.run_record import read_record
 
 EXTENDED, CONTROL = "extended", "control"
 

@@ -31,7 +31,7 @@ class JobShare:
 
 def job_names(plan: Plan) -> set[str]:
     """All names that jobs can have."""
-    counts = Counter(plan.inputs_of(table).run for table in plan.measurements)
+    counts = Counter(plan.inputs[table].run for table in plan.measurements)
     return {_name(run, number) for run, count in counts.items() if run for number in range(count)}
 
 
@@ -45,7 +45,7 @@ def pack_jobs(plan: Plan, found: Mapping[str, Need], cluster: Cluster) -> dict[s
     minutes = {table: found[table].minutes_to_request(cluster) for table in plan.measurements}
     limit = 60 * cluster.max_hours / ATTEMPTS
     for table in plan.measurements:
-        run = plan.inputs_of(table).run
+        run = plan.inputs[table].run
         if run is None:
             continue
         jobs = lines.setdefault(run, [[]])

@@ -13,12 +13,11 @@ from typing import Any
 from ssm.base.errors import ConfigError, nearest
 from ssm.claims.families import value_text
 from ssm.figures.grid import OF_ARMS
-from ssm.specs.base import Spec, short_hash
+from ssm.specs.base import LONGEST_NAME, Spec, short_hash
 
 Path = tuple[Any, ...]
 # A grid cannot set these. Names and kinds decide which fields a spec has. An arm has other keys for the rest.
 NOT_SET = ("name", "kind", "policy", "task", "initial_state", "snapshots")
-LONGEST = 80  # characters of a name (ssm.specs.base.Name)
 
 
 def with_overrides(specs: Mapping[str, Spec], sets: Mapping[str, Any], where: str) -> dict[str, Spec]:
@@ -103,8 +102,8 @@ def _named(before: Spec, after: Spec) -> Spec:
         return after
     changes = sorted(_changes(before.content(), after.content()))
     words = f"{name}[{','.join(changes)}]"
-    if len(words) > LONGEST:
-        words = f"{name[: LONGEST - 10]}[{short_hash(changes)}]"
+    if len(words) > LONGEST_NAME:
+        words = f"{name[: LONGEST_NAME - 10]}[{short_hash(changes)}]"
     return after.model_copy(update={"name": words})
 
 

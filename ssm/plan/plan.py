@@ -18,7 +18,7 @@ from ssm.plan.library import Library
 from ssm.plan.measured import require_measured
 from ssm.plan.measurements import arm_entries, own_tasks, series_tasks, source_of, tasks_beside
 from ssm.plan.parameters import parameter_count
-from ssm.plan.preregistration import with_preregistrations
+from ssm.plan.review import with_preregistrations
 from ssm.specs.base import Spec
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
@@ -45,11 +45,7 @@ class Plan:
     runs: dict[str, RunSpec] = field(default_factory=dict)
     measurements: dict[str, MeasurementTask] = field(default_factory=dict)
     figures: dict[str, FigureTask] = field(default_factory=dict)
-    edges: dict[str, Inputs] = field(default_factory=dict)  # run id or table id -> what it reads
-
-    def inputs_of(self, job: str) -> Inputs:
-        """The inputs of a training job (by run id) or of a measurement (by table id)."""
-        return self.edges[job]
+    inputs: dict[str, Inputs] = field(default_factory=dict)  # run id or table id -> what the job reads
 
     def tables_of(self, target: str) -> tuple[str, ...]:
         """The tables that a figure is drawn and judged from."""
@@ -59,10 +55,10 @@ class Plan:
         """The runs that a figure needs, parents before their children."""
         runs: dict[str, None] = {}
         for table in self.tables_of(target):
-            line, run = [], self.edges[table].run
+            line, run = [], self.inputs[table].run
             while run is not None:
                 line.append(run)
-                run = self.edges[run].run
+                run = self.inputs[run].run
             runs |= dict.fromkeys(reversed(line))
         return tuple(runs)
 
@@ -82,7 +78,7 @@ class Plan:
             self.data[run.data.id] = run.data
             self.runs[name] = run
             # An import does not wait for tokens, so that broken weights are reported early.
-            self.edges[name] = Inputs(data=run.data.id if run.checkpoint is None else None, run=parent)
+            self.inputs[name] = Inputs(data=run.data.id if run.checkpoint is None else None, run=parent)
         return name
 
     def add_measurement(self, task: MeasurementTask) -> str:
@@ -96,7 +92,7 @@ class Plan:
             if data is not None:
                 self.data[data.id] = data
             self.measurements[name] = task
-            self.edges[name] = Inputs(data=data.id if data is not None else None, run=run, table=table)
+            self.inputs[name] = Inputs(data=data.id if data is not None else None, run=run, table=table)
         return name
 
 

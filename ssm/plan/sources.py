@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ssm.base.errors import DataError
-from ssm.base.names import HUB
+from ssm.base.hub import HUB
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
 

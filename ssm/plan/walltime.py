@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 
 from ssm.plan.plan import Plan
@@ -37,8 +38,7 @@ def wall_seconds(plan: Plan, jobs: Iterable[str], needs: Mapping[str, Need], gpu
         for earlier in inputs:
             after[earlier].append(job)
     path: dict[str, float] = {}  # job -> seconds of the longest chain of jobs that starts with it
-    order = sorted(jobs, key=lambda job: len(jobs_for(plan, [job])), reverse=True)  # jobs come before their inputs
-    for job in order:
+    for job in reversed(list(TopologicalSorter(before).static_order())):  # jobs come before their inputs
         path[job] = needs[job].seconds + max((path[later] for later in after[job]), default=0.0)
     ready = [(-path[job], job) for job in sorted(jobs) if not before[job]]
     ready.sort()
@@ -60,7 +60,7 @@ def wall_seconds(plan: Plan, jobs: Iterable[str], needs: Mapping[str, Need], gpu
 
 def _before(plan: Plan, job: str) -> list[str]:
     """The ids of a job's inputs."""
-    if job not in plan.edges:
+    if job not in plan.inputs:
         return []  # a data set
-    needs = plan.inputs_of(job)
+    needs = plan.inputs[job]
     return [name for name in (needs.data, needs.run, needs.table) if name is not None]

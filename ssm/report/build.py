@@ -13,9 +13,10 @@ from markupsafe import Markup
 from ssm.base.files import write_text
 from ssm.base.prose import marked, plain
 from ssm.claims.significance import weak_verdicts
-from ssm.claims.statements import OUTCOMES
+from ssm.claims.statements import OUTCOMES, SORTS
 from ssm.claims.synthesis import SUPPORTED, Synthesis
-from ssm.claims.words import SORTS, WEAK, WEAK_MEANS, expected_misses, measured, number, span, tally
+from ssm.claims.tally import expected_misses, tally
+from ssm.claims.words import WEAK, WEAK_MEANS, measured, number, span
 from ssm.report.agreement import ReferenceResults, reference_results
 from ssm.report.facts import duration, facts
 from ssm.report.findings import ShownFindings, href, label, shown_findings

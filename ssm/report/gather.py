@@ -93,7 +93,7 @@ class Verdict:
 
     @property
     def sort(self) -> str:
-        """Who makes the statement: a key of `ssm.claims.words.SORTS`."""
+        """Who makes the statement: a key of `ssm.claims.statements.SORTS`."""
         return str(self.row["sort"])
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ssm.base.prose import plain
+from ssm.claims.statements import ADDED, DEFINITION
 from ssm.report.agreement import Agreement, ReferenceResults
 from ssm.report.gather import MARKS, Absent, Results, Verdict
 from ssm.report.papers import GROUPS, Paper, spoken
@@ -48,12 +49,12 @@ class Card:
     @property
     def theirs(self) -> tuple[Verdict, ...]:
         """The paper's own statements. Their marks are large."""
-        return tuple(claim for claim in self.claims if claim.sort not in ("ours", "definition"))
+        return tuple(claim for claim in self.claims if claim.sort not in (ADDED, DEFINITION))
 
     @property
     def others(self) -> tuple[Verdict, ...]:
         """Definitions and added checks."""
-        return tuple(claim for claim in self.claims if claim.sort in ("ours", "definition"))
+        return tuple(claim for claim in self.claims if claim.sort in (ADDED, DEFINITION))
 
 
 @dataclass(frozen=True)

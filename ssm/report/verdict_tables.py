@@ -12,9 +12,10 @@ from ssm.base.errors import TableError
 from ssm.base.marked_table import with_table
 from ssm.claims.preregistration import Preregistration, Preregistrations, earlier_seeds
 from ssm.claims.significance import weak_verdicts
-from ssm.claims.statements import OUTCOMES, paper_of
+from ssm.claims.statements import ADDED, OUTCOMES, PAPER, paper_of
 from ssm.claims.synthesis import Synthesis
-from ssm.claims.words import ADDED, PAPER, WEAK, WEAK_MEANS, expected_misses, measured, number, tally
+from ssm.claims.tally import expected_misses, tally
+from ssm.claims.words import WEAK, WEAK_MEANS, measured, number
 from ssm.report.findings import findings_markdown
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference

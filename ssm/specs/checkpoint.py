@@ -12,15 +12,15 @@ from ssm.base.strict_parsing import problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.extension import (
-    OF_A_REPAIR,
-    OF_A_STATE,
-    OF_TRAINING,
     POLICIES,
+    POLICY_OPTIONS,
+    REPAIR_OPTIONS,
     STEPS,
     USUAL_POLICY,
     ExtensionSpec,
-    how,
-    needless,
+    Measure,
+    policy_fields,
+    unused_option,
 )
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs.base import OfLayers
@@ -28,8 +28,7 @@ from ssm.specs.repairs.base import OfLayers
 ANY_CONTEXT = 2048  # used to check an entry without a context; the real one is read from the checkpoint
 Paths = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False, min_length=1)]
 DIAGNOSIS = ("tokenizer", "context", "length", "tolerance", "budget", "sequences", "passkey", "precision", "seed")
-HOW = (*OF_A_STATE, *OF_A_REPAIR, *OF_TRAINING)
-EXTENSION = ("held_out", "policy", *HOW, "measure", "in_context_tolerance")
+EXTENSION = ("held_out", "policy", *POLICY_OPTIONS, "measure", "in_context_tolerance")
 if TYPE_CHECKING:
     Policy = str
 else:  # the registries are the only list
@@ -77,7 +76,7 @@ class CheckpointSpec(Spec):
     activation_checkpointing: bool = False  # recompute blocks in the backward pass: less memory, more time
     control: bool = False  # also train the same number of steps from zero states
     # The extension keeps the checkpoint with the lowest value of this. Default: far_perplexity.
-    measure: Literal["far_perplexity", "paired_ratio"] | None = None
+    measure: Measure | None = None
     in_context_tolerance: float | None = None  # allowed relative increase of the perplexity in context; default 0.02
 
     @field_validator("name")
@@ -93,12 +92,12 @@ class CheckpointSpec(Spec):
         context = self.context or ANY_CONTEXT
         length = self.length if self.length is not None and self.context is not None else 2 * context
         diagnosis = {"context": context, "length": length, **self._given("tolerance", "sequences")}
-        options, choice = self._given(*HOW), self._given("measure", "in_context_tolerance")
-        unused = needless(self.policy, options)
+        options, choice = self._given(*POLICY_OPTIONS), self._given("measure", "in_context_tolerance")
+        unused = unused_option(self.policy, options)
         if unused is not None:
             why = ": it trains nothing" if self.trains_nothing else ""
             raise ValueError(f"policy '{self.policy}' does not use the key {unused}{why}")
-        content = how(self.policy, options) | choice
+        content = policy_fields(self.policy, options) | choice
         try:
             ExtensionSpec.model_validate({"diagnosis": DiagnosisSpec.model_validate(diagnosis), **content})
         except ValidationError as error:
@@ -121,7 +120,7 @@ class CheckpointSpec(Spec):
         Args:
             layers: number of layers that can be repaired.
         """
-        repair = REPAIRS[self.policy].model_validate({"kind": self.policy, **self._given(*OF_A_REPAIR)})
+        repair = REPAIRS[self.policy].model_validate({"kind": self.policy, **self._given(*REPAIR_OPTIONS)})
         assert isinstance(repair, OfLayers)
         return 1 + len(repair.tried) * (1 + layers * (repair.by == "layer"))
 

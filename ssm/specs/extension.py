@@ -29,8 +29,12 @@ USUAL_POLICY = USUAL.policy
 STEPS = 100  # default training steps
 POLICIES = (*INTERVENTIONS, *REPAIRS)  # initial states for post-training, and repairs without training
 STORED_REPAIRS = tuple(name for name, repair in REPAIRS.items() if not repair.in_reading)  # in a checkpoint's files
-OF_A_STATE, OF_A_REPAIR = ("p_zero", "sigma"), ("by",)  # options of initial states, and of repairs
-OF_TRAINING = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
+STATE_OPTIONS = ("p_zero", "sigma")  # of an initial state
+REPAIR_OPTIONS = ("by",)
+TRAINING_OPTIONS = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
+POLICY_OPTIONS = (*STATE_OPTIONS, *REPAIR_OPTIONS, *TRAINING_OPTIONS)
+
+Measure = Literal["far_perplexity", "paired_ratio"]
 
 
 class ExtensionSpec(Spec):
@@ -50,7 +54,7 @@ class ExtensionSpec(Spec):
     micro_batch_tokens: PositiveInt | None = None  # in a forward pass; None: at most FORWARD_TOKENS
     activation_checkpointing: bool = False
     control: bool = False  # also train the same number of steps from zero states
-    measure: Literal["far_perplexity", "paired_ratio"] = "far_perplexity"  # the best checkpoint has the lowest value
+    measure: Measure = "far_perplexity"  # the best checkpoint has the lowest value
     in_context_tolerance: NonNegativeFloat = 0.02  # allowed relative increase of the perplexity within the context
 
     @model_validator(mode="after")
@@ -90,27 +94,27 @@ class ExtensionSpec(Spec):
         return context * max((n for n in within if n <= sequences and sequences % n == 0), default=1)
 
 
-def needless(policy: str, options: Mapping[str, Any]) -> str | None:
+def unused_option(policy: str, options: Mapping[str, Any]) -> str | None:
     """The first option that the policy does not use. None: it uses all.
 
     Args:
         policy: one of POLICIES.
         options: name -> value; options with None or False count as not given.
     """
-    useless = (*OF_A_STATE, *OF_TRAINING) if policy in REPAIRS else OF_A_REPAIR
-    return next((name for name in useless if name in _given(options)), None)
+    unused = (*STATE_OPTIONS, *TRAINING_OPTIONS) if policy in REPAIRS else REPAIR_OPTIONS
+    return next((name for name in unused if name in _given(options)), None)
 
 
-def how(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def policy_fields(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an `ExtensionSpec` for a policy: initial state and training, or repair.
 
     Args:
-        policy, options: as in `needless`, without needless options.
+        policy, options: as in `unused_option`, without unused options.
     """
     given = _given(options)
     if policy in REPAIRS:
         return {"repair": {"kind": policy, **given}}
-    state = {name: given.pop(name) for name in OF_A_STATE if name in given}
+    state = {name: given.pop(name) for name in STATE_OPTIONS if name in given}
     return {"initial_state": {"policy": policy, **state}, **given}
 
 

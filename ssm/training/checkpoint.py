@@ -6,34 +6,20 @@ Data order and noise are functions of (seed, step), so the file does not hold th
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
 from ssm.models.checkpoint import AGAIN, load_tensors, load_weights, save_tensors
-from ssm.models.trainable import TrainableModel
-from ssm.specs.training import RunSpec
-from ssm.training.distributed import ProcessGroup
-from ssm.training.initial_states.base import Policy
+from ssm.training.job import Job
 from ssm.training.optimizer import load_optimizer, optimizer_tensors
 from ssm.training.parallel import spread_as, whole_tensors
+from ssm.training.step import Stepper
 
 FILE = "checkpoint.safetensors"
 
 
-def save_checkpoint(
-    folder: Path,
-    run: RunSpec,
-    step: int,
-    seconds: float,
-    origin: str,
-    model: TrainableModel,
-    optimizer: torch.optim.Optimizer,
-    policy: Policy,
-    group: ProcessGroup,
-) -> None:
+def save_checkpoint(job: Job, stepper: Stepper, step: int, seconds: float) -> None:
     """Write everything that step `step` + 1 needs.
 
     All processes must call it; the main process writes. The file does not depend on the number of processes.
@@ -41,18 +27,18 @@ def save_checkpoint(
     Args:
         seconds: training time of the run so far.
     """
-    parts = {"model": model.state_dict(), "optimizer": optimizer_tensors(model, optimizer), "policy": policy.tensors()}
+    model = stepper.model
+    optimizer, policy = optimizer_tensors(model, stepper.optimizer), stepper.policy.tensors()
+    parts = {"model": model.state_dict(), "optimizer": optimizer, "policy": policy}
     named = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-    tensors = whole_tensors(named, group)
-    if group.main:
-        header = {"run": run.content(), "step": step, "seconds": seconds, "origin": origin}
-        save_tensors(folder / FILE, tensors, header)
+    tensors = whole_tensors(named, job.group)
+    if job.group.main:
+        header = {"run": job.run.content(), "step": step, "seconds": seconds, "origin": job.origin}
+        save_tensors(job.folder / FILE, tensors, header)
 
 
-def load_checkpoint(
-    folder: Path, run: RunSpec, origin: str, model: TrainableModel, optimizer: torch.optim.Optimizer, policy: Policy
-) -> tuple[int, float]:
-    """Restore the checkpoint of `folder`.
+def load_checkpoint(job: Job, stepper: Stepper) -> tuple[int, float]:
+    """Restore the checkpoint in the folder of the run.
 
     A checkpoint with another origin is ignored: the text or the parent run has changed under the same spec.
 
@@ -62,22 +48,22 @@ def load_checkpoint(
     Raises:
         CheckpointError: the file is corrupted, belongs to another run, or has a step beyond the run's last one.
     """
-    path = folder / FILE
+    path = job.folder / FILE
     if not path.exists():
         return 0, 0.0
     tensors, header = load_tensors(path)
-    if header.get("run") != run.content():
+    if header.get("run") != job.run.content():
         raise CheckpointError(f"{path}: belongs to another run; give another --out, or delete this file")
-    if header.get("origin") != origin:
+    if header.get("origin") != job.origin:
         print(f"{path}: its text or its parent run has changed; training starts again from step 1", file=sys.stderr)
         return 0, 0.0
-    steps = run.training.budget.optimizer_steps(run.training.batch_tokens, model.parameters_count)
     step, seconds = header.get("step"), header.get("seconds")
-    if type(step) is not int or not 0 <= step <= steps or not isinstance(seconds, int | float) or seconds < 0:
-        raise CheckpointError(f"{path}: its step is {shown(step)}, but the run has {steps} steps; {AGAIN}")
+    if type(step) is not int or not 0 <= step <= job.steps or not isinstance(seconds, int | float) or seconds < 0:
+        raise CheckpointError(f"{path}: its step is {shown(step)}, but the run has {job.steps} steps; {AGAIN}")
+    model = stepper.model
     load_weights(model, spread_as(_part(tensors, "model/"), model.state_dict()), str(path))
-    load_optimizer(model, optimizer, _part(tensors, "optimizer/"))
-    policy.load(_part(tensors, "policy/"))
+    load_optimizer(model, stepper.optimizer, _part(tensors, "optimizer/"))
+    stepper.policy.load(_part(tensors, "policy/"))
     return step, float(seconds)
 
 

@@ -28,7 +28,7 @@ SLOW = 0.5  # seconds: slower steps are checked one by one
 
 
 @dataclass(frozen=True)
-class Interval:
+class CheckpointSchedule:
     """When a checkpoint is due.
 
     Attributes:
@@ -88,8 +88,8 @@ class Checkpointer:
         slow: steps take long. Each of them is checked, and training can stop between two micro-batches.
     """
 
-    def __init__(self, job: Job, stepper: Stepper, metrics: Metrics, interval: Interval):
-        self.job, self.stepper, self.metrics, self.interval = job, stepper, metrics, interval
+    def __init__(self, job: Job, stepper: Stepper, metrics: Metrics, schedule: CheckpointSchedule):
+        self.job, self.stepper, self.metrics, self.schedule = job, stepper, metrics, schedule
         self.good = LastGood(job.folder, job.run, job.origin, job.steps)
         self.snapshots = [(snapshot_step(at, job.steps), at) for at in job.training.snapshots]
         self.seconds = 0.0
@@ -100,11 +100,8 @@ class Checkpointer:
 
     def resume(self) -> int:
         """Load the last checkpoint and return its step."""
-        job, stepper = self.job, self.stepper
-        step, self.seconds = load_checkpoint(
-            job.folder, job.run, job.origin, stepper.model, stepper.optimizer, stepper.policy
-        )
-        self.metrics.resume(job.folder / SIDECAR, step)
+        step, self.seconds = load_checkpoint(self.job, self.stepper)
+        self.metrics.resume(self.job.folder / SIDECAR, step)
         return step
 
     def start_clock(self) -> None:
@@ -127,7 +124,7 @@ class Checkpointer:
         Raises:
             Preempted: a process received a signal, or the time is over. The checkpoint of `step` is written.
         """
-        main, until = self.job.group.main, self.interval.until
+        main, until = self.job.group.main, self.schedule.until
         stopped, over, by_clock, self.slow = self.job.group.any_of(
             stop.signal is not None,
             main and until is not None and self.now + self.taken >= until,
@@ -151,21 +148,20 @@ class Checkpointer:
 
     def save(self, step: int) -> None:
         """Write the metrics first: resuming drops rows after the checkpoint, but cannot restore missing ones."""
-        job, stepper = self.job, self.stepper
+        job = self.job
         if job.group.main:
             self.metrics.write(job.folder / SIDECAR, {"run": job.run.id, "partial": True})
-        model, optimizer, policy = stepper.model, stepper.optimizer, stepper.policy
-        save_checkpoint(job.folder, job.run, step, self.seconds, job.origin, model, optimizer, policy, job.group)
+        save_checkpoint(job, self.stepper, step, self.seconds)
 
     def _weights_due(self, step: int) -> bool:
         return self.good.due(step) or any(due == step for due, _ in self.snapshots)
 
     def _checkpoint_due(self, step: int) -> bool:
-        return step == self.job.steps or (self.interval.steps is not None and step % self.interval.steps == 0)
+        return step == self.job.steps or (self.schedule.steps is not None and step % self.schedule.steps == 0)
 
     def _due_by_clock(self) -> bool:
-        seconds = max(self.interval.seconds, self.writing / SAVING)
-        return self.interval.steps is None and time.monotonic() - self.saved >= seconds
+        seconds = max(self.schedule.seconds, self.writing / SAVING)
+        return self.schedule.steps is None and time.monotonic() - self.saved >= seconds
 
     def _keep_weights(self, step: int) -> None:
         job = self.job

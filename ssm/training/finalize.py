@@ -14,9 +14,10 @@ from ssm.models.device import device_name
 from ssm.models.trainable import TrainableModel
 from ssm.training.checkpointing import Checkpointer
 from ssm.training.job import Job
-from ssm.training.lineage import read_record, starting_weights
+from ssm.training.lineage import starting_weights
 from ssm.training.metrics import Metrics
 from ssm.training.parallel import whole_tensors
+from ssm.training.run_record import inherited, run_record
 
 
 def finalize(
@@ -32,7 +33,21 @@ def finalize(
         weights = whole_tensors(model.state_dict(), job.group)
     else:
         step, weights = _last_good(job, checkpointer, done)
-    record = _record(job, checkpointer.seconds, diverged, done, step)
+    record = run_record(
+        job.run,
+        job.origin,
+        job.parameters,
+        "finished",
+        device_name(job.device),
+        checkpointer.seconds,
+        steps=done,
+        budget_steps=job.steps,
+        tokens=done * job.training.batch_tokens,
+    )
+    record |= inherited(job.parent)
+    if diverged is not None:
+        message = f"diverged: {diverged}; the weights are those of step {step}"
+        record |= {"status": "diverged", "message": message, "diverged": message}
     if job.group.main:
         # Snapshots that a diverged run never reached: they get its last good weights.
         missing = [snapshot_path(job.folder, at) for due, at in checkpointer.snapshots if diverged and due >= done]
@@ -51,27 +66,3 @@ def _last_good(job: Job, checkpointer: Checkpointer, diverged_at: int) -> tuple[
     model = starting_weights(job.run, job.parent)
     step = checkpointer.good.restore(model, diverged_at)
     return step, dict(model.state_dict())
-
-
-def _record(job: Job, seconds: float, diverged: str | None, done: int, step: int) -> dict[str, Any]:
-    """The content of run.json. "diverged" is also set if the parent diverged: claims use neither run."""
-    message = f"diverged: {diverged}; the weights are those of step {step}" if diverged else "finished"
-    parent = read_record(job.parent) if job.parent else {}
-    inherited = parent.get("diverged")
-    tokens = done * job.training.batch_tokens
-    return {
-        "status": "diverged" if diverged else "finished",
-        "message": message,
-        "diverged": message if diverged else inherited and f"its parent {inherited}",
-        "steps": done,
-        "budget_steps": job.steps,
-        "tokens": tokens,
-        "parameters": job.parameters,
-        "seconds": round(seconds, 3),
-        "tokens_per_second": round(tokens / max(seconds, 1e-9), 1),
-        "device": device_name(job.device),
-        "origin": job.origin,
-        **({"published": parent["published"]} if "published" in parent else {}),
-        "spec": job.run.content(),
-        "provenance": provenance(),
-    }

@@ -37,8 +37,8 @@ class Gradients:
         for parameter in self.parameters:
             parameter.grad = None
 
-    def share(self, on: bool) -> None:
-        """Whether the next backward pass averages the gradients over the group, or only adds to them.
+    def set_sync(self, on: bool) -> None:
+        """Set whether the next backward pass averages the gradients over the group, or only adds to them.
 
         The last micro-batch averages.
         """

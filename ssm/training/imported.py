@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
 from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
-from ssm.base.provenance import provenance
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.models.backbone import LanguageModel
@@ -21,8 +20,8 @@ from ssm.models.load import LoadedModel, load_any_model
 from ssm.specs.data import Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
-from ssm.training.lineage import read_record
 from ssm.training.run_folder import require_own_folder
+from ssm.training.run_record import read_record, run_record
 
 
 def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
@@ -75,7 +74,11 @@ def write_imported(loaded: LoadedModel, run: RunSpec, folder: Path) -> dict[str,
         remove_leftovers(folder)
         save_weights(folder / RUN_WEIGHTS, weights, run, 0, loaded.fingerprint)
         parameters = sum(weights[name].numel() for name, _ in model.named_parameters())
-        record = _record(loaded, run, parameters) | {"weights": digests(folder, run)}
+        record = run_record(run, loaded.fingerprint, parameters, f"imported from {loaded.name}") | {
+            "diverged": _diverged(loaded),
+            "published": {"name": loaded.name, "revision": _revision(loaded), "fingerprint": loaded.fingerprint},
+            "weights": digests(folder, run),
+        }
         write_json(folder / RUN_RECORD, record)
     return record
 
@@ -140,26 +143,6 @@ def _rows_as(tensor: Tensor, name: str, model: LanguageModel, run: RunSpec) -> T
     resized = tensor.new_zeros(run.own_model.embedding_rows(model.vocab_size), tensor.shape[1])  # (rows, D)
     resized[: model.vocab_size] = tensor[: model.vocab_size]
     return resized
-
-
-def _record(loaded: LoadedModel, run: RunSpec, parameters: int) -> dict[str, Any]:
-    """The run.json of imported weights."""
-    return {
-        "status": "finished",
-        "message": f"imported from {loaded.name}",
-        "diverged": _diverged(loaded),
-        "steps": 0,
-        "budget_steps": 0,
-        "tokens": 0,
-        "parameters": parameters,
-        "seconds": 0.0,
-        "tokens_per_second": 0.0,
-        "device": "none",
-        "origin": loaded.fingerprint,
-        "published": {"name": loaded.name, "revision": _revision(loaded), "fingerprint": loaded.fingerprint},
-        "spec": run.content(),
-        "provenance": provenance(),
-    }
 
 
 def _diverged(loaded: LoadedModel) -> str | None:

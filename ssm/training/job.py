@@ -14,35 +14,6 @@ from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 
 
 @dataclass(frozen=True)
-class Job:
-    """One run, trained by one or several processes.
-
-    Attributes:
-        parent: folder of the run whose weights it starts from.
-        group: the processes that train it.
-        origin: fingerprint of its inputs beyond the spec (`ssm.training.lineage`).
-        parameters: number of parameters of the whole model.
-    """
-
-    run: RunSpec
-    folder: Path
-    parent: Path | None
-    device: torch.device
-    group: ProcessGroup
-    origin: str
-    parameters: int
-
-    @property
-    def training(self) -> TrainingSpec:
-        return self.run.training
-
-    @cached_property
-    def steps(self) -> int:
-        """Optimizer steps of the whole run."""
-        return self.training.budget.optimizer_steps(self.training.batch_tokens, self.parameters)
-
-
-@dataclass(frozen=True)
 class Machine:
     """How a run uses the machine. The settings change its numbers only by rounding.
 
@@ -56,7 +27,7 @@ class Machine:
     shard: bool = False
     micro_batch_tokens: int | None = None
 
-    def share(self, training: TrainingSpec) -> tuple[slice, int]:
+    def rows_and_micro_batch(self, training: TrainingSpec) -> tuple[slice, int]:
         """The rows of every batch that this process trains, and the sequences in one forward pass.
 
         Raises:
@@ -74,3 +45,36 @@ class Machine:
             )
         at_once = training.micro_batch_size if tokens is None else tokens // training.context
         return self.group.rows(training.batch_size), min(at_once, training.batch_size // size)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, trained by one or several processes.
+
+    Attributes:
+        parent: folder of the run whose weights it starts from.
+        origin: fingerprint of its inputs beyond the spec (`ssm.training.lineage`).
+        parameters: number of parameters of the whole model.
+    """
+
+    run: RunSpec
+    folder: Path
+    parent: Path | None
+    device: torch.device
+    machine: Machine
+    origin: str
+    parameters: int
+
+    @property
+    def group(self) -> ProcessGroup:
+        """The processes that train it."""
+        return self.machine.group
+
+    @property
+    def training(self) -> TrainingSpec:
+        return self.run.training
+
+    @cached_property
+    def steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return self.training.budget.optimizer_steps(self.training.batch_tokens, self.parameters)

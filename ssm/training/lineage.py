@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 from ssm.base.errors import CheckpointError
-from ssm.base.records import RUN_RECORD, RUN_WEIGHTS, read_run_record
+from ssm.base.records import RUN_WEIGHTS
 from ssm.data.store import TOKENIZER, TokenStore
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_model, read_header
@@ -55,15 +54,3 @@ def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
     for layer, taken in zip(fresh.layers, run.taken, strict=True):
         layer.load_state_dict(model.layers[taken - 1].state_dict())
     return fresh
-
-
-def read_record(run: Path) -> dict[str, Any]:
-    """The content of a finished run's run.json.
-
-    Raises:
-        CheckpointError: the file is missing or damaged.
-    """
-    path = run / RUN_RECORD
-    missing = f"{path}: missing; the run has not finished (see `ssm train`)"
-    needed = ("message", "diverged", "steps", "budget_steps", "tokens")
-    return read_run_record(path, CheckpointError, missing, needed)

@@ -13,13 +13,12 @@ from typing import Any
 
 import torch
 
-from ssm.base import progress as progress_file
 from ssm.base.files import make_folder, only_one, remove_leftovers
-from ssm.base.progress import Progress
+from ssm.base.progress import HEARTBEATS, Progress
 from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
 from ssm.specs.training import RunSpec
-from ssm.training.checkpointing import Checkpointer, Interval
+from ssm.training.checkpointing import Checkpointer, CheckpointSchedule
 from ssm.training.distributed import ProcessGroup
 from ssm.training.finalize import finalize
 from ssm.training.job import Job, Machine
@@ -28,8 +27,6 @@ from ssm.training.metrics import Metrics
 from ssm.training.run_folder import require_own_folder
 from ssm.training.step import Stepper
 
-__all__ = ["Interval", "train"]
-
 
 def train(
     run: RunSpec,
@@ -37,7 +34,7 @@ def train(
     folder: Path,
     device: torch.device,
     parent: Path | None = None,
-    interval: Interval | None = None,
+    checkpoints: CheckpointSchedule | None = None,
     machine: Machine | None = None,
 ) -> dict[str, Any]:
     """Train `run` in `folder`, or resume it there; returns the content of run.json.
@@ -57,11 +54,11 @@ def train(
     model = starting_weights(run, parent).to(device)
     with _working_in(folder, machine.group):
         origin = origin_of(store, parent)
-        job = Job(run, folder, parent, device, machine.group, origin, model.parameters_count)
+        job = Job(run, folder, parent, device, machine, origin, model.parameters_count)
         metrics = Metrics(model.vocab_size, machine.group, run.data.answers)
-        stepper = Stepper(job, store, model, machine)
+        stepper = Stepper(job, store, model)
         try:
-            checkpointer = Checkpointer(job, stepper, metrics, interval or Interval())
+            checkpointer = Checkpointer(job, stepper, metrics, checkpoints or CheckpointSchedule())
             model.train()
             diverged = _loop(job, stepper, metrics, checkpointer)
             return finalize(job, model, metrics, checkpointer, diverged)
@@ -73,7 +70,7 @@ def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpoint
     """Make all remaining steps; returns how the run diverged, or None."""
     first = checkpointer.resume()
     stepper.warm_up()
-    title, heartbeats = f"train {job.run.id}", job.folder / progress_file.FILE
+    title, heartbeats = f"train {job.run.id}", job.folder / HEARTBEATS
     with (
         stop_requests() as stop,
         Progress(title, job.steps, "steps", "tokens", shown=job.group.main, file=heartbeats) as progress,

@@ -10,7 +10,7 @@ from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.models.checkpoint import read_header
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import FILE as CHECKPOINT
-from ssm.training.lineage import read_record
+from ssm.training.run_record import read_record
 
 ELSEWHERE = "give another --out"
 

@@ -20,7 +20,7 @@ from ssm.models.trainable import TrainableModel
 from ssm.specs.training import TrainingSpec
 from ssm.training.gradients import gradients_of
 from ssm.training.initial_states import build_policy
-from ssm.training.job import Job, Machine
+from ssm.training.job import Job
 from ssm.training.optimizer import build_optimizer, set_rates
 from ssm.training.parallel import spread
 from ssm.training.schedule import learning_rate, weight_decay
@@ -29,15 +29,15 @@ from ssm.training.schedule import learning_rate, weight_decay
 class Stepper:
     """Makes the steps of a run. It holds the batches, model, gradients, optimizer and initial-state policy."""
 
-    def __init__(self, job: Job, store: TokenStore, model: TrainableModel, machine: Machine):
+    def __init__(self, job: Job, store: TokenStore, model: TrainableModel):
         self.job, self.model, training = job, model, job.training
-        self.mine, self.micro_batch_size = machine.share(training)
+        self.mine, self.micro_batch_size = job.machine.rows_and_micro_batch(training)
         self.peak = job.run.model.peak_lr * training.lr_scale
         model.recompute = training.activation_checkpointing
         if training.compile:
             for layer in model.layers:
                 layer.compile()
-        self.forward = spread(model, job.group, job.device, machine.shard)
+        self.forward = spread(model, job.group, job.device, job.machine.shard)
         self.gradients = gradients_of(model, self.forward, job.group)
         self.optimizer = build_optimizer(model, training)
         self.endless = job.run.model.endless  # layers of whose state the next batch is given nothing
@@ -76,7 +76,7 @@ class Stepper:
         for rows in mine.split(self.micro_batch_size):
             if stop and len(mine) > len(rows) and self.job.group.any_of(stop.signal is not None)[0]:
                 return None
-            self.gradients.share(bool(rows[-1] == mine[-1]))
+            self.gradients.set_sync(bool(rows[-1] == mine[-1]))
             micro = rows_of(batch, rows)
             part = loss_of(self.forward, micro, start and start.select(rows), training, self.job.device)
             share = micro.target_count / targets

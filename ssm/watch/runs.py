@@ -106,7 +106,7 @@ class Watcher:
         changed = _last_change(folder)
         if changed is None:
             return RunView(name, "waiting")
-        heartbeat = _heartbeat(folder / progress.FILE)
+        heartbeat = _heartbeat(folder / progress.HEARTBEATS)
         if heartbeat is None:
             state = "stale" if time.time() - changed > self.stale else "running"
             return RunView(name, state, losses=losses)

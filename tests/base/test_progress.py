@@ -52,7 +52,7 @@ def test_the_rate_is_that_of_the_last_minutes(clock: list[float], capsys: pytest
 
 
 def test_the_file_says_how_far_it_is(clock: list[float], tmp_path: Path) -> None:
-    file = tmp_path / progress.FILE
+    file = tmp_path / progress.HEARTBEATS
     with Progress("train x", 100, rate_unit="tokens", live=False, file=file) as shown:
         shown.resume_at(20)
         assert not file.exists()
@@ -78,7 +78,7 @@ def test_the_file_says_how_far_it_is(clock: list[float], tmp_path: Path) -> None
 
 
 def test_the_file_tells_of_work_that_stopped(clock: list[float], tmp_path: Path) -> None:
-    file = tmp_path / progress.FILE
+    file = tmp_path / progress.HEARTBEATS
     shown = Progress("train x", 100, live=False, file=file)
     work(clock, shown, 3, 1.0)
     shown.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
@@ -87,7 +87,7 @@ def test_the_file_tells_of_work_that_stopped(clock: list[float], tmp_path: Path)
 
 def test_a_file_that_cannot_be_written_stops_nothing(clock: list[float], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with Progress("train x", 10, live=False, file=tmp_path / "file" / progress.FILE) as shown:
+    with Progress("train x", 10, live=False, file=tmp_path / "file" / progress.HEARTBEATS) as shown:
         work(clock, shown, 10, 20.0)
     assert shown.done == 10
 
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_stops_nothing(clock: list[float], tmp_pat
 def test_of_several_processes_one_writes(
     clock: list[float], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Progress("train x", 10, live=False, shown=False, file=tmp_path / progress.FILE) as shown:
+    with Progress("train x", 10, live=False, shown=False, file=tmp_path / progress.HEARTBEATS) as shown:
         work(clock, shown, 10, 20.0)
     assert capsys.readouterr().err == ""
     assert not list(tmp_path.iterdir())

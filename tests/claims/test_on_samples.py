@@ -11,9 +11,8 @@ from claims.synthetic import claim, estimate, figure_task
 
 from ssm.base.tables import write_table
 from ssm.claims.estimate import Estimate, UndecidableError
-from ssm.claims.statements import CONFIRMED, REFUTED
+from ssm.claims.statements import CONFIRMED, DEFINITION, REFUTED
 from ssm.claims.verdict import judge
-from ssm.claims.words import DEFINITION
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements.sample import Sample
 

@@ -18,7 +18,7 @@ from ssm.claims.quantities.own_table import OwnTable
 from ssm.claims.verdict import judge
 from ssm.figures.figure import ArmEntry, FigureTask
 from ssm.plan import load_config, make_plan
-from ssm.plan.preregistration import contents
+from ssm.plan.review import contents
 from ssm.specs.measurements.overflow import Overflow
 
 FIELDS: dict[str, Any] = {"formats": ["float32"], "arithmetics": ["loop"], "halvings": [2], "shares": [0, 2]}

@@ -18,9 +18,8 @@ from ssm.claims.estimate import Estimate
 from ssm.claims.pieces import SampleQuantity
 from ssm.claims.quantities.perplexity_at import PerplexityAt
 from ssm.claims.quantity import QUANTITIES, ModelQuantity
-from ssm.claims.statements import CONFIRMED, OPEN, REFUTED, VERDICT_NAMES
+from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, OPEN, PAPER, REFUTED, VERDICT_NAMES
 from ssm.claims.verdict import DRY_RUN, ONE_SEED, claim_of, decide, judge
-from ssm.claims.words import ADDED, DEFINITION, PAPER
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
 from ssm.specs.measurements.model_size import ModelSize

@@ -8,19 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.claims import words
-from ssm.claims.statements import CONFIRMED, ELSEWHERE, MIXED, OPEN, REFUTED
-from ssm.claims.words import (
-    ADDED,
-    DEFINITION,
-    PAPER,
-    WEAK_AMONG,
-    WEAK_MEANS,
-    measured,
-    number,
-    seed_words,
-    tally,
-    verdict_lines,
-)
+from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, MIXED, OPEN, PAPER, REFUTED
+from ssm.claims.tally import tally
+from ssm.claims.terminal import WEAK_AMONG, verdict_lines
+from ssm.claims.words import WEAK_MEANS, measured, number, seed_words
 
 
 def row(**changes: object) -> dict[str, object]:

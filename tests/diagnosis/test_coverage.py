@@ -39,7 +39,7 @@ def alike(mean: float, spread: float = 0.2) -> Draw:
 
 @dataclass(frozen=True)
 class Windows:
-    """Replaces `sampling.Reader`: windows with known losses."""
+    """Replaces `sampling.FixedWindowsContext`: windows with known losses."""
 
     full: np.ndarray  # (windows, bins) nats
     restarted: np.ndarray

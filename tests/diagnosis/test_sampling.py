@@ -25,7 +25,7 @@ from ssm.diagnosis.readings import recalled, solved
 from ssm.diagnosis.recall import needles as told
 from ssm.diagnosis.recall import ruler
 from ssm.diagnosis.sampling import Sample, rounds, sample
-from ssm.diagnosis.session import Reader, Session
+from ssm.diagnosis.session import FixedWindowsContext, Session
 from ssm.specs.data import BytesTokenizer
 from ssm.specs.diagnosis import LEAST, TOLERANCE, DiagnosisSpec
 
@@ -187,10 +187,10 @@ def test_needles_are_found_if_the_model_reads_far_enough(tmp_path: Path) -> None
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
     windows = disjoint_windows(store.held_out, 512, seed=1)
     model = Sure(copying(8, window=220))
-    reader = Reader(model, 1, store, CPU, "tests", given=windows)
+    ctx = FixedWindowsContext(model, 1, store, CPU, "tests", given=windows)
 
     def needles(context: int) -> tuple[pl.DataFrame | None, list[str]]:
-        session, model.read = Session(reader, DiagnosisSpec(context=context, length=2 * context), rate=1e9), 0
+        session, model.read = Session(ctx, DiagnosisSpec(context=context, length=2 * context), rate=1e9), 0
         table = told(session)
         # All tokens that are read, written or compared count. Shorter answers than the longest take fewer.
         assert 0.9 * session.tokens <= model.read <= session.tokens
@@ -232,8 +232,8 @@ def test_rulers_prompts_are_solved_if_the_model_reads_far_enough(tmp_path: Path)
     (tmp_path / "text.txt").write_text("A text.\n" * 400)
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
     windows = disjoint_windows(store.held_out, 512, seed=1)
-    reader = Reader(Rigged(looking_up(1024)), 1, store, CPU, "tests", given=windows)
-    session = Session(reader, DiagnosisSpec(context=1024, length=2048), rate=1e9)
+    ctx = FixedWindowsContext(Rigged(looking_up(1024)), 1, store, CPU, "tests", given=windows)
+    session = Session(ctx, DiagnosisSpec(context=1024, length=2048), rate=1e9)
     table = ruler(session)
     assert table is not None
     cells = {(cell.task, cell.length): cell for cell in solved(table)}
@@ -246,7 +246,7 @@ def test_rulers_prompts_are_solved_if_the_model_reads_far_enough(tmp_path: Path)
     assert cells["vt", 2048].accuracy.value == 0.0
     assert session.missing == []
     assert session.tokens >= 16 * (2 * (512 + 1024 + 2048) + 2048)
-    short = Session(reader, DiagnosisSpec(context=256, length=512), rate=1e9)
+    short = Session(ctx, DiagnosisSpec(context=256, length=512), rate=1e9)
     assert ruler(short) is not None
     assert short.missing == ["vt: length 512: too short for vt, which needs 1746 tokens"]
 
@@ -254,8 +254,10 @@ def test_rulers_prompts_are_solved_if_the_model_reads_far_enough(tmp_path: Path)
 def test_a_text_in_which_no_sentence_ends_has_no_needles(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("ACGT" * 2000)
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
-    reader = Reader(copying(8, window=20), 1, store, CPU, "tests", given=disjoint_windows(store.held_out, 512, seed=1))
-    session = Session(reader, DiagnosisSpec(context=256, length=512), rate=1e9)
+    ctx = FixedWindowsContext(
+        copying(8, window=20), 1, store, CPU, "tests", given=disjoint_windows(store.held_out, 512, seed=1)
+    )
+    session = Session(ctx, DiagnosisSpec(context=256, length=512), rate=1e9)
     assert told(session) is None
     (why,) = session.missing
     assert why.startswith("needles: ")

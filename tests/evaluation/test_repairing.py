@@ -16,7 +16,7 @@ from ssm.base.errors import CheckpointError, ConfigError, DataError
 from ssm.base.tables import read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
-from ssm.evaluation.repairing import Trials, least, repair_run, search
+from ssm.evaluation.repairing import ChoiceLoss, least, repair_run, search
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import load_model, load_readable, load_tensors, save_tensors
 from ssm.models.repairs import repaired
@@ -99,7 +99,7 @@ def test_the_run_is_the_repaired_parent(
     """It has the best point."""
     run, trained = repair_of(parent[0], REPAIRS[kind]), parent[1]
     losses = iter([3.0, 5.0, 2.0, *[math.inf] * 9])
-    monkeypatch.setattr(Trials, "__call__", lambda *_: next(losses))
+    monkeypatch.setattr(ChoiceLoss, "__call__", lambda *_: next(losses))
     record = repair_run(run, aside, tmp_path / "run", CPU, trained)
     assert json.loads((tmp_path / "run/run.json").read_text()) == record
     assert (record["steps"], record["tokens"], record["status"]) == (0, 0, "finished")
@@ -140,11 +140,11 @@ def test_a_repaired_run_can_be_measured(aside: TokenStore, parent: tuple[RunSpec
 
 def test_trials_read_only_text_that_is_set_aside(aside: TokenStore, parent: tuple[RunSpec, Path]) -> None:
     run = repair_of(parent[0], REPAIRS["scale_a"])
-    trials = Trials(run, aside, CPU)
-    assert trials.windows.split is aside.choice
+    choice_loss = ChoiceLoss(run, aside, CPU)
+    assert choice_loss.windows.split is aside.choice
     model = build_model(model_spec(), 256, 1).eval()
-    loss = trials(model)
-    text, targets = trials.windows.read(slice(None), 0, 64)
+    loss = choice_loss(model)
+    text, targets = choice_loss.windows.read(slice(None), 0, 64)
     with torch.no_grad():
         logits = model(text)[0]
     wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())

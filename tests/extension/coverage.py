@@ -41,7 +41,7 @@ from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
 from ssm.diagnosis.intervals import reach
 from ssm.diagnosis.readings import SHARING, far_start
-from ssm.diagnosis.session import Reader
+from ssm.diagnosis.session import FixedWindowsContext
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.models.checkpoint import load_model
@@ -84,9 +84,9 @@ def losses(run: Path, store: TokenStore) -> dict[str, np.ndarray]:
     """The numbers that `ssm.extension.losses.factors_between` compares, (windows,) each."""
     model, _ = load_model(run / "model.safetensors")
     windows = disjoint_windows(store.held_out, LENGTH, seed=1, at_least=WINDOWS)
-    reader = Reader(model.eval(), 1, store, torch.device("cpu"), f"measure {run.name}", given=windows)
-    full = position_loss(PositionLoss(length=LENGTH, sequences=WINDOWS), reader)
-    restart = restart_loss(RestartLoss(length=LENGTH, sequences=WINDOWS, context=CONTEXT, everywhere=True), reader)
+    ctx = FixedWindowsContext(model.eval(), 1, store, torch.device("cpu"), f"measure {run.name}", given=windows)
+    full = position_loss(PositionLoss(length=LENGTH, sequences=WINDOWS), ctx)
+    restart = restart_loss(RestartLoss(length=LENGTH, sequences=WINDOWS, context=CONTEXT, everywhere=True), ctx)
     far = far_start(full)
     tables: dict[str, pl.DataFrame] = {
         "far": mean_loss(full, far, LENGTH).select(value="loss"),

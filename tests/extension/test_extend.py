@@ -35,8 +35,9 @@ from ssm.models.load import load_any_model
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import RunSpec
-from ssm.training.lineage import read_record, starting_weights
+from ssm.training.lineage import starting_weights
 from ssm.training.loop import train
+from ssm.training.run_record import read_record
 from ssm.watch.runs import Watcher
 
 pytestmark = pytest.mark.usefixtures("without_plots")

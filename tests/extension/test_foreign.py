@@ -25,16 +25,17 @@ from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
 from ssm.extension import extend, extension_of
 from ssm.extension.export import as_exported, write_exported
-from ssm.extension.imported import parent_folder, run_of
+from ssm.extension.parent_run import parent_folder, run_of
 from ssm.extension.recipe import extended_run
 from ssm.models.checkpoint import load_model, load_tensors
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.load import load_any_model
 from ssm.specs.foreign import ForeignSpec
 from ssm.specs.training import CheckpointRef, RunSpec
+from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.imported import write_imported
-from ssm.training.lineage import read_record
-from ssm.training.loop import Interval, train
+from ssm.training.loop import train
+from ssm.training.run_record import read_record
 from ssm.training.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -147,7 +148,7 @@ def test_a_killed_run_ends_bitwise_the_same(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(Stepper, "train_step", killed)
     with pytest.raises(KeyboardInterrupt):
-        train(run, store, tmp_path / "killed", device, parent, Interval(steps=2))
+        train(run, store, tmp_path / "killed", device, parent, CheckpointSchedule(steps=2))
     monkeypatch.undo()
     train(run, store, tmp_path / "killed", device, parent)
     one, other = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "killed"))

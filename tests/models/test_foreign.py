@@ -13,7 +13,7 @@ from models.formats.round_trip import moved
 from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError
-from ssm.models.foreign import ForeignModel, Reading, load_foreign
+from ssm.models.foreign import ForeignModel, ReadingMode, load_foreign
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
 
@@ -26,62 +26,62 @@ MAMBA2 = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_g
 HYBRID = ["linear_attention", "full_attention", "linear_attention"]
 # Name: config, reading, shapes of the states of two sequences. A release of transformers that corrects a cache changes
 # the second column.
-MODELS: dict[str, tuple[dict[str, Any], Reading, list[tuple[int, ...]]]] = {
-    "Llama": (ATTENTION, Reading(False, True), []),
-    "Mistral": (ATTENTION | {"sliding_window": 8}, Reading(False, True), []),
-    "GPT2LMHead": ({"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}, Reading(False, True), []),
+MODELS: dict[str, tuple[dict[str, Any], ReadingMode, list[tuple[int, ...]]]] = {
+    "Llama": (ATTENTION, ReadingMode(False, True), []),
+    "Mistral": (ATTENTION | {"sliding_window": 8}, ReadingMode(False, True), []),
+    "GPT2LMHead": ({"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}, ReadingMode(False, True), []),
     "OPT": (
         {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 48,
          "word_embed_proj_dim": 32, "max_position_embeddings": 64},
-        Reading(False, True),
+        ReadingMode(False, True),
         [],
     ),
-    "Bloom": ({"hidden_size": 32, "n_layer": 2, "n_head": 4}, Reading(False, False), []),
-    "FalconMamba": ({"hidden_size": 32, "num_hidden_layers": 2}, Reading(True, False), [(2, 64, 16)] * 2),
+    "Bloom": ({"hidden_size": 32, "n_layer": 2, "n_head": 4}, ReadingMode(False, False), []),
+    "FalconMamba": ({"hidden_size": 32, "num_hidden_layers": 2}, ReadingMode(True, False), [(2, 64, 16)] * 2),
     "Jamba": (
         ATTENTION | {"num_experts": 2, "mamba_d_state": 8, "mamba_dt_rank": 4, "use_mamba_kernels": False,
                      "attn_layer_period": 3, "attn_layer_offset": 1},
-        Reading(True, True),
+        ReadingMode(True, True),
         [(2, 64, 8)] * 2,
     ),
-    "Bamba": (ATTENTION | MAMBA2 | {"attn_layer_indices": [1]}, Reading(False, True), [(2, 4, 16, 8)] * 2),
-    "FalconH1": (ATTENTION | MAMBA2 | {"mamba_d_ssm": 64}, Reading(False, True), [(2, 4, 16, 8)] * 3),
+    "Bamba": (ATTENTION | MAMBA2 | {"attn_layer_indices": [1]}, ReadingMode(False, True), [(2, 4, 16, 8)] * 2),
+    "FalconH1": (ATTENTION | MAMBA2 | {"mamba_d_ssm": 64}, ReadingMode(False, True), [(2, 4, 16, 8)] * 3),
     "Zamba2": (
         ATTENTION | {"num_hidden_layers": 4, "num_key_value_heads": 4, "n_mamba_heads": 4, "mamba_headdim": 16,
                      "mamba_d_state": 8, "mamba_ngroups": 1, "chunk_size": 8, "num_mem_blocks": 1, "adapter_rank": 4,
                      "layers_block_type": ["linear_attention", "hybrid"] * 2, "use_mem_rope": True},
-        Reading(False, True),
+        ReadingMode(False, True),
         [(2, 4, 16, 8)] * 4,
     ),
     "NemotronH": (
         {"hidden_size": 32, "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"],
          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 48,
          "ssm_state_size": 8, "mamba_num_heads": 4, "mamba_head_dim": 16, "n_groups": 1, "chunk_size": 8},
-        Reading(False, True),
+        ReadingMode(False, True),
         [(2, 4, 16, 8)] * 2,
     ),
     "GraniteMoeHybrid": (
         ATTENTION | MAMBA2 | {"layer_types": HYBRID, "num_local_experts": 2, "num_experts_per_tok": 1,
                               "shared_intermediate_size": 48},
-        Reading(False, True),
+        ReadingMode(False, True),
         [(2, 4, 16, 8)] * 2,
     ),
     "OlmoHybrid": (
         ATTENTION | {"layer_types": HYBRID, "num_key_value_heads": 4, "linear_num_key_heads": 2,
                      "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 16},
-        Reading(False, True),
+        ReadingMode(False, True),
         [(2, 2, 8, 16)] * 2,
     ),
     "MiniMax": (
         ATTENTION | {"layer_types": HYBRID, "num_local_experts": 2, "block_size": 8, "head_dim": 8},
-        Reading(True, True),
+        ReadingMode(True, True),
         [(2, 4, 8, 8)] * 2,
     ),
     "xLSTM": (
         {"hidden_size": 128, "num_hidden_layers": 2, "num_heads": 2, "qk_dim_factor": 1.0, "chunk_size": 8,
          "chunkwise_kernel": "chunkwise--native_autograd", "sequence_kernel": "native_sequence__native",
          "step_kernel": "native", "weight_mode": "single"},
-        Reading(False, False),
+        ReadingMode(False, False),
         [(2, 2, 64, 64)] * 2,
     ),
 }  # fmt: skip
@@ -276,11 +276,11 @@ class Toy(nn.Module):
 
 @pytest.mark.parametrize(
     ("error", "reading"),
-    [("", Reading(False, True)), ("several", Reading(True, True)), ("positions", Reading(False, True))],
+    [("", ReadingMode(False, True)), ("several", ReadingMode(True, True)), ("positions", ReadingMode(False, True))],
 )
 @pytest.mark.parametrize("gain", [1.0, 1e-5])  # with 1e-5 only the states show the difference
 @pytest.mark.parametrize("decay", [0.9, 0.3])
-def test_the_self_check_finds_the_right_reading(error: str, reading: Reading, gain: float, decay: float) -> None:
+def test_the_self_check_finds_the_right_reading(error: str, reading: ReadingMode, gain: float, decay: float) -> None:
     toy = Toy(error, gain, decay)
     model = ForeignModel(toy, "toy")
     assert model.readings == {"cpu": reading}
@@ -321,7 +321,7 @@ def test_each_type_of_device_is_checked() -> None:
     model.readings.clear()
     toy.error = "several"
     model.hidden(tokens(5) % 19)
-    assert model.readings == {"cpu": Reading(True, True)}
+    assert model.readings == {"cpu": ReadingMode(True, True)}
 
 
 def test_no_cache_and_no_forward_pass() -> None:

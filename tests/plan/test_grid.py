@@ -24,7 +24,7 @@ from ssm.figures.draw import draw
 from ssm.figures.figure import FigureTask
 from ssm.plan import Plan, load_config, make_plan, write_specs
 from ssm.plan.overrides import with_overrides
-from ssm.plan.preregistration import contents
+from ssm.plan.review import contents
 from ssm.specs.base import Spec
 from ssm.specs.initial_states.random_noise import RandomNoise
 from ssm.specs.initial_states.state_passing import StatePassing
@@ -390,11 +390,11 @@ def test_a_small_grid_from_the_plan_to_the_picture(folder: Path, tmp_path: Path)
     for data in plan.data.values():
         build_store(data, tmp_path / data.id, workers=1)
     for name, run in plan.runs.items():
-        parent = plan.inputs_of(name).run
+        parent = plan.inputs[name].run
         store = TokenStore.open(tmp_path / run.data.id)
         train(run, store, runs / name, cpu, runs / parent if parent else None)
     for name, measured in plan.measurements.items():
-        needs = plan.inputs_of(name)
+        needs = plan.inputs[name]
         measure(measured, tables / f"{name}.parquet", cpu, runs / str(needs.run), tmp_path / str(needs.data))
     task = FigureTask.load(tmp_path / "specs" / "figures" / "lg_fig2.json")
     corners = [f"[d_state={n},conv=on]" for n in (4, 16)]

@@ -55,7 +55,7 @@ def test_a_grid_over_layers(folder: Path) -> None:
         assert (run.model.name, run.model.n_layers, run.data.name) == ("tiny", 1, "keys")
         assert (run.parent, run.layer, one.axes) == (teacher, layer, {"layer": layer})
         assert one.label == f"Student, layer = {layer}"
-        assert plan.inputs_of(run.id) == Inputs(data=run.data.id, run=teacher.id)
+        assert plan.inputs[run.id] == Inputs(data=run.data.id, run=teacher.id)
 
     few = planned(folder, {"max_steps": 2}, teacher=TEACHER, student=STUDENT | {"grid": {"layer": [1, 3, 5]}})
     assert [one.axes.get("layer") for one in few.figures["lg_fig2"].series] == [None, 1, 5]

@@ -44,14 +44,14 @@ def test_two_figures_share_a_run_and_parents_are_planned(folder: Path) -> None:
     assert len(plan.runs) == 2
     base, passing = runs_by_arm(plan, "lg_fig5").values()
     (data,) = plan.data
-    assert plan.inputs_of(passing) == Inputs(data=data, run=base)
-    assert plan.inputs_of(base) == Inputs(data=data)
+    assert plan.inputs[passing] == Inputs(data=data, run=base)
+    assert plan.inputs[base] == Inputs(data=data)
     assert plan.runs_of("lg_fig5") == (base, passing)
     for name, run in plan.runs.items():
         assert run.id == name
     for name, task in plan.measurements.items():
         assert task.id == name
-        assert plan.inputs_of(name).run in plan.runs
+        assert plan.inputs[name].run in plan.runs
 
 
 def test_a_parent_that_no_figure_shows_is_planned(folder: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_parent_that_no_figure_shows_is_planned(folder: Path) -> None:
     plan = planned(folder, figures=["lg_fig5"])
     assert len(plan.measurements) == 1
     base, passing = plan.runs_of("lg_fig5")
-    assert plan.inputs_of(passing).run == base
+    assert plan.inputs[passing].run == base
 
 
 def test_an_arm_is_the_recipe_with_its_overrides(folder: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_class_reads_the_position_loss_of_its_arm(folder: Path) -> None:
     figure(folder, "ls_fig2", paper="ls", measurements=kinds)
     plan = planned(folder, figures=["ls_fig2"])
     for series in plan.figures["ls_fig2"].series:
-        needs = plan.inputs_of(series.tables["length_class"])
+        needs = plan.inputs[series.tables["length_class"]]
         assert needs == Inputs(run=series.run, table=series.tables["position_loss"])
 
 
@@ -186,7 +186,7 @@ def test_an_arm_can_have_two_measurements_of_a_kind(folder: Path) -> None:
     lengths = {name: plan.measurements[table].measurement for name, table in series["base"].items()}
     assert (lengths["position_loss"].length, lengths["far"].length) == (128, 256)
     assert (lengths["length_class"].of.length, lengths["far_class"].of.length) == (128, 256)
-    assert plan.inputs_of(series["base"]["far_class"]).table == series["base"]["far"]
+    assert plan.inputs[series["base"]["far_class"]].table == series["base"]["far"]
     only = [{"kind": "length_class"}, far]
     figure(folder, "ls_fig2", paper="ls", arms={"base": {"label": "B", "training": "pretrain"}}, measurements=only)
     (series,) = planned(folder, figures=["ls_fig2"]).figures["ls_fig2"].series
@@ -239,7 +239,7 @@ def test_model_sizes_need_no_run_and_no_data(folder: Path) -> None:
     assert isinstance(task.measurement, ModelSize)
     assert [model.name for model in task.measurement.models] == ["tiny", "large"]
     assert plan.tables_of("lg_tab2") == (name,)
-    assert plan.inputs_of(name) == Inputs()
+    assert plan.inputs[name] == Inputs()
 
 
 def test_costs_and_taxonomies_need_no_run(folder: Path) -> None:
@@ -420,7 +420,7 @@ def test_a_learning_curve_needs_only_the_run(folder: Path) -> None:
     plan = planned(folder, figures=["lg_fig2"])
     ((name, task),) = plan.measurements.items()
     assert task.measurement == LearningCurve(every=5)
-    assert plan.inputs_of(name) == Inputs(run=runs_by_arm(plan, "lg_fig2")["base"])
+    assert plan.inputs[name] == Inputs(run=runs_by_arm(plan, "lg_fig2")["base"])
     assert needs(plan, load_config(folder).workflow, gpu=True)[name].gpus == 0
 
 

@@ -15,7 +15,7 @@ from ssm.claims.preregistration import PREREGISTERED, Content, read_preregistrat
 from ssm.cli.main import main
 from ssm.figures.figure import FigureTask
 from ssm.plan import load_config, make_plan
-from ssm.plan.preregistration import Findings, contents, review
+from ssm.plan.review import Findings, contents, review
 from ssm.specs.base import SCALES
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from plan.mini import edit, figure
 
 from ssm.base.errors import ConfigError
 from ssm.plan import Inputs, Plan, load_config, make_plan
-from ssm.plan.preregistration import contents
 from ssm.plan.resources import MEMORY_MB, needs, training_tokens
+from ssm.plan.review import contents
 from ssm.plan.sources import imported_files
 from ssm.plan.summary import summary
 from ssm.specs.training import CheckpointRef, RunSpec
@@ -46,9 +46,9 @@ def test_an_arm_is_trained_at_one_scale_and_imported_at_another(folder: Path) ->
     assert base.checkpoint == CheckpointRef(name="x/y")
     assert (base.training.context, base.training.budget.steps, base.parent) == (2048, 0, None)
     assert passing.parent == base
-    assert plan.inputs_of(base.id) == Inputs(), "an import needs no tokens"
-    assert plan.inputs_of(passing.id) == Inputs(data=base.data.id, run=base.id)
-    assert plan.inputs_of(plan.figures["lg_fig5"].series[0].tables["position_loss"]) == Inputs(base.data.id, base.id)
+    assert plan.inputs[base.id] == Inputs(), "an import needs no tokens"
+    assert plan.inputs[passing.id] == Inputs(data=base.data.id, run=base.id)
+    assert plan.inputs[plan.figures["lg_fig5"].series[0].tables["position_loss"]] == Inputs(base.data.id, base.id)
     assert plan.measurements[plan.figures["lg_fig5"].series[0].tables["position_loss"]].measurement.length == 16 * 2048
     assert base.id.startswith("tiny_T2048_imported_s1-")
     assert [series.published for series in plan.figures["lg_fig5"].series] == ["x/y", "x/y"]

@@ -40,7 +40,7 @@ def test_a_repair_is_a_run_with_its_parents_weights(folder: Path) -> None:
     plan = planned(folder, scaled=SCALED)
     base, scaled = (plan.runs[series.run] for series in plan.figures["x_mine"].series)
     assert (scaled.parent, scaled.training.budget.steps, scaled.training.context) == (base, 0, 32)
-    assert plan.inputs_of(scaled.id) == Inputs(data=base.data.id, run=base.id)
+    assert plan.inputs[scaled.id] == Inputs(data=base.data.id, run=base.id)
     assert "_scale-a_s1-" in scaled.id
     assert scaled.start == base.id
     other = planned(folder, scaled=SCALED | {"repair": {"kind": "scale_a", "by": "layer"}})

@@ -32,7 +32,8 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.restart_loss import RestartLoss, octaves
 from ssm.specs.training import Budget
-from ssm.training.loop import Interval, train
+from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.loop import train
 
 ROOT = Path(__file__).parents[2]
 
@@ -263,7 +264,7 @@ def test_the_disk_of_a_run_is_its_peak_and_what_stays(
 
     monkeypatch.setattr(Path, "replace", watched)
     monkeypatch.setattr(resources, "MB", 1.0)  # bytes
-    train(run, random_store(run), tmp_path, torch.device("cpu"), interval=Interval(steps=7))
+    train(run, random_store(run), tmp_path, torch.device("cpu"), checkpoints=CheckpointSchedule(steps=7))
     need = needs(Plan("smoke", runs={run.id: run}), WorkflowConfig(), gpu=True)[run.id]
     assert need.disk_mb == pytest.approx(max(sizes), rel=0.05)
     assert need.kept_mb == pytest.approx(size(), rel=0.05)
@@ -299,9 +300,9 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
     """The minutes of all tables in a job are added, at the scale paper and for every attempt."""
     plan = own.plan("paper")
     found = needs(plan, own.library("paper").workflow, gpu=True)
-    measured = [table for table in plan.measurements if plan.inputs_of(table).run]
+    measured = [table for table in plan.measurements if plan.inputs[table].run]
     wide = "mamba2-1.3b_T2048_imported_s211-"
-    largest = [table for table in measured if str(plan.inputs_of(table).run).startswith(wide)]
+    largest = [table for table in measured if str(plan.inputs[table].run).startswith(wide)]
     alone = [sum(found[table].minutes_to_request(Cluster(), attempt) for table in largest) / 60 for attempt in (1, 4)]
     most = sum(alone) / 2  # hours: the last attempt of a job with all tables would be refused
     names = {}
@@ -326,12 +327,12 @@ def test_no_job_asks_for_more_than_a_cluster_allows() -> None:
                 assert found[table].minutes_to_request(cluster, ATTEMPTS, place.share) == whole
         order = list(plan.measurements)
         for table in measured:
-            curve = plan.inputs_of(table).table  # comes before it, in the same job or an earlier one
+            curve = plan.inputs[table].table  # comes before it, in the same job or an earlier one
             assert curve is None or order.index(curve) < order.index(table)
         for one, other in pairwise([table for table in order if table in places]):
-            if plan.inputs_of(one).run == plan.inputs_of(other).run:
+            if plan.inputs[one].run == plan.inputs[other].run:
                 assert int(places[one].job.rpartition("_")[2]) <= int(places[other].job.rpartition("_")[2])
-    runs = {plan.inputs_of(table).run for table in measured}
+    runs = {plan.inputs[table].run for table in measured}
     places = pack_jobs(plan, found, Cluster(max_hours=most))
     assert len({place.job for table, place in places.items() if table in largest}) > 1
     assert len(runs) < len(names[most]) < len(names[3.0]) < len(names[1.0]) == len(measured)

@@ -52,7 +52,7 @@ def test_a_figure_of_a_task(folder: Path) -> None:
         measurement = task.measurement
         assert isinstance(measurement, Accuracy)
         assert (measurement.task, measurement.lengths, measurement.examples) == (data, (10, 30), 64)
-        assert plan.inputs_of(name) == Inputs(data=data.id, run=task.run and task.run.id)
+        assert plan.inputs[name] == Inputs(data=data.id, run=task.run and task.run.id)
     library = load_config(folder, figures=["lg_tab1"])
     found = needs(plan, library.workflow, gpu=False)
     assert found[data.id].disk_mb == 0, "nothing is stored"
@@ -84,10 +84,10 @@ def test_fine_tuning_on_a_task_from_text(folder: Path) -> None:
         measured = plan.measurements[series[arm]["accuracy"]].measurement
         assert isinstance(measured, Accuracy)
         assert isinstance(measured.task, PasskeyTask)
-        assert plan.inputs_of(series[arm]["accuracy"]) == Inputs(data=tuned.data.id, run=run.id)
+        assert plan.inputs[series[arm]["accuracy"]] == Inputs(data=tuned.data.id, run=run.id)
     facts = plan.measurements[series["fine"]["facts"]]
     assert facts.data is not None
-    assert plan.inputs_of(series["fine"]["facts"]).data == facts.data.id
+    assert plan.inputs[series["fine"]["facts"]].data == facts.data.id
     needs(plan, load_config(folder).workflow, gpu=True)
 
 
@@ -101,7 +101,7 @@ def test_the_text_of_a_measurement_has_a_name(folder: Path) -> None:
     series = {one.arm: one.tables for one in plan.figures["lg_tab1"].series}
     for kind in ("position_loss", "restart_loss"):
         table = series["fine"][kind]
-        assert plan.inputs_of(table) == Inputs(data=base.data.id, run=tuned.id)
+        assert plan.inputs[table] == Inputs(data=base.data.id, run=tuned.id)
         assert plan.measurements[table].measurement.length == 1024  # type: ignore[union-attr]
     for entry in entries:
         del entry["text"]
@@ -143,7 +143,7 @@ def test_an_example_needs_no_run(folder: Path) -> None:
     assert isinstance(task.measurement, Sample)
     assert task.measurement.task == data
     assert task.measurement.example().mix[0].model_dump() == {"share": 1.0, "length": 300, "depths": (0.5, 0.5)}
-    assert plan.inputs_of(name) == Inputs(data=data.id)
+    assert plan.inputs[name] == Inputs(data=data.id)
     assert plan.tables_of("lg_tab1") == (name,)
     found = needs(plan, load_config(folder).workflow, gpu=True)
     assert (found[name].gpus, found[name].seconds) == (0, 30.0)

@@ -12,7 +12,7 @@ Jobs = dict[str, tuple[float, int, str]]  # name -> (seconds, GPUs, job to wait 
 
 
 def graph(jobs: Jobs) -> tuple[Plan, dict[str, Need]]:
-    plan = Plan(scale="smoke", edges={name: Inputs(run=before or None) for name, (_, _, before) in jobs.items()})
+    plan = Plan(scale="smoke", inputs={name: Inputs(run=before or None) for name, (_, _, before) in jobs.items()})
     return plan, {name: Need(gpus, 1, 1, seconds, 1) for name, (seconds, gpus, _) in jobs.items()}
 
 

@@ -33,8 +33,8 @@ from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training import imported
 from ssm.training.imported import import_run
-from ssm.training.lineage import read_record
 from ssm.training.loop import train
+from ssm.training.run_record import read_record
 
 V = 37
 DATA = DataSpec.parse(

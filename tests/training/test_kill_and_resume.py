@@ -32,7 +32,8 @@ def job(run: RunSpec, tokens: Path, folder: Path, saved: Connection) -> None:
 
     checkpointing.save_checkpoint = sending
     torch.set_num_threads(1)
-    loop.train(run, TokenStore.open(tokens), folder, torch.device("cpu"), interval=loop.Interval(steps=5))
+    often = checkpointing.CheckpointSchedule(steps=5)
+    loop.train(run, TokenStore.open(tokens), folder, torch.device("cpu"), checkpoints=often)
 
 
 def kill_until_finished(run: RunSpec, store: TokenStore, folder: Path, kills: int, seed: int) -> list[int]:

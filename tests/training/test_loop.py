@@ -31,8 +31,9 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_model, load_tensors, snapshot_path
 from ssm.models.state import State
 from ssm.specs.training import RunSpec
+from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.lineage import starting_weights
-from ssm.training.loop import Interval, train
+from ssm.training.loop import train
 
 CPU = torch.device("cpu")
 
@@ -63,7 +64,7 @@ def test_training_learns_and_writes_complete_results(store: TokenStore, tmp_path
     assert not same(halfway, weights(tmp_path))
     assert not list(tmp_path.glob(".*.tmp"))
     assert not (tmp_path / "good").exists()
-    heartbeat = json.loads((tmp_path / progress.FILE).read_text())
+    heartbeat = json.loads((tmp_path / progress.HEARTBEATS).read_text())
     assert [heartbeat[name] for name in ("done", "total", "unit", "rate_unit")] == [60, 60, "steps", "tokens"]
 
     again = train(run, store, tmp_path, CPU)
@@ -262,12 +263,12 @@ def train_diverging(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_step, "loss_of", breaking)
-        return train(run, store, folder, CPU, interval=Interval(steps=interval))
+        return train(run, store, folder, CPU, checkpoints=CheckpointSchedule(steps=interval))
 
 
 def test_divergence_is_a_result_and_keeps_the_last_good_weights(store: TokenStore, tmp_path: Path) -> None:
     run = run_spec(store.spec, budget={"steps": 30})
-    train(run, store, tmp_path / "good", CPU, interval=Interval(steps=10))
+    train(run, store, tmp_path / "good", CPU, checkpoints=CheckpointSchedule(steps=10))
     record = train_diverging(run, store, tmp_path / "bad", 10, at=25)
     assert record["status"] == "diverged"
     assert "loss is nan at step 25" in record["message"]

@@ -30,8 +30,7 @@ from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
 from ssm.training import checkpointing, loop
 from ssm.training import step as training_step
-from ssm.training.checkpointing import Checkpointer
-from ssm.training.loop import Interval
+from ssm.training.checkpointing import Checkpointer, CheckpointSchedule
 from ssm.training.step import Stepper
 
 CPU = torch.device("cpu")
@@ -50,8 +49,8 @@ def whole(run: RunSpec, store: TokenStore, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-def train(run: RunSpec, store: TokenStore, folder: Path, interval: Interval = Interval(steps=20)) -> None:  # noqa: B008
-    loop.train(run, store, folder, CPU, interval=interval)
+def train(run: RunSpec, store: TokenStore, folder: Path, checkpoints: CheckpointSchedule | None = None) -> None:
+    loop.train(run, store, folder, CPU, checkpoints=checkpoints or CheckpointSchedule(steps=20))
 
 
 def at_step(patch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
@@ -94,7 +93,7 @@ def test_after_a_signal_the_checkpoint_has_the_current_step(
     with monkeypatch.context() as patch:
         at_step(patch, 13, lambda: os.kill(os.getpid(), number))
         with pytest.raises(Preempted, match=f"stopped by {number.name} at step 20 of 40; its checkpoint is written"):
-            train(run, store, tmp_path / "run", Interval(seconds=1e9))
+            train(run, store, tmp_path / "run", CheckpointSchedule(seconds=1e9))
     assert [signal.getsignal(number) for number in SIGNALS] == before
     assert saved_step(tmp_path / "run") == 20  # signals are checked every 10 steps
     assert not (tmp_path / "run" / "run.json").exists()
@@ -107,7 +106,7 @@ def test_slow_steps_are_checked_one_by_one(
     monkeypatch.setattr(checkpointing, "SLOW", 0.0)
     at_step(monkeypatch, 13, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Preempted):
-        train(run, store, tmp_path, Interval(seconds=1e9))
+        train(run, store, tmp_path, CheckpointSchedule(seconds=1e9))
     assert saved_step(tmp_path) == 13
 
 
@@ -141,7 +140,7 @@ def test_a_long_step_stops_between_its_micro_batches(
         patch.setattr(checkpointing, "SLOW", 0.0)
         patch.setattr(training_step, "loss_of", eventful)
         with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {step - 1} of 16; its checkpoint is written"):
-            train(run, store, tmp_path / "run", Interval(seconds=1e9))
+            train(run, store, tmp_path / "run", CheckpointSchedule(seconds=1e9))
     assert parts[0] == 4 * (step - 1) + 2
     assert saved_step(tmp_path / "run") == step - 1
     train(run, store, tmp_path / "whole")
@@ -161,7 +160,7 @@ def test_a_run_stops_before_its_time_limit_and_every_job_makes_progress(
 ) -> None:
     """The limit has already passed: each job trains up to its first check."""
     monkeypatch.setattr(checkpointing, "SLOW", 1e9)  # check at the first step of a job, and at every tenth
-    over = Interval(seconds=1e9, until=time.monotonic())
+    over = CheckpointSchedule(seconds=1e9, until=time.monotonic())
     for step in (1, 2, 3):
         with pytest.raises(Preempted, match=f"by its time limit at step {step} of 40; its checkpoint is") as stop:
             train(run, store, tmp_path / "run", over)
@@ -184,7 +183,7 @@ def test_a_step_that_would_exceed_the_time_limit_does_not_start(
 
     monkeypatch.setattr(Stepper, "train_step", slow_step)
     with pytest.raises(Preempted, match="by its time limit at step 2 of 40"):
-        train(run, store, tmp_path, Interval(seconds=1e9, until=250.0))
+        train(run, store, tmp_path, CheckpointSchedule(seconds=1e9, until=250.0))
 
 
 def test_slow_checkpoints_are_written_less_often(
@@ -209,7 +208,7 @@ def test_slow_checkpoints_are_written_less_often(
     for seconds, expected in ((1.25, [8, 16, 24, 32, 40]), (2.5, [8, 24, 40])):
         saved.clear()
         takes[0] = seconds
-        train(run, store, tmp_path / str(seconds), Interval(seconds=64.0))
+        train(run, store, tmp_path / str(seconds), CheckpointSchedule(seconds=64.0))
         assert saved == expected
 
 
@@ -248,7 +247,7 @@ def limited(run: RunSpec, tokens: Path, folder: Path, limit: int, says: Path) ->
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
-        train(run, TokenStore.open(tokens), folder, Interval(steps=5))
+        train(run, TokenStore.open(tokens), folder, CheckpointSchedule(steps=5))
     except UserError as error:
         says.write_text(str(error))
 

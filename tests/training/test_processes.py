@@ -24,9 +24,9 @@ from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
 from ssm.training import checkpointing, loop, parallel
 from ssm.training import step as training_step
+from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.job import Machine
-from ssm.training.loop import Interval
 from ssm.training.step import Stepper
 
 CPU = torch.device("cpu")
@@ -73,7 +73,8 @@ def train(
     Stepper.train_step = interrupted  # type: ignore[method-assign]
     parallel.ONE_PIECE = one_piece
     try:
-        loop.train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=10), Machine(group, **machine))
+        checkpoints = CheckpointSchedule(steps=10)
+        loop.train(run, TokenStore.open(tokens), folder, CPU, None, checkpoints, Machine(group, **machine))
     finally:
         Stepper.train_step = make  # type: ignore[method-assign]
         parallel.ONE_PIECE = usual
@@ -270,7 +271,7 @@ def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_p
     (tmp_path / "file").write_text("")
     assert set(run_team(2, _train, run, store.folder, tmp_path / "file", (), {})) == {2}  # main cannot make its folder
     with pytest.raises(ConfigError, match="a batch of 8 sequences cannot be split evenly over 3 processes"):
-        Machine(ProcessGroup(0, 3)).share(run.training)
+        Machine(ProcessGroup(0, 3)).rows_and_micro_batch(run.training)
 
 
 SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.ONE_PIECE // 4 + 1,)]

@@ -20,10 +20,11 @@ from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
+from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.gradients import Gradients, OnePiece
 from ssm.training.job import Machine
-from ssm.training.loop import Interval, train
+from ssm.training.loop import train
 from ssm.training.metrics import Metrics
 from ssm.training.step import loss_of
 
@@ -136,7 +137,7 @@ def test_a_micro_batch_without_asked_targets_has_no_effect(copies: TokenStore) -
 
 
 def _train(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path) -> None:
-    train(run, TokenStore.open(tokens), folder, CPU, None, Interval(steps=5), Machine(group))
+    train(run, TokenStore.open(tokens), folder, CPU, None, CheckpointSchedule(steps=5), Machine(group))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_every_policy_trains_on_tasks_and_resumes_bitwise(
     with monkeypatch.context() as patch:
         patch.setattr(Metrics, "add", _killed_at(15, Metrics.add))
         with pytest.raises(KeyboardInterrupt):
-            train(run, copies, tmp_path / "again", CPU, interval=Interval(steps=6))
+            train(run, copies, tmp_path / "again", CPU, checkpoints=CheckpointSchedule(steps=6))
     train(run, copies, tmp_path / "again", CPU)
     one, other = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "again"))
     assert all(torch.equal(one[name], other[name]) for name in one)

@@ -24,7 +24,8 @@ from ssm.base.files import write_json
 from ssm.base.tables import METRICS, write_table
 from ssm.cli.main import main
 from ssm.cli.watch import CLEAR
-from ssm.training.loop import Interval, train
+from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.loop import train
 from ssm.training.metrics import SIDECAR
 from ssm.watch import runs as module
 from ssm.watch.runs import ResultsView, RunView, Watcher
@@ -41,7 +42,7 @@ def metrics(path: Path, losses: list[float]) -> None:
 def heartbeat(folder: Path, **changes: Any) -> None:
     content = {"done": 300, "total": 1000, "unit": "steps", "unit_seconds": 0.5, "seconds_left": 350.0}
     content |= {"rate": 38214.0, "rate_unit": "tokens", "note": "loss 2.718", "state": "running"}
-    write_json(folder / progress.FILE, content | changes)
+    write_json(folder / progress.HEARTBEATS, content | changes)
 
 
 def aged(folder: Path, seconds: float) -> None:
@@ -140,7 +141,7 @@ def test_a_stopped_run_never_becomes_stale(results: Path) -> None:
 def test_a_damaged_file_only_affects_its_own_run(results: Path, content: bytes) -> None:
     folder = results / "runs" / LONG
     before = states(results)
-    for name in (progress.FILE, SIDECAR, "run.json"):
+    for name in (progress.HEARTBEATS, SIDECAR, "run.json"):
         whole = (folder / name).read_bytes() if (folder / name).exists() else None
         (folder / name).write_bytes(content)
         assert main(["watch", str(results)]) == 0
@@ -221,7 +222,8 @@ def test_the_files_of_a_real_training_are_read(tmp_path: Path) -> None:
     import torch
 
     store = make_store(tmp_path, documents=12)
-    train(run_spec(store.spec), store, tmp_path / "runs/x", torch.device("cpu"), interval=Interval(steps=7))
+    often = CheckpointSchedule(steps=7)
+    train(run_spec(store.spec), store, tmp_path / "runs/x", torch.device("cpu"), checkpoints=often)
     (run,) = Watcher(tmp_path, stale=180).look().runs
     assert (run.state, run.done, run.total, len(run.losses)) == ("finished", 30, 30, 30)
     (tmp_path / "runs/x/run.json").unlink()

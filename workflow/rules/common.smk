@@ -10,7 +10,7 @@ def files_of_run(run):
 
 def inputs_of_table(wildcards):
     """The input files of a measurement, by kind."""
-    needs = PLAN.inputs_of(wildcards.table)
+    needs = PLAN.inputs[wildcards.table]
     files = {"run": files_of_run(needs.run)}
     if needs.data:
         files["tokens"] = f"{S}/tokens/{needs.data}/manifest.json"
@@ -21,7 +21,7 @@ def inputs_of_table(wildcards):
 
 def flags_of_table(table):
     """The inputs of a measurement as arguments of `ssm evaluate`."""
-    needs = PLAN.inputs_of(table)
+    needs = PLAN.inputs[table]
     flags = {
         "--run": needs.run and f"{S}/runs/{needs.run}",
         "--tokens": needs.data and f"{S}/tokens/{needs.data}",
@@ -255,7 +255,7 @@ def disk(wildcards):
 def partition(wildcards):
     """The partition; None: the cluster's default. Tables of one run may share a job, so they get the same partition."""
     job = wildcards[0]
-    shares = uses_gpus() and job in PLAN.measurements and PLAN.inputs_of(job).run
+    shares = uses_gpus() and job in PLAN.measurements and PLAN.inputs[job].run
     on_gpu = expected()[job].gpus or shares
     return (on_gpu and CLUSTER.gpu_partition) or CLUSTER.partition
 

@@ -5,8 +5,8 @@
 rule train:
     """Train one run: pre-training, or post-training of the final weights of another run."""
     input:
-        tokens=lambda wildcards: f"{S}/tokens/{PLAN.inputs_of(wildcards.run).data}/manifest.json",
-        parent=lambda wildcards: files_of_run(PLAN.inputs_of(wildcards.run).run),
+        tokens=lambda wildcards: f"{S}/tokens/{PLAN.inputs[wildcards.run].data}/manifest.json",
+        parent=lambda wildcards: files_of_run(PLAN.inputs[wildcards.run].run),
     output:
         f"{S}/runs/{{run}}/{RUN_RECORD}",
         f"{S}/runs/{{run}}/metrics.parquet",

@@ -10,10 +10,10 @@ from pydantic import PositiveFloat
 
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
-from ssm.claims.panel_tables import PanelTables, by_sequence, state_statistics, tokens
+from ssm.claims.panel_tables import PanelTables, state_statistics_table, tokens
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
-from ssm.claims.table_numbers import head_std_growth
+from ssm.claims.table_numbers import by_sequence, head_std_growth
 
 OVER_HEADS: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "largest": np.max}
 
@@ -36,7 +36,7 @@ class HeadDrift(ArmQuantity):
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """With one seed, the interval is a bootstrap over sequences."""
         start, stop, over_heads = series.context, tokens(series, self), OVER_HEADS[self.heads]
-        table = state_statistics(panel, series, self, stop)
+        table = state_statistics_table(panel, series, self, stop)
         heads = table.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
         at = [heads.filter(pl.col("position") == position) for position in (start, stop)]
         means_early, means_late = resample(*(by_sequence(rows, ["layer", "head"], "std") for rows in at))

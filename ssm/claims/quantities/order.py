@@ -71,7 +71,7 @@ class Order(CurveQuantity):
         steps = self.steps(np.stack([one.y for one in curves]))  # (seeds, K - 1)
         if (np.ptp(steps, axis=0) <= self.rounding).any():
             raise UndecidableError(f"all {len(steps)} seeds gave exactly the same step: no spread, no interval")
-        low = min(seed_interval(step, LEVEL)[1] for step in steps.T)
+        low = min(seed_interval(step)[1] for step in steps.T)
         high = min(seed_interval(step, 1 - (1 - LEVEL) / steps.shape[1])[2] for step in steps.T)
         logarithms = ", of logarithms" if self.ratio else ""
         method = f"95% Student t over {len(steps)} seeds{logarithms}"

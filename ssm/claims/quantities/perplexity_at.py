@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens, why_not_at
+from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss_table, tokens, why_not_at
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.specs.measurements.base import Measurement
@@ -29,7 +29,7 @@ class PerplexityAt(ArmQuantity):
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         stop = tokens(series, self)
-        return mean_reading(last_quarter(position_loss(panel, series, self, stop), stop))
+        return mean_reading(last_quarter(position_loss_table(panel, series, self, stop), stop))
 
     def describe(self, panel: PanelTables) -> str:
         return f"perplexity of {panel.label(self.arm)} at {at_end(self.times_context)}"

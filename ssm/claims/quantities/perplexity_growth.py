@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss, tokens, why_not_at
+from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss_table, tokens, why_not_at
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import mean_loss
@@ -31,7 +31,7 @@ class PerplexityGrowth(ArmQuantity):
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """Paired by sequence."""
         stop = tokens(series, self)
-        table = position_loss(panel, series, self, max(stop, series.context))
+        table = position_loss_table(panel, series, self, max(stop, series.context))
         early = mean_loss(table, series.context // 2, series.context)["loss"].to_numpy()
         return mean_reading(last_quarter(table, stop) - early)
 

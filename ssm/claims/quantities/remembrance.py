@@ -10,10 +10,10 @@ from pydantic import PositiveFloat
 from ssm.base.columns import maximum
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, by_sequence
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
-from ssm.claims.table_numbers import remembrance_curve
+from ssm.claims.table_numbers import by_sequence, remembrance_curve
 
 Distance = Literal["total_variation", "jensen_shannon", "one_minus_cosine"]
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
-from ssm.claims.panel_tables import PanelTables, by_sequence
+from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantities.remembrance import Distance
 from ssm.claims.quantity import SeriesQuantity
 from ssm.claims.series import Series
-from ssm.claims.table_numbers import remembrance_curve
+from ssm.claims.table_numbers import by_sequence, remembrance_curve
 
 
 class ShapeDifference(SeriesQuantity):

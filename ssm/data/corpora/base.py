@@ -12,7 +12,7 @@ from ssm.base.errors import DataError
 from ssm.base.plugin_modules import Modules
 from ssm.specs.corpora import SPECS
 
-READERS: Modules[type[Reader]] = Modules("ssm.data.corpora", SPECS)
+READERS: Modules[type[CorpusReader]] = Modules("ssm.data.corpora", SPECS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def as_text(value: object, where: str) -> bytes:
     raise DataError(f"{where} holds {type(value).__name__}, expected text")
 
 
-class Reader(ABC):
+class CorpusReader(ABC):
     """Reads the documents of a corpus that its spec describes."""
 
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:

@@ -15,7 +15,7 @@ from inspect import cleandoc
 from pathlib import Path
 
 from ssm.base.errors import DataError, first_line
-from ssm.data.corpora.base import Document, Reader
+from ssm.data.corpora.base import CorpusReader, Document
 from ssm.data.corpora.stdlib import INSTALLED, library_files, library_folder
 from ssm.specs.corpora.docstrings import DocstringsCorpus
 
@@ -41,7 +41,7 @@ PLAIN = re.compile(r"""["'(`*]*[A-Za-z]+(?:['/-][A-Za-z]+)*["')`*.,:;!?]*""")
 ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "--", "…": "..."})
 
 
-class DocstringsReader(Reader, kind="docstrings"):
+class DocstringsReader(CorpusReader, kind="docstrings"):
     """The prose of every module and topic, sorted by name. What an earlier document says is not repeated."""
 
     spec: DocstringsCorpus

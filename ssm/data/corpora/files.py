@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line, nearest, shown
 from ssm.base.files import before_wildcards
-from ssm.data.corpora.base import Document, Reader, as_text
+from ssm.data.corpora.base import CorpusReader, Document, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by suffix; other files are text
@@ -28,7 +28,7 @@ SAMPLE = 2**16  # bytes of a file that are checked
 RENAME = "rename the text's key, or give text_key in data.yaml"  # the commands for a checkpoint read no data.yaml
 
 
-class FilesReader(Reader, kind="files"):
+class FilesReader(CorpusReader, kind="files"):
     """Every document of every file: files in the order of `files`, rows in the order of their file."""
 
     spec: FilesCorpus

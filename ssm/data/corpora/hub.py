@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ssm.base.errors import DataError, first_line, nearest
-from ssm.data.corpora.base import Document, Reader, as_text
+from ssm.data.corpora.base import CorpusReader, Document, as_text
 from ssm.specs.corpora.hub import HubCorpus
 
 
-class HubReader(Reader, kind="hub"):
+class HubReader(CorpusReader, kind="hub"):
     """Reads the rows of a data set."""
 
     spec: HubCorpus

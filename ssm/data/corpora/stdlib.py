@@ -8,13 +8,13 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 from ssm.base.errors import DataError
-from ssm.data.corpora.base import Document, Reader
+from ssm.data.corpora.base import CorpusReader, Document
 from ssm.specs.corpora.stdlib import StdlibCorpus
 
 INSTALLED = {"site-packages", "dist-packages"}  # folders of installed packages
 
 
-class StdlibReader(Reader, kind="stdlib"):
+class StdlibReader(CorpusReader, kind="stdlib"):
     """Every *.py file of the standard library within the spec's limits of size, sorted by relative path."""
 
     spec: StdlibCorpus

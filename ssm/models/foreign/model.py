@@ -32,14 +32,14 @@ COARSE = (0.05, 0.5, 0.02)  # half precision
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingMode:
     """A way to read the next piece of a sequence."""
 
     by_token: bool  # one token at a time
     positions: bool  # position_ids are given to the forward pass
 
 
-READINGS = tuple(Reading(by_token, positions) for by_token in (False, True) for positions in (True, False))
+READING_MODES = tuple(ReadingMode(by_token, positions) for by_token in (False, True) for positions in (True, False))
 
 
 class ForeignModel(nn.Module):
@@ -50,7 +50,7 @@ class ForeignModel(nn.Module):
 
     Some models of transformers have errors here. A forward pass over several tokens can ignore the given state, or can
     treat its first token as the start of the sequence. Therefore `check` reads a short random sequence as a whole and
-    in pieces. It chooses the first of `READINGS` with equal logits and an equal state.
+    in pieces. It chooses the first of `READING_MODES` with equal logits and an equal state.
 
     Args:
         inner: the model, on the device where it will be used.
@@ -80,7 +80,7 @@ class ForeignModel(nn.Module):
         self.code = sorted({type(module).__module__ for module in inner.modules()})  # modules with its forward passes
         self.untrainable: str | None = None  # why it cannot be trained from states, for messages
         self.indivisible: str | None = None  # why its states cannot be split by sequences, for messages
-        self.readings: dict[str, Reading] = {}  # by type of device
+        self.readings: dict[str, ReadingMode] = {}  # by type of device
         self.register_state_dict_post_hook(_once)
         self.register_load_state_dict_pre_hook(_under_every_name)
         self.eval()
@@ -217,7 +217,7 @@ class ForeignModel(nn.Module):
                 raise CheckpointError(
                     f"{self.source}: returns {whole.shape[-1]} logits, but its vocab_size is {self.vocab_size}"
                 )
-            at_once = Reading(by_token=False, positions=False)
+            at_once = ReadingMode(by_token=False, positions=False)
             _, last = self.read(tokens, None, at_once)
             alone, forgetful = self.read(tokens[:, -PIECES[-1] :], None, at_once)
             recurrent_states, short = last.recurrent_states(), forgetful.recurrent_states()
@@ -232,18 +232,12 @@ class ForeignModel(nn.Module):
                 )
 
             every, some = torch.arange(ROWS, device=device), torch.tensor(SELECTED, device=device)
-            for reading in READINGS:
+            for reading in READING_MODES:
                 if reading.positions and "position_ids" not in self.options:
                     continue
                 self.indivisible = None
-                read, state, before = [], None, None
-                for piece in tokens.split(PIECES, dim=1):
-                    before = None if state is None else state.copy()
-                    logits, state = self.read(piece, state, reading)
-                    read.append(logits)
-                assert state is not None
-                assert before is not None
-                if not as_whole(torch.cat(read, 1), state, every):
+                logits, state, before = self._read_in_pieces(tokens, reading)
+                if not as_whole(logits, state, every):
                     continue
                 try:
                     selected = self.read(tokens[some, -PIECES[-1] :], before.select(some), reading)
@@ -263,7 +257,19 @@ class ForeignModel(nn.Module):
             "logits or states differ from those of the whole sequence"
         )
 
-    def _untrainable(self, reading: Reading, cache: Any) -> str | None:
+    def _read_in_pieces(self, tokens: Tensor, reading: ReadingMode) -> tuple[Tensor, ForeignState, ForeignState]:
+        """The logits of PIECES read one after the other, the last state, and the state before the last piece."""
+        *earlier, last = tokens.split(PIECES, dim=1)
+        logits, state = [], None
+        for piece in earlier:
+            own, state = self.read(piece, state, reading)
+            logits.append(own)
+        assert state is not None
+        before = state.copy()
+        own, state = self.read(last, state, reading)
+        return torch.cat([*logits, own], 1), state, before
+
+    def _untrainable(self, reading: ReadingMode, cache: Any) -> str | None:
         """Why the model cannot be trained from states; None: it can."""
         common = is_common(cache, self.recurrent)
         if (reading.by_token or not common) and (older := too_old()):
@@ -272,7 +278,7 @@ class ForeignModel(nn.Module):
             return NO_PASS
         return None if common else OWN_CACHE
 
-    def read(self, tokens: Tensor, state: ForeignState | None, reading: Reading) -> tuple[Tensor, ForeignState]:
+    def read(self, tokens: Tensor, state: ForeignState | None, reading: ReadingMode) -> tuple[Tensor, ForeignState]:
         """Like `hidden`, with a given reading."""
         logits = []
         for piece in tokens.split(1, dim=1) if reading.by_token else [tokens]:

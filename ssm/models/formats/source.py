@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
-from ssm.base.names import require_model
+from ssm.base.hub import require_model
 from ssm.base.safetensors_header import refuse_pointer, safetensors_header
 from ssm.base.strict_parsing import read_json
 

@@ -48,10 +48,10 @@ class Coefficients:
         """bn's b_t(x_t): `b` without a step size that depends on the token."""
         return self.b if self.bare_key is None else self.bare_key.unsqueeze(-1) * self.value.unsqueeze(-2)
 
-    def states(self, memory: Tensor | None = None) -> Tensor:
-        """h_t for every t, (B, T, H, N, P), computed step by step from the initial memory (B, H, N, P)."""
+    def states(self) -> Tensor:
+        """h_t for every t, (B, T, H, N, P), computed step by step from the zero state."""
         b = self.b
-        h = torch.zeros_like(b[:, 0]) if memory is None else memory
+        h = torch.zeros_like(b[:, 0])  # (B, H, N, P)
         decays = self.A.expand(*b.shape[:-1]).unsqueeze(-1)  # (B, T, H, N, 1)
         states = []
         for A_t, b_t in zip(decays.unbind(1), b.unbind(1), strict=True):

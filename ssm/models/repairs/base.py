@@ -20,11 +20,11 @@ REPAIRS: Modules[Callable[[Any, TrainableModel, Point], Readable]] = Modules("ss
 
 
 @dataclass(frozen=True)
-class ReadingState:
-    """The state of a reading: states of the model, and more. A subclass defines `select`.
+class WrapperState:
+    """The state of a `ModelWrapper`: states of the model, and more. A subclass defines `select`.
 
     Args:
-        state: the model's state, of one or several readings of each sequence.
+        state: the model's state, with one or several entries for each sequence.
         read: number of tokens since the start of the sequences.
     """
 
@@ -46,7 +46,7 @@ class ReadingState:
         return self
 
 
-class Reading:
+class ModelWrapper:
     """Reads a model in another way. A subclass defines `hidden` (`ssm.models.readable.Readable`)."""
 
     def __init__(self, model: LanguageModel):

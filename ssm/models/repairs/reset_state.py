@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
-from ssm.models.repairs.base import REPAIRS, Reading, ReadingState
+from ssm.models.repairs.base import REPAIRS, ModelWrapper, WrapperState
 from ssm.models.state import State
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.reset_state import ResetState
@@ -23,14 +23,14 @@ def reset_state(repair: ResetState, model: LanguageModel, chosen: Point) -> Read
 
 
 @dataclass(frozen=True)
-class CountedState(ReadingState):
+class CountedState(WrapperState):
     """A state, and the number of tokens since the start of the sequence."""
 
     def select(self, rows: Tensor) -> CountedState:
         return CountedState(self.state.select(rows), self.read)
 
 
-class Resetting(Reading):
+class Resetting(ModelWrapper):
     """Multiplies the weight of earlier tokens by `keeps` before each token at a multiple of n, except at the start.
 
     With 0 the whole state is reset: also the inputs of convolutions and the caches of attention. With another factor,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
-from ssm.models.repairs.base import REPAIRS, Reading, ReadingState
+from ssm.models.repairs.base import REPAIRS, ModelWrapper, WrapperState
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.restarts import Restarts
 
@@ -25,7 +25,7 @@ def restarts(repair: Restarts, model: LanguageModel, chosen: Point) -> Readable:
 
 
 @dataclass(frozen=True)
-class StaggeredState(ReadingState):
+class StaggeredState(WrapperState):
     """The states of K readings of B sequences, and their recent losses.
 
     Args:
@@ -49,7 +49,7 @@ class StaggeredState(ReadingState):
         return StaggeredState(state, self.read, self.losses.index_select(1, rows), self.hidden.index_select(1, rows))
 
 
-class Staggered(Reading):
+class Staggered(ModelWrapper):
     """K states. The first is never restarted; state j + 2 restarts every n tokens, shifted by j n / (K - 1) tokens.
 
     The state with the lowest mean loss over the last `window` predictions predicts the next token. Only states with

@@ -48,7 +48,5 @@ class RestartLoss(OfWindows):
         if self.everywhere:
             windows = max(0, ceil(2 * self.length / self.context) - 1)
             return self.sequences * windows * self.context, self.context
-        windows, k = 1, 2
-        while k * self.context <= self.length:
-            windows, k = windows + k // 2, 2 * k
+        windows = 1 + sum(k // 2 for k in octaves(self.context, self.length))
         return self.sequences * windows * self.context, self.context

@@ -12,7 +12,7 @@ from ssm.claims.preregistration import Preregistration, Preregistrations, read_p
 from ssm.figures.figure import FigureTask
 from ssm.plan.library import load_config, targets_left_out
 from ssm.plan.plan import make_plan
-from ssm.plan.preregistration import Findings, contents, review, seeds_of
+from ssm.plan.review import Findings, contents, review, seeds_of
 
 
 def preregister_figures(

@@ -13,7 +13,7 @@ from ssm.models.load import LoadedModel
 from ssm.specs.data import Data
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training.imported import write_imported
-from ssm.training.lineage import read_record
+from ssm.training.run_record import read_record
 
 
 def run_of(loaded: LoadedModel, data: Data, context: int) -> RunSpec:

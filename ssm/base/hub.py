@@ -1,0 +1,20 @@
+"""The form of names on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ssm.base.errors import CheckpointError
+
+HUB = r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?"  # owner/model, or owner/model@revision; ./model is a path
+
+
+def require_model(name: str | Path) -> None:
+    """Check that a model is a folder, a file, or can be a name of the hub. This costs nothing.
+
+    Raises:
+        CheckpointError: it is none of these.
+    """
+    if not (Path(name).is_dir() or Path(name).is_file() or re.fullmatch(HUB, str(name))):
+        raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub (owner/model)")
