@@ -159,22 +159,24 @@ def summarize(
         two_kinds: seeds may be of two kinds, so use the interval of `bounded_mean` in any case. The limits are finite.
 
     Raises:
-        UndecidableError: a reading or the interval is not finite, a number is outside the limits, all seeds are equal,
-            or there is only one sequence of one seed.
+        UndecidableError: a reading or the interval is not finite, a number is outside the limits, all seeds (or all
+            sequences of the only seed) are equal, or there is only one sequence of one seed.
     """
     by_seed = numbers_of(readings, logarithmic)
     _require_numbers(readings, by_seed, limits)
     values = np.array([reading.value for reading in readings.values()])
     alone = len(values) == 1 and not two_kinds
-    samples = next(iter(readings.values())).by_sequence if alone else values
+    first = next(iter(readings.values()))
+    samples = first.by_sequence if alone else values
     equal = len(samples) > 1 and float(np.ptp(samples)) <= rounding
     if two_kinds or (agreeing and equal and np.isfinite(limits).all()):
         samples = np.full_like(samples, samples[0]) if equal else samples
         over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
         return _of_bounded(samples, over, words, logarithmic, limits, by_seed)
-    if len(values) > 1 and np.ptp(values) <= rounding:
+    if equal or (alone and len(first.draws) and float(np.ptp(first.draws)) <= rounding):
+        those = f"{first.sequences} sequences of one seed" if alone else f"{len(values)} seeds"
         exactly = _to_scale(values, logarithmic)[0]
-        raise UndecidableError(f"all {len(values)} seeds gave exactly {exactly:g}: no spread, no interval", by_seed)
+        raise UndecidableError(f"all {those} gave exactly {exactly:g}: no spread, no interval", by_seed)
     if len(values) > 1:
         value, low, high = seed_interval(values)
         interval = f"95% Student t over {len(values)} seeds{', of logarithms' if logarithmic else ''}"

@@ -179,15 +179,17 @@ def test_only_the_last_quarter_is_read(tmp_path: Path, kind: str) -> None:
     assert found.value == pytest.approx(np.exp(3.15 - (0.0 if kind == "perplexity_at" else 2.0)))
 
 
-def test_head_drift_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
+def test_bootstrapped_sequences_that_agree_have_no_interval(tmp_path: Path) -> None:
     quantity = {"kind": "head_drift", "arm": "base", "times_context": 4.0}
-    found = measure(tmp_path, quantity, {("base", 1): {"heads": 0.25}}, (1,))
-    same(found, (4.0, 4.0, 4.0))  # all sequences agree
-    assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
+    with pytest.raises(UndecidableError, match="all 4 sequences of one seed gave exactly 4: no spread, no interval"):
+        measure(tmp_path, quantity, {("base", 1): {"heads": 0.25}}, (1,))
 
 
 SHARE = {"kind": "repaired_share", "arm": "passed", "before": "base", "restarted": "base", "times_context": 4.0}
 BROKEN: Readings = {("base", seed): {"late": 2.0 + seed} for seed in (1, 2, 3)}  # log ratios 1, 2 and 3
+RISING = {"kind": "order", "arm": "base", "measurement": "effective_remembrance", "x": "t", "column": "value"}
+RISING |= {"where": {"distance": "total_variation"}}
+HALVED: Readings = {("passed", seed): {"late": 2.0 + seed / 2} for seed in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(("left", "verdict"), [(0.3, CONFIRMED), (0.7, REFUTED), (0.5, OPEN)])
@@ -208,9 +210,10 @@ def test_the_repaired_share_is_relative_to_the_own_restart_without_restarted(tmp
 
 
 def test_the_repaired_share_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
-    readings: Readings = {("base", 1): {"late": [3.0, 4.0, 3.0, 4.0]}, ("passed", 1): {"late": [2.5, 3.0, 2.5, 3.0]}}
+    readings: Readings = {("base", 1): {"late": [3.0, 4.0, 3.0, 4.0]}, ("passed", 1): {"late": [2.5, 3.0, 2.0, 3.5]}}
     found = measure(tmp_path, SHARE, readings, (1,))
-    same(found, (0.5, 0.5, 0.5))  # half is left in every sequence
+    assert found.value == pytest.approx(0.5)
+    assert 0 < found.low < 0.5 < found.high < 1  # the share left is 0 to .75 by sequence
     assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
 
 
@@ -238,8 +241,11 @@ def test_a_pooled_share_needs_no_break_on_every_seed(tmp_path: Path) -> None:
     (verdict,) = judge(figure_task([claim(pooled, above=0.5)], tuple(range(5))), tmp_path)["by_seed"]
     assert json.loads(verdict)["1"] == pytest.approx({"before": -0.1, "after": 0.1})
     few = {("base", seed): {"late": 2.0 + one} for seed, one in enumerate([1.0, -1.0, 3.0])}
+    few |= {("passed", seed): {"late": 2.0 + seed / 10} for seed in range(3)}
     with pytest.raises(UndecidableError, match="the seeds do not show that 'base' breaks"):
         measure(tmp_path, pooled, few, tuple(range(3)))
+    with pytest.raises(UndecidableError, match="all 3 seeds gave exactly 0.5: no spread, no interval"):
+        measure(tmp_path, pooled, BROKEN | HALVED)
     with pytest.raises(ConfigError, match="'pooled' shares cannot be compared"):
         figure_task([claim(pooled | {"against": "base"}, above=0.5)])
 
@@ -274,13 +280,11 @@ RANGE = 31 / 48
 
 def test_scale_does_not_change_the_shape(tmp_path: Path) -> None:
     """Two rising curves of different shape do differ, although a rank correlation would not see it."""
-    for factor in (1.0, 0.3):
-        found = measure(tmp_path, SHAPE, {("base", 1): {"cosine": factor}}, (1,))
-        assert (found.value, found.low, found.high) == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
-    late = {("base", 1): {"cosine": [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]}}  # 0 before the last t
-    same(measure(tmp_path, SHAPE, late, (1,)), [28 / 48 / RANGE] * 3)
-    falling = {("base", 1): {"cosine": -1.0}}
-    same(measure(tmp_path, SHAPE, falling, (1,)), (1.0, 1.0, 1.0))
+    late = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]  # 0 before the last t
+    for cosine, expected in ((1.0, 0.0), (0.3, 0.0), (late, 28 / 48 / RANGE), (-1.0, 1.0)):
+        with pytest.raises(UndecidableError, match="all 3 seeds gave exactly") as info:
+            measure(tmp_path, SHAPE, {("base", seed): {"cosine": cosine} for seed in (1, 2, 3)})
+        assert list(info.value.by_seed.values()) == pytest.approx([expected] * 3, abs=1e-12)
 
 
 def test_shapes_are_compared_seed_by_seed(tmp_path: Path) -> None:
@@ -343,6 +347,9 @@ def test_the_log_of_a_zero_or_infinite_mean_is_nan() -> None:
         (REMEMBRANCE | {"arm": "passed", "against": "base"}, FORGETS, (1, 2, 3), "seed 1, 2, 3: .* part that is 0"),
         (REMEMBRANCE | {"against": "passed"}, FORGETS, (1,), "seed 1: .* part that is 0"),
         (AT, {}, (1, 2, 3), "all 3 seeds gave exactly 7.38906: no spread, no interval"),
+        (AT, {}, (1,), "all 4 sequences of one seed gave exactly 7.38906: no spread, no interval"),
+        (RISING, {}, (1,), "all sequences of one seed gave exactly the same step: no spread, no interval"),
+        (SHARE, BROKEN | HALVED, (1,), "all 4 sequences of one seed gave exactly 0.5: no spread, no interval"),
         (AT | {"against": "passed"}, BOTH_INFINITE, (1, 2), "seed 1: an overflow"),
     ],
 )

@@ -368,7 +368,7 @@ def test_one_seed_of_separately_trained_arms_is_not_decided(tmp_path: Path) -> N
     restarted = claim(AT | {"kind": "restart_ratio", "arm": "passed", "restarted": "base"}, "restarted", below=1.0)
     task = figure_task([compared, restarted, claim(AT, "alone", above=1.0)], seeds=(1,))
     late = {"late": [1.0, 1.01, 1.02, 1.03], "restart": [2.0, 2.01, 2.0, 2.02]}
-    write_tables(tmp_path, task, {("passed", 1): late})
+    write_tables(tmp_path, task, {("passed", 1): late, ("base", 1): {"late": [2.0, 2.1, 2.1, 2.3]}})
     assert judge(task, tmp_path)["verdict"].to_list() == [CONFIRMED] * 3  # from the same weights, paired by sequence
     frame = judge(apart(task), tmp_path)
     assert frame["verdict"].to_list() == [OPEN, OPEN, CONFIRMED]
@@ -378,7 +378,8 @@ def test_one_seed_of_separately_trained_arms_is_not_decided(tmp_path: Path) -> N
 
 def test_several_seeds_of_separately_trained_arms_decide(tmp_path: Path) -> None:
     task = apart(figure_task([claim(AT | {"arm": "passed", "against": "base"}, below=1.0)]))
-    write_tables(tmp_path, task, {("passed", seed): {"late": 1.0 + seed / 100} for seed in (1, 2, 3)})
+    late = np.array([1.0, 1.1, 1.1, 1.3])
+    write_tables(tmp_path, task, {("passed", seed): {"late": (late + seed / 100).tolist()} for seed in (1, 2, 3)})
     assert judge(task, tmp_path)["verdict"].to_list() == [CONFIRMED]
     single = tuple(one for one in task.series if one.arm == "base" or one.seed == 1)  # only one shared seed
     assert judge(task.model_copy(update={"series": single}), tmp_path)["reason"].to_list() == [ONE_SEED]

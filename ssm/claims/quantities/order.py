@@ -82,6 +82,8 @@ class Order(CurveQuantity):
         if not len(points.draws):
             raise UndecidableError("one sequence of one seed gives no interval")
         steps, tail = self.steps(points.draws), (1 - LEVEL) / 2  # (DRAWS, K - 1)
+        if (np.ptp(steps, axis=0) <= self.rounding).any():
+            raise UndecidableError("all sequences of one seed gave exactly the same step: no spread, no interval")
         low = float(np.quantile(steps, tail, axis=0).min())
         high = float(np.quantile(steps, 1 - tail / steps.shape[1], axis=0).min())
         over = f"over {points.sequences} sequences of one seed (other seeds may differ more)"

@@ -86,11 +86,13 @@ class RepairedShare(RestartQuantity):
         by_seed = {seed: dict(zip(("before", "after"), map(float, one), strict=True)) for seed, one in pairs.items()}
         if not np.isfinite([before, after]).all():
             raise UndecidableError("no finite number for some seeds", by_seed)
+        value = 1 - float(after.mean() / before.mean())
+        if float(np.ptp(after - (1 - value) * before)) <= self.rounding:
+            raise UndecidableError(f"all {len(pairs)} seeds gave exactly {value:g}: no spread, no interval", by_seed)
         ends = fieller_interval(after, before)
         if ends is None:
             raise UndecidableError(f"the seeds do not show that '{self.before}' breaks", by_seed)
         low, high = 1 - ends[1], 1 - ends[0]
-        value = 1 - float(after.mean() / before.mean())
         method = f"95% Fieller over {len(pairs)} seeds"
         tails = student_tails(lambda bound: (1 - bound) * before - after)
         return Estimate(value, low, high, method, self.words(panel), by_seed, tails)
