@@ -15,7 +15,7 @@ import torch
 import words
 import yaml
 
-from ssm.cli.main import VERBS
+from ssm.cli.main import VERBS, main
 from ssm.plan import load_config, make_plan
 from ssm.plan.manual import FOLDER
 from ssm.plan.read import choose_scale
@@ -156,12 +156,21 @@ def test_commands_exist(page: str) -> None:
             assert asked <= figures, line
 
 
-def test_the_small_example_figure_is_planned(tmp_path: Path) -> None:
+def test_the_small_example_figure_is_planned_and_registered_as_the_guide_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (text,) = [block for block in blocks("docs/change-a-figure.md", "yaml") if block.startswith("paper: ")]
     shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / "config" / "figures" / "x_mine.yaml").write_text(text)
     plan = make_plan(load_config(tmp_path / "config", "smoke", ["x_mine"]))
     assert (len(plan.runs), len(plan.measurements), len(plan.figures["x_mine"].claims)) == (6, 12, 1)
+    (command,) = re.findall("`ssm (register x_NAME.*?)`", (ROOT / "CONTRIBUTING.md").read_text())
+    arguments = [*shlex.split(command.replace("x_NAME", "x_mine")), "--config", str(tmp_path / "config")]
+    assert main(arguments) == 0
+    assert "x_mine (smoke)" in capsys.readouterr().out
+    arguments[arguments.index("smoke")] = "gpu"
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.endswith("not at 2,048; planned at the scale 'gpu'\n")
 
 
 def test_the_examples_of_data_sets_are_valid() -> None:

@@ -133,7 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--by", choices=("model", "layer"), help="scale_a: one factor for the model, or for each layer")
     parser.add_argument("--p-zero", type=float, metavar="P", help="share of sequences that start from zero")
-    parser.add_argument("--sigma", type=number, metavar="S", help="standard deviation of random_noise")
+    parser.add_argument("--sigma", type=number, metavar="S", help="standard deviation of random_noise, required for it")
     parser.add_argument("--steps", type=whole, metavar="N", help=f"training steps (default: {STEPS})")
     parser.add_argument(
         "--lr", type=number, metavar="LR", help="peak learning rate (default: a tenth of the usual one for its size)"

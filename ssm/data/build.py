@@ -23,12 +23,12 @@ from ssm.base.files import write_json, write_text
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
-from ssm.data.corpora import Document, documents, source_files, stored_bytes
+from ssm.data.corpora import Document, documents, require_utf8, source_files, stored_bytes
 from ssm.data.encoding import BATCH_BYTES, TextBatch, encode_in_order, usable_cores
 from ssm.data.shards import SplitWriter
 from ssm.data.store import ALWAYS, FORMAT, MANIFEST, SPLITS, TOKENIZER, VERSION, TokenStore
 from ssm.data.tokenizers import Tokenizer, make_tokenizer
-from ssm.specs.data import BpeTokenizer, Data, DataSpec
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, Data, DataSpec
 
 
 def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> bool:
@@ -80,6 +80,8 @@ def split_of(spec: DataSpec, index: int) -> str:
 def _build(spec: Data, folder: Path, workers: int) -> None:
     text, corpus, counts = spec.text, hashlib.sha256(), {"documents": 0, "bytes": 0}
     tokenizer, writers = None, {}
+    if text is not None and not isinstance(text.tokenizer, BytesTokenizer):
+        require_utf8(text.corpus)
     if spec.spelled_by is not None:
         tokenizer = make_tokenizer(spec.spelled_by, _tokenizer_training_texts(text))
     if text is not None:

@@ -15,7 +15,6 @@ from ssm.base.hub import HUB
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store
-from ssm.data.corpora.files import require_utf8
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.specs.corpora.files import FilesCorpus
@@ -41,8 +40,6 @@ def own_text(paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path,
         OutputError: `folder` holds something else, or cannot be written.
     """
     corpus = FilesCorpus(paths=absolute(paths))
-    if not isinstance(tokenizer, BytesTokenizer):  # which reads any bytes
-        require_utf8(corpus)
     build_store(DataSpec(name="text", corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder)
     store = TokenStore.open(folder)
     for split, what in ((store.train, "training part"), (store.held_out, "held-out part")):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ssm.base.errors import ConfigError
 from ssm.base.files import write_text
 from ssm.claims.preregistration import Preregistration, Preregistrations, read_preregistrations
 from ssm.figures.figure import FigureTask
@@ -40,8 +41,11 @@ def preregister_figures(
             wanted = [target for target in targets if target not in left_out]
         if not wanted:
             continue
-        library = load_config(folder, scale, overrides={"dry_run": None, "figures": wanted})
-        plan = make_plan(library)
+        try:
+            library = load_config(folder, scale, overrides={"dry_run": None, "figures": wanted})
+            plan = make_plan(library)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; planned at the scale '{scale}'") from None
         for target, task in plan.figures.items():
             found = contents(task, plan.runs, plan.measurements)
             of_figure = review(task, found, preregistrations, before)

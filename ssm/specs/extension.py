@@ -10,6 +10,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validat
 from ssm.specs.base import Spec
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.initial_states import INTERVENTIONS, InitialStateSpec
+from ssm.specs.initial_states import SPECS as INITIAL_STATES
 from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.repairs import SPECS as REPAIRS
@@ -101,8 +102,9 @@ def unused_option(policy: str, options: Mapping[str, Any]) -> str | None:
         policy: one of POLICIES.
         options: name -> value; options with None or False count as not given.
     """
-    unused = (*STATE_OPTIONS, *TRAINING_OPTIONS) if policy in REPAIRS else REPAIR_OPTIONS
-    return next((name for name in unused if name in _given(options)), None)
+    of_policy = REPAIRS[policy] if policy in REPAIRS else INITIAL_STATES[policy]
+    used = {*of_policy.model_fields, *(() if policy in REPAIRS else TRAINING_OPTIONS)}
+    return next((name for name in _given(options) if name not in used), None)
 
 
 def policy_fields(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,10 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
         write(tmp_path / "c4.json.gz", gzip.compress(b"\n" + rows())),  # as C4 names its lines
         write(tmp_path / "mark.jsonl", b"\xef\xbb\xbf" + rows()),  # with a byte-order mark, as on Windows
         write(tmp_path / "mark.json", b"\xef\xbb\xbf" + rows()),
+        write(tmp_path / "UPPER.JSONL", rows()),
+        write(tmp_path / "UPPER.JSONL.GZ", gzip.compress(rows())),
+        write(tmp_path / "array.json", json.dumps([{"text": text} for text in TEXTS]).encode()),
+        write(tmp_path / "lines.json", b"\xef\xbb\xbf[\n" + rows().strip().replace(b"\n", b",\n") + b"\n]\n"),
         write(tmp_path / "d.jsonl.zst", frame(rows()[:half]) + frame(rows()[half:])),  # two frames
     ]
     pq.write_table(pa.table({"text": TEXTS, "n": range(4)}), tmp_path / "e.parquet", row_group_size=3)
@@ -66,7 +70,8 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
 
 
 def test_other_json_is_text(tmp_path: Path) -> None:
-    for content in (b'{\n  "name": "a package"\n}', b'{"name": "on one line"}', b'[{"text": "a"}]', b""):
+    some = b'[{"text": "a"}, {"name": "b"}]'  # one of these has no text
+    for content in (b'{\n  "name": "a package"\n}', b'{"name": "on one line"}', some, b'[{"text": "a"', b"[]", b""):
         write(tmp_path / "folder" / "1.json", content)
         write(tmp_path / "folder" / "2.txt", b"text")
         assert texts_of(files(tmp_path / "folder")) == [*[content] * bool(content), b"text"]
@@ -116,15 +121,25 @@ def test_text_is_kept_as_bytes(tmp_path: Path) -> None:
     assert texts_of(files(tmp_path / "bad.jsonl")) == ["caf\ufffd ?".encode()]
 
 
-@pytest.mark.parametrize("name", ["folder", "x.jsonl", "x.jsonl.gz", "x.parquet"])
+@pytest.mark.parametrize("name", ["folder", "x.jsonl", "x.jsonl.gz", "x.json", "x.parquet"])
 def test_progress_adds_up_to_the_stored_bytes(tmp_path: Path, name: str) -> None:
     write(tmp_path / "folder" / "1.txt", b"abc")
     write(tmp_path / "folder" / "2.txt.gz", gzip.compress(b"abc" * 99))
     write(tmp_path / "x.jsonl", rows())
     write(tmp_path / "x.jsonl.gz", gzip.compress(rows()))
+    write(tmp_path / "x.json", json.dumps([{"text": text} for text in TEXTS]).encode())
     pq.write_table(pa.table({"text": TEXTS}), tmp_path / "x.parquet")
     spec = files(tmp_path / name)
     assert sum(document.stored for document in documents(spec)) == stored_bytes(spec)
+
+
+def test_a_format_that_cannot_be_read_is_named_and_not_read_as_text(tmp_path: Path) -> None:
+    for name, hint in (("a.txt.XZ", "decompress it, or give it as .gz or .zst"), ("b.arrow", "give it as Parquet or")):
+        path = write(tmp_path / name, b"content")
+        with pytest.raises(DataError, match=rf"{name}: \.\w+ files cannot be read; {hint}"):
+            list(documents(files(tmp_path)))
+        assert texts_of(files(path, format="text")) == [b"content"]
+        path.unlink()
 
 
 def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from ssm.base.errors import DataError
 from ssm.data.batches import WindowBatches
+from ssm.data.build import build_store
 from ssm.data.own_text import check_vocabulary, disjoint_windows, own_text, tokenizer_named, tokenizer_of
 from ssm.data.store import TokenSplit
 from ssm.data.tokenizers import train_bpe
-from ssm.specs.data import BytesTokenizer, FileTokenizer, HubTokenizer
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FileTokenizer, HubTokenizer
 
 
 @pytest.fixture
@@ -278,6 +280,10 @@ def test_a_text_in_another_encoding_is_refused(tokenizer: Path, tmp_path: Path, 
     with pytest.raises(DataError, match=r"text.txt: is not text in UTF-8 \(\d+% of the bytes of the text are not\)"):
         own_text(paths, spec, tmp_path / "tokens", 1.0)
     own_text(paths, BytesTokenizer(), tmp_path / "bytes", 1.0)
+    corpus = FilesCorpus(paths=tuple(paths))
+    with pytest.raises(DataError, match=r"text.txt: is not text in UTF-8"):
+        build_store(DataSpec(name="x", corpus=corpus, tokenizer=BpeTokenizer(vocab_size=300)), tmp_path / "bpe")
+    assert not (tmp_path / "bpe").exists()
 
 
 def test_a_file_with_a_few_wrong_bytes_is_read(tokenizer: Path, tmp_path: Path) -> None:

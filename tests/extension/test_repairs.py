@@ -82,6 +82,7 @@ def test_a_limit_of_dt_is_written_for_transformers(world: Path, tmp_path: Path) 
         ({"policy": "clip_dt", "p_zero": 0.0}, "policy clip_dt has no option --p-zero: it trains nothing"),
         ({"policy": "clip_dt", "batch_tokens": 64}, "policy clip_dt has no option --batch-tokens: it trains nothing"),
         ({"policy": "tbtt", "by": "layer"}, "policy tbtt has no option --by"),
+        ({"policy": "state_passing", "sigma": 0.1}, "policy state_passing has no option --sigma"),
         ({"policy": "scale_a", "model": "run"}, "is a run of ssm; to repair it, write a figure"),
     ],
 )

@@ -12,7 +12,7 @@ from ssm.base.errors import DataError
 from ssm.data.corpora.base import READERS, Document
 from ssm.specs.corpora import CorpusSpec
 
-__all__ = ["Document", "documents", "source_files", "stored_bytes"]
+__all__ = ["Document", "documents", "require_utf8", "source_files", "stored_bytes"]
 
 READERS.discover()
 
@@ -44,3 +44,12 @@ def source_files(spec: CorpusSpec) -> list[tuple[str, Path]]:
         DataError: a file of the spec does not exist.
     """
     return READERS[spec.kind](spec).files()
+
+
+def require_utf8(spec: CorpusSpec) -> None:
+    """Check that the user's own files are text in UTF-8, as every tokenizer but `bytes` expects.
+
+    Raises:
+        DataError: a file is missing or is something else.
+    """
+    READERS[spec.kind](spec).require_utf8()

@@ -65,3 +65,10 @@ class CorpusReader(ABC):
     def files(self) -> list[tuple[str, Path]]:
         """(name, path) of every file that is read, if they are the user's own (`Corpus.own_files`)."""
         return []
+
+    def require_utf8(self) -> None:  # noqa: B027 (only the user's own files can be something else)
+        """Check that the text is in UTF-8.
+
+        Raises:
+            DataError: too many bytes of all files together are not. The message names the worst file.
+        """

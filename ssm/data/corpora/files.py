@@ -1,4 +1,4 @@
-"""Files, folders and globs: text (one document per file), JSONL (one per line), Parquet (one per row)."""
+"""Files, folders and globs: text (a document for each file), JSONL, Parquet and JSON arrays (one for each row)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ from ssm.specs.corpora.files import FilesCorpus
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by suffix; other files are text
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+# Suffixes of files that cannot be read -> what the user can do. As text, they would be noise.
+UNREADABLE = {
+    **dict.fromkeys((".7z", ".bz2", ".lz4", ".xz", ".zip"), "decompress it, or give it as .gz or .zst"),
+    **dict.fromkeys((".arrow", ".feather"), "give it as Parquet or JSON lines"),
+}
 ROWS = 256  # Parquet rows in memory
 READ_BUFFER = 2**20  # bytes
 MOST_FILES = 200_000  # limit for a folder, so that nobody reads a whole disk by mistake
@@ -34,11 +39,10 @@ class FilesReader(CorpusReader, kind="files"):
     spec: FilesCorpus
 
     def documents(self) -> Iterator[Document]:
-        readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet}
+        readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet, "json": _json_array}
         for name, path in self.files():
             try:
-                found = _found_format(path, self.spec.text_key) if self.spec.format == "auto" else self.spec.format
-                reader = readers[found]
+                reader = readers[_found_format(path, self.spec)]
                 yield from reader(name, path, self.spec.text_key)
             except (OSError, pa.ArrowException) as error:
                 reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
@@ -88,6 +92,36 @@ class FilesReader(CorpusReader, kind="files"):
                 chosen.setdefault(file.resolve(), file.relative_to(root).as_posix())
         return [(name, path) for path, name in chosen.items()]
 
+    def require_utf8(self) -> None:
+        """Look at the beginning of each file. Zero bytes are in UTF-16 and binary files.
+
+        A file counts by its size, so that one large binary file among many texts is found.
+
+        Raises:
+            DataError: too many bytes of all files together are not. The message names the worst file.
+        """
+        wrong: dict[Path, float] = {}  # bytes, if all of a file is like its beginning
+        size = 0
+        for _, path in self.files():
+            try:
+                if _found_format(path, self.spec) == "parquet":
+                    continue
+                with _opened(path) as (stream, _):
+                    content = stream.read(SAMPLE)
+                stored = path.stat().st_size
+            except (OSError, pa.ArrowException):
+                continue  # the reader says so
+            if not content:
+                continue
+            valid = content.decode("utf-8", errors="ignore").replace("\0", "").encode("utf-8")
+            wrong[path] = stored * (1 - len(valid) / len(content))
+            size += stored
+        total = sum(wrong.values())
+        if total > MOST_INVALID * size:
+            worst = max(wrong, key=lambda path: wrong[path])
+            share = f"{total / size:.0%} of the bytes of the text are not"
+            raise DataError(f"{worst}: is not text in UTF-8 ({share}); convert it to UTF-8, or leave it out")
+
 
 def format_of(path: Path) -> str:
     """text, jsonl or parquet, by the suffix of the file name without the suffix of a compression."""
@@ -95,53 +129,49 @@ def format_of(path: Path) -> str:
 
 
 def _suffix(path: Path) -> str:
-    """The suffix of the file name without that of a compression."""
-    return (path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix
+    """The suffix of the file name without that of a compression, in lower case."""
+    return (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
 
 
-def require_utf8(spec: FilesCorpus) -> None:
-    """Check that files are in UTF-8, by the beginning of each. Zero bytes are in UTF-16 and binary files.
+def _found_format(path: Path, spec: FilesCorpus) -> str:
+    """The format of the spec; if it is `auto`, that of the file: `format_of`, or jsonl or json for some .json files.
 
-    A file counts by its size, so that one large binary file among many texts is found.
+    A .json file has rows if its first line is an object with the text, as in C4, or if it is an array of such objects.
 
     Raises:
-        DataError: too many bytes of all files together are not. The message names the worst file.
+        DataError: files with this suffix cannot be read.
     """
-    wrong: dict[Path, float] = {}  # bytes, if all of a file is like its beginning
-    size = 0
-    for _, path in FilesReader(spec).files():
-        if format_of(path) == "parquet":
-            continue
-        try:
-            with _opened(path) as (stream, _):
-                content = stream.read(SAMPLE)
-            stored = path.stat().st_size
-        except (OSError, pa.ArrowException):
-            continue  # the reader says so
-        if not content:
-            continue
-        valid = content.decode("utf-8", errors="ignore").replace("\0", "").encode("utf-8")
-        wrong[path] = stored * (1 - len(valid) / len(content))
-        size += stored
-    total = sum(wrong.values())
-    if total > MOST_INVALID * size:
-        worst = max(wrong, key=lambda path: wrong[path])
-        share = f"{total / size:.0%} of the bytes of the text are not"
-        raise DataError(f"{worst}: is not text in UTF-8 ({share}); convert it to UTF-8, or leave it out")
-
-
-def _found_format(path: Path, key: str) -> str:
-    """`format_of`, or jsonl if the first line of a .json file is an object with the text, as in C4."""
+    if spec.format != "auto":
+        return spec.format
+    if hint := UNREADABLE.get(path.suffix.lower()):
+        raise DataError(f"{path}: {path.suffix} files cannot be read; {hint}")
     if _suffix(path) == ".json":
         with _opened(path) as (stream, _):
             first = next((line for line in stream if line.strip()), b"")
-        try:
-            row = json.loads(first.decode("utf-8-sig"))
-        except (ValueError, RecursionError):
-            row = None
-        if isinstance(row, dict) and key in row:
+        if _has_text(_parsed(first), spec.text_key):
             return "jsonl"
+        if first.decode("utf-8-sig", errors="replace").lstrip().startswith("[") and _rows(path, spec.text_key):
+            return "json"
     return format_of(path)
+
+
+def _rows(path: Path, key: str) -> list[dict[str, object]]:
+    """The rows of a JSON array of objects that have the text; empty: the file is something else."""
+    with _opened(path) as (stream, _):
+        rows = _parsed(stream.read())
+    return rows if isinstance(rows, list) and all(_has_text(row, key) for row in rows) else []
+
+
+def _has_text(row: object, key: str) -> bool:
+    return isinstance(row, dict) and key in row
+
+
+def _parsed(content: bytes) -> object:
+    """The value of a JSON text; None: it is no JSON."""
+    try:
+        return json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
@@ -192,6 +222,19 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
             before = after
 
 
+def _json_array(name: str, path: Path, key: str) -> Iterator[Document]:
+    rows, size = _rows(path, key), path.stat().st_size
+    for number, row in enumerate(rows):
+        yield Document(
+            f"{name}:{number}", as_text(row[key], f"{path}: '{key}' of row {number}"), _share(size, number, len(rows))
+        )
+
+
+def _share(size: int, number: int, rows: int) -> int:
+    """The stored bytes of a row, if each row counts an equal share."""
+    return size * (number + 1) // rows - size * number // rows
+
+
 def _parquet(name: str, path: Path, key: str) -> Iterator[Document]:
     with pq.ParquetFile(path) as table:
         if key not in table.schema_arrow.names:
@@ -202,8 +245,7 @@ def _parquet(name: str, path: Path, key: str) -> Iterator[Document]:
         for batch in table.iter_batches(batch_size=ROWS, columns=[key]):
             for value in batch.column(0):
                 text = as_text(value.as_py(), f"{path}: row {number} of column '{key}'")
-                stored = size * (number + 1) // rows - size * number // rows  # each row counts an equal share
-                yield Document(f"{name}:{number}", text, stored)
+                yield Document(f"{name}:{number}", text, _share(size, number, rows))
                 number += 1
 
 
@@ -214,6 +256,6 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, Callable[[], int]]]
     Arrow reads all frames of a .zst file, and reports truncated files.
     """
     with pa.OSFile(str(path)) as file:
-        compression = COMPRESSIONS.get(path.suffix)
+        compression = COMPRESSIONS.get(path.suffix.lower())
         stream = pa.CompressedInputStream(file, compression) if compression else file
         yield io.BufferedReader(stream, READ_BUFFER), file.tell

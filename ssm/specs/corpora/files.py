@@ -17,8 +17,8 @@ class FilesCorpus(Corpus):
     own_files: ClassVar[bool] = True
     kind: Literal["files"] = "files"
     paths: Words  # files, folders (searched recursively) or globs
-    # `auto`: by the file name; .zst and .gz also work. A .json file is jsonl if its first line is an object with the
-    # text.
+    # `auto`: by the file name; .zst and .gz also work. A .json file has rows if its first line is an object with the
+    # text, or if it is an array of such objects.
     format: Literal["auto", "text", "jsonl", "parquet"] = "auto"
     text_key: str = "text"  # JSONL key or Parquet column with the text
 
