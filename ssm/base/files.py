@@ -147,7 +147,9 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
         start = before_wildcards(given)
         wildcards = given.parts[len(start.parts) :]
         start = start.resolve()
-        if new.is_relative_to(start) and _begin_with(new.relative_to(start).parts, wildcards):
+        below = new.relative_to(start).parts if new.is_relative_to(start) else None
+        hidden = wildcards and below and any(part.startswith(".") for part in below)  # never read through a glob
+        if below is not None and not hidden and _begin_with(below, wildcards):
             raise OutputError(f"{folder}: is inside {text}, which is read as text; give another -o")
 
 

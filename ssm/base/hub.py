@@ -18,3 +18,12 @@ def require_model(name: str | Path) -> None:
     """
     if not (Path(name).is_dir() or Path(name).is_file() or re.fullmatch(HUB, str(name))):
         raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub (owner/model)")
+
+
+def is_name(text: str) -> bool:
+    """Whether a text that is no path names something on the hub.
+
+    If there is a folder "owner", "owner/model" is a mistyped path in it. Asking the hub for it can take half a minute.
+    With a revision, it is a name in any case.
+    """
+    return bool(re.fullmatch(HUB, text)) and ("@" in text or not Path(text).parent.is_dir())

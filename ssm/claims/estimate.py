@@ -61,6 +61,11 @@ class Reading:
     draws: np.ndarray = field(default_factory=lambda: NOTHING)  # (DRAWS,) the value on resampled sequences
     sequences: int = 0  # number of sequences measured
 
+    def agrees(self, rounding: float) -> bool:
+        """Whether it has several sequences, and all of them have the same number up to `rounding`."""
+        samples = self.draws if len(self.draws) else self.by_sequence
+        return min(self.sequences, len(samples)) > 1 and bool(np.ptp(samples) <= rounding)
+
     def __sub__(self, other: Reading) -> Reading:
         """The difference, paired by sequence."""
         if not math.isfinite(self.value - other.value):
@@ -173,7 +178,7 @@ def summarize(
         samples = np.full_like(samples, samples[0]) if equal else samples
         over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
         return _of_bounded(samples, over, words, logarithmic, limits, by_seed)
-    if equal or (alone and len(first.draws) and float(np.ptp(first.draws)) <= rounding):
+    if equal or (alone and first.agrees(rounding)):
         those = f"{first.sequences} sequences of one seed" if alone else f"{len(values)} seeds"
         exactly = _to_scale(values, logarithmic)[0]
         raise UndecidableError(f"all {those} gave exactly {exactly:g}: no spread, no interval", by_seed)

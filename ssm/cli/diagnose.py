@@ -65,7 +65,7 @@ def add_model_and_text(parser: argparse.ArgumentParser) -> None:
         type=given,
         required=True,
         metavar="FILES",
-        help="text that the model has not seen: text, JSONL or Parquet files (also .zst and .gz), folders or globs",
+        help="text that the model has not seen: text, JSON or Parquet files (also .zst and .gz), folders or globs",
     )
     parser.add_argument(
         "--tokenizer",

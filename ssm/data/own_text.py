@@ -11,7 +11,7 @@ import numpy as np
 
 from ssm.base.errors import DataError, nearest
 from ssm.base.files import absolute
-from ssm.base.hub import HUB
+from ssm.base.hub import HUB, is_name
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store
@@ -31,7 +31,7 @@ def own_text(paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path,
     """Build or open the token store of some files at `folder`.
 
     Args:
-        paths: text, JSONL or Parquet files, folders or globs, as in `FilesCorpus`.
+        paths: text, JSON or Parquet files, folders or globs, as in `FilesCorpus`.
         held_out: the share of documents for the held-out split; 1: all, 0: none.
 
     Raises:
@@ -54,9 +54,12 @@ def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec
         given: as `text` in `tokenizer_named`.
 
     Raises:
-        DataError: the model has no tokenizer, or it cannot be read, or it has another vocabulary.
+        DataError: the model has no tokenizer, or it cannot be read, or it has another vocabulary; or the model is a run
+            of ssm on other tokens than bytes.
     """
     vocab_size = loaded.model.vocab_size
+    if given == "bytes" and loaded.run is not None and not isinstance(loaded.run.data.spelled_by, BytesTokenizer):
+        raise DataError(f"{loaded.name}: was not trained on bytes; leave out --tokenizer bytes")
     if given is not None:
         return tokenizer_named(given, vocab_size)
     if loaded.tokenizer is None:
@@ -71,8 +74,7 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
 
     Args:
         text: "bytes", a tokenizer.json, a folder that holds one, or a name on the hub ("owner/model",
-            "owner/model@revision"). If there is a folder "owner", "owner/model" is a path in it: asking the hub for a
-            mistyped path can take half a minute.
+            "owner/model@revision"; see `ssm.base.hub.is_name`).
         vocab_size: V of the model.
 
     Raises:
@@ -86,7 +88,7 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     if path.exists():
         file = path / "tokenizer.json" if path.is_dir() else path
         spec = FileTokenizer(path=str(file.absolute()), vocab_size=vocab_size)
-    elif re.fullmatch(HUB, text) and ("@" in text or not path.parent.is_dir()):
+    elif is_name(text):
         name, _, revision = text.partition("@")
         spec = HubTokenizer(name=name, revision=revision or None, vocab_size=vocab_size)
     else:

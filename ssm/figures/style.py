@@ -102,6 +102,7 @@ RAMP_MARKERS = "os^Dv<>*"
 
 
 HUES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BROWN)  # of what has no order and is no known intervention
+LEAST_HUES = 3  # that make many things distinct
 STEPS = 5  # of the ramp, so many can be told apart
 TINTS = (0.34, 0.67)  # darkest and lightest lightness: both are visible on dark and on light pages
 
@@ -172,9 +173,10 @@ def unordered(names: Sequence[str], taken: Collection[str] = ()) -> dict[str, Ar
     """A style for each of up to 32 things without an order: no two have the same line and marker.
 
     Args:
-        taken: colors of other things, which are used again only if there is no other hue.
+        taken: colors of other things, which are used again only if too few hues are left.
     """
-    hues = [hue for hue in HUES if hue not in taken] or HUES
+    free = [hue for hue in HUES if hue not in taken]
+    hues = free if len(free) >= LEAST_HUES else HUES
     return {
         name: ArmStyle(hues[i % len(hues)], RAMP_LINES[(i + i // 8) % 4], RAMP_MARKERS[i % 8])
         for i, name in enumerate(names)

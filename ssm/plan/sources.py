@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ssm.base.errors import DataError
-from ssm.base.hub import HUB
+from ssm.base.hub import HUB, is_name
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
 
@@ -106,7 +106,7 @@ def tokenizer_files(tokenizer: str | None) -> tuple[Path, ...] | None:
     file = path / "tokenizer.json" if path.is_dir() else path
     if file.is_file():
         return (file.resolve(),)
-    return () if re.fullmatch(HUB, tokenizer) and not path.exists() else None
+    return () if is_name(tokenizer) and not path.exists() else None
 
 
 def _files(folder: Path, pattern: str) -> tuple[Path, ...]:

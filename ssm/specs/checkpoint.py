@@ -163,7 +163,5 @@ class CheckpointSpec(Spec):
         key = str(problem["loc"][-1] if problem["loc"] else "")
         if problem["type"] == "missing":
             return f"policy '{self.policy}' needs the key {key}"
-        if problem["type"] == "unknown_key":
-            return f"policy '{self.policy}' has no key {problem['ctx']['key']}"
         text = problem_words(problem)
         return f"{key}: {text}" if key in type(self).model_fields else text

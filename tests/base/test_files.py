@@ -146,6 +146,8 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
         ("[1]", "[1]/out", True),  # the folder has this name
         ("[1]", "1", False),
         ("[2]", "2", True),
+        ("*", ".out", False),  # hidden, so a glob does not read it
+        (".", ".out", True),
     ],
 )
 def test_a_folder_inside_a_text(

@@ -83,6 +83,16 @@ def test_draws_have_an_interval(tmp_path: Path) -> None:
     assert mean.interval == "95% Student t over 4 draws"
 
 
+def test_draws_that_agree_are_exact(tmp_path: Path) -> None:
+    """As in ls eq. 40: no state overflows, whatever the inputs are."""
+    values, where = {1: [1.0, 1.0, 1.0], 2: [3.0, 3.0, 3.0]}, {"inputs": "random"}
+    at = {"kind": "value_at", "measurement": "overflow", "column": "scaled", "where": where | {"halvings": 2}}
+    for of, value in ((at, 3.0), ({"kind": "slope", **CURVE, "where": where}, 2.0)):
+        found = measured(tmp_path, of, random=values)
+        assert (found.value, found.low, found.high) == pytest.approx((value,) * 3)
+        assert found.interval == "exact"
+
+
 def test_it_confirms_and_refutes(tmp_path: Path) -> None:
     of = {"kind": "slope", **CURVE}
     for bound, verdict in ((2.9, "confirmed"), (3.1, "refuted")):

@@ -70,8 +70,8 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
 
 
 def test_other_json_is_text(tmp_path: Path) -> None:
-    some = b'[{"text": "a"}, {"name": "b"}]'  # one of these has no text
-    for content in (b'{\n  "name": "a package"\n}', b'{"name": "on one line"}', some, b'[{"text": "a"', b"[]", b""):
+    others = (b'{"name": "on one line"}', b'[{"name": "a"}, {"text": "b"}]', b'[{"text": "a"', b"[]", b"[1, 2]", b"")
+    for content in (b'{\n  "name": "a package"\n}', b'{\n  "text": "a package"\n}', *others):
         write(tmp_path / "folder" / "1.json", content)
         write(tmp_path / "folder" / "2.txt", b"text")
         assert texts_of(files(tmp_path / "folder")) == [*[content] * bool(content), b"text"]
@@ -119,6 +119,8 @@ def test_text_is_kept_as_bytes(tmp_path: Path) -> None:
     write(tmp_path / "bad.jsonl", b'{"text": "caf\xe9 \\ud800"}\n')
     assert texts_of(files(tmp_path / "latin.txt")) == [b"caf\xe9"]
     assert texts_of(files(tmp_path / "bad.jsonl")) == ["caf\ufffd ?".encode()]
+    write(tmp_path / "bad.json", b"[" + (tmp_path / "bad.jsonl").read_bytes() + b"]")
+    assert texts_of(files(tmp_path / "bad.json")) == ["caf\ufffd ?".encode()]
 
 
 @pytest.mark.parametrize("name", ["folder", "x.jsonl", "x.jsonl.gz", "x.json", "x.parquet"])
@@ -134,10 +136,11 @@ def test_progress_adds_up_to_the_stored_bytes(tmp_path: Path, name: str) -> None
 
 
 def test_a_format_that_cannot_be_read_is_named_and_not_read_as_text(tmp_path: Path) -> None:
-    for name, hint in (("a.txt.XZ", "decompress it, or give it as .gz or .zst"), ("b.arrow", "give it as Parquet or")):
+    write(tmp_path / "a.txt", b"text")
+    for name, hint in (("z.txt.XZ", "give its text, also as .gz or .zst"), ("z.arrow", "give it as Parquet or")):
         path = write(tmp_path / name, b"content")
-        with pytest.raises(DataError, match=rf"{name}: \.\w+ files cannot be read; {hint}"):
-            list(documents(files(tmp_path)))
+        with pytest.raises(DataError, match=rf"{name}: \.\w+ files cannot be read; {hint}.*, or leave it out"):
+            next(documents(files(tmp_path)))
         assert texts_of(files(path, format="text")) == [b"content"]
         path.unlink()
 
@@ -167,6 +170,9 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
         (files(write(tmp_path / "list.jsonl", b"[1]\n")), r"list\.jsonl:1: expected a JSON object, got list"),
         (files(write(tmp_path / "int.jsonl", b'{"text": 3}\n')), r"int\.jsonl:1: 'text' holds int, expected text"),
         (files(write(tmp_path / "key.jsonl", rows("texts"))), r"key\.jsonl:1: no key 'text' .*did you mean 'texts'\?"),
+        (files(write(tmp_path / "row.json", b'[{"text": "a"}, {"texts": "b"}]')), r"row 1: no key 'text' .*'texts'\?"),
+        (files(write(tmp_path / "two.json", b'[{"text": "a"},\n{"text": 3}]')), r"row 1: 'text' holds int"),
+        (files(write(tmp_path / "end.json", b'[{"text": "a"},\n')), r"end\.json:2: not JSON .* column 1"),
         (files(tmp_path / "x.parquet", text_key="contents"), r"no column 'contents' .*did you mean 'content'\?"),
         (files(tmp_path / "x.parquet", text_key="n"), "row 0 of column 'n' holds int, expected text"),
     ]

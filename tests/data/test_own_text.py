@@ -142,7 +142,7 @@ def test_a_mistyped_path_is_no_name_of_the_hub(
 
 def opened(tokenizer: FileTokenizer | None, vocab_size: int, note: str | None = None) -> Any:
     return SimpleNamespace(
-        name="their-model", tokenizer=tokenizer, note=note, model=SimpleNamespace(vocab_size=vocab_size)
+        name="their-model", tokenizer=tokenizer, note=note, run=None, model=SimpleNamespace(vocab_size=vocab_size)
     )
 
 

@@ -21,6 +21,7 @@ from printed import commands
 from safetensors.torch import load_file
 from small import content, make_store, run_spec, text
 
+from ssm.base.errors import DataError
 from ssm.base.tables import read_table
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
@@ -469,3 +470,5 @@ def test_a_run_on_bpe_is_extended_with_its_tokenizer(world: Path, tmp_path: Path
     found = extend(tmp_path / "run", text=[str(world / "texts")], out=tmp_path / "out", tokenizer=tokenizer, **QUICK)
     assert found["outcome"] in ("improved", "repaired", "nothing was gained", "not decided")
     assert load_diagnosis(tmp_path / "out" / "before").facts.vocab_size == 300
+    with pytest.raises(DataError, match="was not trained on bytes; leave out --tokenizer bytes"):
+        extend(tmp_path / "run", text=[str(world / "texts")], out=tmp_path / "out2", tokenizer="bytes", **QUICK)

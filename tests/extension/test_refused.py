@@ -155,7 +155,7 @@ def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
         ),
         ({"policy": "random_noise"}, "policy random_noise needs --sigma"),
         ({"policy": "zero"}, "it is the control arm"),
-        ({"sigma": 1.0}, "unknown key 'sigma'"),
+        ({"sigma": 1.0}, "policy state_passing has no option --sigma"),
         ({"p_zero": 2.0}, "p_zero"),
         ({"in_context_tolerance": -1.0}, "in_context_tolerance"),
         ({"context": 24}, "context 24: expected a power of two"),

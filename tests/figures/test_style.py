@@ -80,6 +80,9 @@ def test_many_arms_have_different_hues(vision: np.ndarray) -> None:
     assert [style.color for style in styles].count(ARMS["control"].color) == 1
     for start in range(1, 12):
         assert len({style.color for style in styles[start : start + 6]}) == 6, "neighbors"
+    known = ["control", "state_passing", "tbtt", "random_noise", "fitted_noise", "standard"]  # use most hues
+    mixed = arm_styles([*known, *(f"system_{i}" for i in range(6))])
+    assert len({mixed[f"system_{i}"].color for i in range(6)}) >= 3
 
 
 def test_arms_without_an_order_are_not_on_the_ramp() -> None:

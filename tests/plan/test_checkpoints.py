@@ -98,7 +98,7 @@ def test_a_path_can_start_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"tolerance": 0.5}, "tolerance: expected a number above 1, got 0.5"),
         ({"sequences": 2}, "sequences: expected a number from 4 on, got 2"),
         ({"policy": "random_noise"}, "policy 'random_noise' needs the key sigma"),
-        ({"policy": "tbtt", "sigma": 0.1}, "policy 'tbtt' has no key 'sigma'"),
+        ({"policy": "tbtt", "sigma": 0.1}, "policy 'tbtt' does not use the key sigma"),
         ({"policy": "scale_a", "steps": 9}, "policy 'scale_a' does not use the key steps: it trains nothing"),
         ({"policy": "tbtt", "by": "layer"}, "policy 'tbtt' does not use the key by"),
         ({"policy": "clip_dt", "by": "layer"}, "policy 'clip_dt': config.json has one limit of dt for all layers"),

@@ -19,7 +19,8 @@ from ssm.specs.base import Spec
 class OwnTable(OfQuantity, FigureQuantity):
     """The quantity `of`, read from a table that belongs to the figure and to no arm.
 
-    The number is exact if nothing in the table is random. Otherwise its interval is over the random draws.
+    The number is exact if nothing in the table is random, or if all random draws have the same number. Otherwise its
+    interval is over the draws.
     """
 
     of_figure: ClassVar[bool] = True
@@ -50,7 +51,7 @@ class OwnTable(OfQuantity, FigureQuantity):
             raise UndecidableError(f"the figure itself has no {name} at the scale {panel.task.scale}")
         quantity = self.quantity(OWN)
         (reading,) = quantity.readings(own).values()
-        if reading.sequences > 1:
+        if reading.sequences > 1 and not reading.agrees(self.rounding):
             found = quantity.estimate(own)
             interval = f"{found.interval.partition(' over ')[0]} over {reading.sequences} draws"
             return replace(found, interval=interval, words=self.words(panel))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import io
 import json
@@ -22,8 +23,9 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # by s
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # Suffixes of files that cannot be read -> what the user can do. As text, they would be noise.
 UNREADABLE = {
-    **dict.fromkeys((".7z", ".bz2", ".lz4", ".xz", ".zip"), "decompress it, or give it as .gz or .zst"),
+    **dict.fromkeys((".7z", ".bz2", ".lz4", ".tar", ".tgz", ".xz", ".zip"), "give its text, also as .gz or .zst"),
     **dict.fromkeys((".arrow", ".feather"), "give it as Parquet or JSON lines"),
+    ".pdf": "give its text",
 }
 ROWS = 256  # Parquet rows in memory
 READ_BUFFER = 2**20  # bytes
@@ -63,7 +65,8 @@ class FilesReader(CorpusReader, kind="files"):
         another suffix are skipped.
 
         Raises:
-            DataError: a path does not exist, a glob matches nothing, or a folder has nothing to read.
+            DataError: a path does not exist, a glob matches nothing, a folder has nothing to read, or a file's suffix
+                says that it cannot be read.
         """
         chosen: dict[Path, str] = {}
         for text in self.spec.paths:
@@ -90,6 +93,9 @@ class FilesReader(CorpusReader, kind="files"):
                 raise DataError(f"{text}: no {kind}file found here")
             for file in files:
                 chosen.setdefault(file.resolve(), file.relative_to(root).as_posix())
+        for path in chosen:
+            if self.spec.format == "auto" and (hint := UNREADABLE.get(path.suffix.lower())):
+                raise DataError(f"{path}: {path.suffix} files cannot be read; {hint}, or leave it out")
         return [(name, path) for path, name in chosen.items()]
 
     def require_utf8(self) -> None:
@@ -136,40 +142,26 @@ def _suffix(path: Path) -> str:
 def _found_format(path: Path, spec: FilesCorpus) -> str:
     """The format of the spec; if it is `auto`, that of the file: `format_of`, or jsonl or json for some .json files.
 
-    A .json file has rows if its first line is an object with the text, as in C4, or if it is an array of such objects.
-
-    Raises:
-        DataError: files with this suffix cannot be read.
+    A .json file has rows if its first line is an object with the text, as in C4, or if it is an array whose first
+    element is such an object. Only its beginning is read.
     """
     if spec.format != "auto":
         return spec.format
-    if hint := UNREADABLE.get(path.suffix.lower()):
-        raise DataError(f"{path}: {path.suffix} files cannot be read; {hint}")
     if _suffix(path) == ".json":
         with _opened(path) as (stream, _):
             first = next((line for line in stream if line.strip()), b"")
-        if _has_text(_parsed(first), spec.text_key):
-            return "jsonl"
-        if first.decode("utf-8-sig", errors="replace").lstrip().startswith("[") and _rows(path, spec.text_key):
-            return "json"
+            array = first.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+            beginning = first + stream.read(READ_BUFFER if array else 0)
+        found = _first_value(beginning.decode("utf-8-sig", errors="replace").lstrip()[array:])
+        if isinstance(found, dict) and spec.text_key in found:
+            return "json" if array else "jsonl"
     return format_of(path)
 
 
-def _rows(path: Path, key: str) -> list[dict[str, object]]:
-    """The rows of a JSON array of objects that have the text; empty: the file is something else."""
-    with _opened(path) as (stream, _):
-        rows = _parsed(stream.read())
-    return rows if isinstance(rows, list) and all(_has_text(row, key) for row in rows) else []
-
-
-def _has_text(row: object, key: str) -> bool:
-    return isinstance(row, dict) and key in row
-
-
-def _parsed(content: bytes) -> object:
-    """The value of a JSON text; None: it is no JSON."""
+def _first_value(text: str) -> object:
+    """The JSON value that a text begins with; None: there is none."""
     try:
-        return json.loads(content.decode("utf-8-sig"))
+        return json.JSONDecoder().raw_decode(text.lstrip())[0]
     except (ValueError, RecursionError):
         return None
 
@@ -207,27 +199,41 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace"))
-            except json.JSONDecodeError as error:
-                raise DataError(f"{path}:{number}: not JSON ({error.msg} at column {error.colno})") from error
-            except (ValueError, RecursionError) as error:  # thousands of digits or of brackets
-                raise DataError(f"{path}:{number}: this JSON cannot be read ({first_line(error)})") from error
-            if not isinstance(row, dict):
-                raise DataError(f"{path}:{number}: expected a JSON object, got {type(row).__name__}")
-            if key not in row:
-                raise DataError(f"{path}:{number}: no key '{key}' ({RENAME}); {nearest(key, row)}")
+            row = _parsed(line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace"), path, number)
+            text = _text_of(row, key, f"{path}:{number}")
             after = position()
-            yield Document(f"{name}:{number}", as_text(row[key], f"{path}:{number}: '{key}'"), after - before)
+            yield Document(f"{name}:{number}", text, after - before)
             before = after
 
 
 def _json_array(name: str, path: Path, key: str) -> Iterator[Document]:
-    rows, size = _rows(path, key), path.stat().st_size
+    with _opened(path) as (stream, _):
+        rows = _parsed(stream.read().decode("utf-8-sig", errors="replace"), path, 1)
+    assert isinstance(rows, list)
+    size = path.stat().st_size
     for number, row in enumerate(rows):
-        yield Document(
-            f"{name}:{number}", as_text(row[key], f"{path}: '{key}' of row {number}"), _share(size, number, len(rows))
-        )
+        text = _text_of(row, key, f"{path}: row {number}")
+        yield Document(f"{name}:{number}", text, _share(size, number, len(rows)))
+
+
+def _parsed(content: str, path: Path, line: int) -> object:
+    """The value of a JSON text that begins in this line of a file."""
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        number = line + error.lineno - 1
+        raise DataError(f"{path}:{number}: not JSON ({error.msg} at column {error.colno})") from error
+    except (ValueError, RecursionError) as error:  # thousands of digits or of brackets
+        raise DataError(f"{path}:{line}: this JSON cannot be read ({first_line(error)})") from error
+
+
+def _text_of(row: object, key: str, where: str) -> bytes:
+    """The text of a JSON object."""
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: expected a JSON object, got {type(row).__name__}")
+    if key not in row:
+        raise DataError(f"{where}: no key '{key}' ({RENAME}); {nearest(key, row)}")
+    return as_text(row[key], f"{where}: '{key}'")
 
 
 def _share(size: int, number: int, rows: int) -> int:

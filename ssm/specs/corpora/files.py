@@ -12,15 +12,15 @@ Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
 class FilesCorpus(Corpus):
-    """Your own files. Each text file is a document; in JSONL and Parquet files, each row is one."""
+    """Your own files. Each text file is a document; in JSONL files, JSON arrays and Parquet files, each row is one."""
 
     own_files: ClassVar[bool] = True
     kind: Literal["files"] = "files"
     paths: Words  # files, folders (searched recursively) or globs
     # `auto`: by the file name; .zst and .gz also work. A .json file has rows if its first line is an object with the
-    # text, or if it is an array of such objects.
+    # text, or if it is an array that begins with such an object.
     format: Literal["auto", "text", "jsonl", "parquet"] = "auto"
-    text_key: str = "text"  # JSONL key or Parquet column with the text
+    text_key: str = "text"  # JSON key or Parquet column with the text
 
     @property
     def words(self) -> str:
