@@ -146,10 +146,11 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
         given = Path(text).expanduser()
         start = before_wildcards(given)
         wildcards = given.parts[len(start.parts) :]
-        start = start.resolve()
-        below = new.relative_to(start).parts if new.is_relative_to(start) else None
-        hidden = wildcards and below and any(part.startswith(".") for part in below)  # never read through a glob
-        if below is not None and not hidden and _begin_with(below, wildcards):
+        if not new.is_relative_to(start.resolve()):
+            continue
+        below = new.relative_to(start.resolve()).parts
+        hidden = wildcards and any(part.startswith(".") for part in below)  # never read through a glob
+        if not hidden and _begin_with(below, wildcards):
             raise OutputError(f"{folder}: is inside {text}, which is read as text; give another -o")
 
 

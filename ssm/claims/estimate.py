@@ -173,12 +173,12 @@ def summarize(
     alone = len(values) == 1 and not two_kinds
     first = next(iter(readings.values()))
     samples = first.by_sequence if alone else values
-    equal = len(samples) > 1 and float(np.ptp(samples)) <= rounding
-    if two_kinds or (agreeing and equal and np.isfinite(limits).all()):
+    equal = first.agrees(rounding) if alone else len(values) > 1 and float(np.ptp(values)) <= rounding
+    if two_kinds or (agreeing and equal and len(samples) and np.isfinite(limits).all()):
         samples = np.full_like(samples, samples[0]) if equal else samples
         over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
         return _of_bounded(samples, over, words, logarithmic, limits, by_seed)
-    if equal or (alone and first.agrees(rounding)):
+    if equal:
         those = f"{first.sequences} sequences of one seed" if alone else f"{len(values)} seeds"
         exactly = _to_scale(values, logarithmic)[0]
         raise UndecidableError(f"all {those} gave exactly {exactly:g}: no spread, no interval", by_seed)
@@ -187,7 +187,7 @@ def summarize(
         interval = f"95% Student t over {len(values)} seeds{', of logarithms' if logarithmic else ''}"
         tails = student_tails(lambda bound: values - bound)
     else:
-        value, low, high, interval, tails = _one_seed(next(iter(readings.values())))
+        value, low, high, interval, tails = _one_seed(first)
     numbers = _to_scale(np.array([value, low, high]), logarithmic)
     if not np.isfinite(numbers).all():
         raise UndecidableError("the estimate or its interval overflows a 64-bit number", by_seed)

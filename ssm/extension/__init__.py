@@ -30,14 +30,7 @@ from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.load import LoadedModel, load_any_model
 from ssm.plan.sources import text_files
-from ssm.specs.extension import (
-    REPAIR_OPTIONS,
-    STATE_OPTIONS,
-    USUAL_POLICY,
-    ExtensionSpec,
-    policy_fields,
-    unused_option,
-)
+from ssm.specs.extension import STATE_OPTIONS, USUAL_POLICY, ExtensionSpec, policy_fields, unused_option
 from ssm.specs.initial_states import SPECS as INITIAL_STATES
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs import RepairSpec
@@ -172,8 +165,8 @@ def extension_of(
             raise ConfigError(f"policy {policy} needs {_option(name)}")
     unused = unused_option(policy, options)
     if unused is not None:
-        why = ": it trains nothing" if policy in REPAIRS and unused not in REPAIR_OPTIONS else ""
-        raise ConfigError(f"policy {policy} has no option {_option(unused)}{why}")
+        name, why = unused
+        raise ConfigError(f"policy {policy} has no option {_option(name)}{why}")
     return ExtensionSpec.parse(
         {
             "diagnosis": settings_of(loaded, device, **diagnosis),

@@ -95,8 +95,8 @@ class CheckpointSpec(Spec):
         options, choice = self._given(*POLICY_OPTIONS), self._given("measure", "in_context_tolerance")
         unused = unused_option(self.policy, options)
         if unused is not None:
-            why = ": it trains nothing" if self.trains_nothing else ""
-            raise ValueError(f"policy '{self.policy}' does not use the key {unused}{why}")
+            name, why = unused
+            raise ValueError(f"policy '{self.policy}' does not use the key {name}{why}")
         content = policy_fields(self.policy, options) | choice
         try:
             ExtensionSpec.model_validate({"diagnosis": DiagnosisSpec.model_validate(diagnosis), **content})

@@ -95,16 +95,21 @@ class ExtensionSpec(Spec):
         return context * max((n for n in within if n <= sequences and sequences % n == 0), default=1)
 
 
-def unused_option(policy: str, options: Mapping[str, Any]) -> str | None:
-    """The first option that the policy does not use. None: it uses all.
+def unused_option(policy: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The first option that the policy does not use, and the end of a message: why. None: it uses all.
 
     Args:
         policy: one of POLICIES.
         options: name -> value; options with None or False count as not given.
     """
-    of_policy = REPAIRS[policy] if policy in REPAIRS else INITIAL_STATES[policy]
-    used = {*of_policy.model_fields, *(() if policy in REPAIRS else TRAINING_OPTIONS)}
-    return next((name for name in _given(options) if name not in used), None)
+    if policy in REPAIRS:
+        used = {*REPAIRS[policy].model_fields}
+    else:
+        used = {*INITIAL_STATES[policy].model_fields, *TRAINING_OPTIONS}
+    for name in _given(options):
+        if name not in used:
+            return name, ": it trains nothing" if policy in REPAIRS and name not in REPAIR_OPTIONS else ""
+    return None
 
 
 def policy_fields(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,8 +151,9 @@ def _found_format(path: Path, spec: FilesCorpus) -> str:
         with _opened(path) as (stream, _):
             first = next((line for line in stream if line.strip()), b"")
             array = first.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
-            beginning = first + stream.read(READ_BUFFER if array else 0)
-        found = _first_value(beginning.decode("utf-8-sig", errors="replace").lstrip()[array:])
+            beginning = first + (stream.read(READ_BUFFER) if array else b"")
+        text = beginning.decode("utf-8-sig", errors="replace").lstrip()
+        found = _first_value(text[1:] if array else text)
         if isinstance(found, dict) and spec.text_key in found:
             return "json" if array else "jsonl"
     return format_of(path)
