@@ -57,12 +57,12 @@ def run(args: argparse.Namespace) -> int:
         write_schemas(args.schemas)
     library = load_config(args.config, args.scale, args.figures, _settings(args.set))
     plan = make_plan(library)
+    written = write_specs(plan, args.write) if args.write else 0  # first, so that an error is all that it prints
     # `device: auto` in config.yaml does not say whether there are GPUs. Assume them if the scale is too large for a CPU
     # or this machine has one.
     has_gpu = library.scale not in ("smoke", "desk") or shutil.which("nvidia-smi") is not None
     print(summary(plan, library.workflow, args.gpus, library.checkpoints, has_gpu, args.results, library.left_out))
     if args.write:
-        written = write_specs(plan, args.write)
         print(f"\n{written} spec files written below {args.write}")
     return 0
 

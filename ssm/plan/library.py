@@ -205,7 +205,7 @@ def _workflow(
         given["figures"] = list(figures)
     written = read_yaml(path)
     content = written | given
-    changed = sorted(key for key in given if key not in written or written[key] != given[key])
+    changed = sorted(key for key in given if written.get(key) != given[key])
     source = f"{path} with {', '.join(changed)} given" if changed else str(path)
     wanted = content.get("figures", "all")
     if (isinstance(wanted, str) and wanted != "all") or not wanted:

@@ -167,6 +167,17 @@ def test_plan_writes_specs_with_changed_settings(tmp_path: Path, capsys: pytest.
     assert [run["training"]["budget"]["steps"] for run in written] == [3, 3]
 
 
+def test_specs_that_cannot_be_written_are_all_that_plan_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    config = write_config(tmp_path / "config")
+    assert main(["plan", "--config", str(config), "--write", str(tmp_path / "file" / "specs")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith(".json: cannot be written (Not a directory)\n")
+
+
 def test_without_a_gpu_gpus_are_jobs_at_a_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

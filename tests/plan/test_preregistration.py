@@ -66,6 +66,13 @@ def test_a_check_fails_before_and_passes_after_registration(folder: Path, capsys
     assert '"repaired": {"expected": "< 1.1", "quantity"' in before.decode()  # a line for each claim
 
 
+def test_an_unknown_figure_is_named_without_settings_that_nobody_gave(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(folder, capsys, "lg_fig55")
+    assert line.startswith(f"ssm register: {folder}/config.yaml with figures given: figures: unknown figure 'lg_fig55'")
+
+
 def test_a_figure_that_is_measured_already_is_warned_about(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
