@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ssm.base.prose import plain
+from ssm.claims.seeds_needed import needed_words
 from ssm.claims.statements import OPEN
 from ssm.claims.tally import tally, tally_lines
 from ssm.claims.words import WEAK, WEAK_MEANS, measured
@@ -50,7 +51,10 @@ def verdict_lines(
 
 def _cells(row: Mapping[str, Any], weak: Collection[tuple[str, str]]) -> tuple[str, ...]:
     """The cells of a verdict, in the order of `HEADS`."""
-    reason = row["reason"] if row["verdict"] == OPEN else ""
+    reason = ""
+    if row["verdict"] == OPEN:
+        needed = needed_words(row)
+        reason = f"{needed} would decide it; {row['reason']}" if needed else row["reason"]
     mark = WEAK if (row["target"], row["claim"]) in weak else ""
     verdict = row["verdict"] + mark + (", not registered" if row["registered"] is False else "")
     method = "" if row["estimate"] is None or row["interval"] == "exact" else row["interval"].removeprefix("95% ")

@@ -18,6 +18,7 @@ from ssm.base.records import RUN_RECORD, Described, read_run_record
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.claim import ClaimSpec, Expected
+from ssm.claims.seeds_needed import needed_words
 from ssm.claims.series import Series
 from ssm.claims.snakemake_command import snakemake_command
 from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, model_of
@@ -112,6 +113,11 @@ class Verdict:
     @property
     def symbol(self) -> str:
         return SYMBOLS[self.verdict]
+
+    @property
+    def needed(self) -> str:
+        """How many seeds would decide the claim, as text; empty: it is decided, or nobody can say."""
+        return needed_words(self.row)
 
     @property
     def style(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from ssm.base.errors import TableError
 from ssm.base.marked_table import with_table
 from ssm.claims.preregistration import Preregistration, Preregistrations, earlier_seeds
+from ssm.claims.seeds_needed import needed_words
 from ssm.claims.significance import weak_verdicts
 from ssm.claims.statements import ADDED, OUTCOMES, PAPER, paper_of
 from ssm.claims.synthesis import Synthesis
@@ -132,6 +133,8 @@ def _notes(
 def _statement(sized: SizedStatement, weak: Collection[tuple[str, str]], several: bool) -> str:
     """A row of the table: a statement, with a line for each scale and each model."""
     rows = [(scale, statement, row) for scale, statement in sized.by_scale.items() for row in statement.rows]
+    counted = sized.counted
+    first = counted.rows[0]
     numbers = []
     if rows[-1][2]["paper_number"] is not None:
         numbers.append(f"paper: {number(rows[-1][2]['paper_number'])}")
@@ -141,10 +144,10 @@ def _statement(sized: SizedStatement, weak: Collection[tuple[str, str]], several
         model = [f"{_in_a_cell(row.get('model') or f'`{where}`')}:"] if where else []
         before = [*([f"{scale}:"] if several else []), *model]
         value = measured(row) + (f": {_in_a_cell(row['reason'])}" if row["reason"] else "")
+        if row["expected"] != first["expected"]:
+            value += f", expected {row['expected']}"
         after = f", {_verdict(row, weak if counts else ())}" if len(rows) > 1 else ""
         numbers.append(" ".join([*before, value]) + after)
-    counted = sized.counted
-    first = counted.rows[0]
     if len(counted.rows) == 1:
         verdict = _verdict(first, weak)
     else:
@@ -157,7 +160,9 @@ def _statement(sized: SizedStatement, weak: Collection[tuple[str, str]], several
 
 def _verdict(row: Mapping[str, Any], weak: Collection[tuple[str, str]]) -> str:
     mark = _mark(WEAK) if (row["target"], row["claim"]) in weak else ""
-    return f"{row['verdict']}{mark}{'' if row['registered'] else ', not registered'}"
+    needed = needed_words(row)
+    after = f" ({needed})" if needed else ""
+    return f"{row['verdict']}{mark}{after}{'' if row['registered'] else ', not registered'}"
 
 
 def _mark(mark: str) -> str:

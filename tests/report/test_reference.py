@@ -183,7 +183,14 @@ def test_a_statement_counts_once_if_several_panels_judge_it() -> None:
     reference = Reference(target="own_fig1", scale="smoke", made={}, claims=tuple(claims))
     assert verdict_summary([reference]).splitlines()[2:] == ["| `own` | 1 | 0 / 0 / 1 / 0 |  |"]
     row = every_verdict([reference]).splitlines()[-1]
-    assert "it holds (`it`) | `a`: 2 (1.5 to 2.5), confirmed<br>`b`: 2 (1.5 to 2.5), not decided | > 1 | mixed |" in row
+    numbers = "`a`: 2 (1.5 to 2.5), confirmed<br>`b`: 2 (1.5 to 2.5), not decided (about 4 seeds)"
+    assert f"it holds (`it`) | {numbers} | > 1 | mixed |" in row
+
+
+def test_a_region_of_another_scale_stands_beside_its_number() -> None:
+    row = every_verdict([made("confirmed"), made("refuted", number="b", scale="gpu", expected="> 3")]).splitlines()[-1]
+    numbers = "smoke: 2 (1.5 to 2.5), expected > 1, confirmed<br>gpu: 2 (1.5 to 2.5), refuted"
+    assert f"it holds (`it`) | {numbers} | > 3 | refuted |" in row
 
 
 def test_the_largest_scale_counts_and_all_are_listed(place: Path) -> None:

@@ -106,7 +106,7 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
         percent = "%" if self.percent else ""
         note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}{percent}"
         if finite.size < values.size:
-            note += ". Empty: not measured, or the run diverged"
+            note += ". Empty: no number"
         if self.classes:
             note += ". Symbol: class up to the length of the cell (ls Definition 2.1); not decided if seeds differ"
         bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
