@@ -28,7 +28,7 @@ from ssm.figures.style import LARGE, NORMAL, RC, SMALL, TITLE, WIDTH, arm_styles
 DPI = 200
 PAGE = 8.0  # inches: the height of the highest figure, 1,600 pixels
 BESIDE, BETWEEN = 0.5, 0.25  # inches: space left of the axes of a panel, and between labels of two panels
-ALIGNED = 4  # most panels of a row whose axes are aligned with those of other rows
+ALIGNED, FINEST = 4, 6  # most panels of a row, and columns of the common grid, so that rows are aligned
 LONGEST_DIRECT = 22  # characters of the longest label that is written next to its line
 LINE = 1.25 * NORMAL / 72  # inches: height of a line of text
 NOTE = 90  # characters per line of the note below a figure
@@ -112,10 +112,11 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
 def _draw_on(figure: Figure, rows: list[Row]) -> tuple[Callable[[list[float]], None], list[list[Axes]]]:
     """Lay out the rows. Returns a function that sets their heights, and the axes of each row.
 
-    The rows have one grid, so that the axes of different rows are aligned. If a row has many panels, only rows with
-    equal columns share a grid. Otherwise the labels of wide panels would leave no room for the narrow ones.
+    The rows have one grid, so that the axes of different rows are aligned. If a row has many panels, or the common grid
+    has many columns, only rows with equal columns share a grid. Otherwise labels would leave no room for the axes.
     """
-    apart = any(row.columns > ALIGNED for row in rows)
+    counts = {row.columns for row in rows}
+    apart = max(counts) > ALIGNED or math.lcm(*counts) > FINEST
     groups = [list(group) for _, group in itertools.groupby(rows, lambda row: row.columns if apart else 0)]
     outer = figure.add_gridspec(len(groups), 1) if len(groups) > 1 else None
     grids, drawn = [], []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -418,3 +419,17 @@ def test_narrow_panels_use_the_width_below_wide_panels_with_long_labels() -> Non
     for above, below in zip(places[2:7], places[8:], strict=True):  # a row that is not full is aligned
         assert (below.x0, below.width) == pytest.approx((above.x0, above.width))
     assert places[8].height == pytest.approx(places[2].height, rel=0.1)
+
+
+def test_rows_of_three_and_of_four_panels_have_room() -> None:
+    """Twelve common columns would be narrower than the labels."""
+
+    def panel(axes: Axes, columns: int) -> None:
+        axes.set_ylabel("a label\nof two lines")
+        axes.set_yticks([0.0, 1.0], ["0.00", "1.00"])
+        axes.set_xticks([0.0, 1.0], ["500", "1.5k"])
+
+    figure = compose([Row(1.5, [panel] * 3, 3), Row(1.5, [panel] * 4, 4)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure.draw_without_rendering()
