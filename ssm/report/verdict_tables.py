@@ -22,7 +22,7 @@ from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference
 from ssm.report.scales import SizedStatement, all_scales, counted_rows, sized_statements
 from ssm.report.shared_models import shared_models
-from ssm.specs.base import slug
+from ssm.specs.base import SCALES, slug
 
 COLUMNS = " / ".join(OUTCOMES)
 LARGE = 5  # statements on the same base models; smaller groups are counted, but not listed
@@ -48,12 +48,14 @@ def verdict_summary(references: Iterable[Reference]) -> str:
 def every_verdict(references: Iterable[Reference], preregistrations: Preregistrations = NONE_REGISTERED) -> str:
     """Every statement with its numbers, as Markdown: a section for each paper, and a row for each statement.
 
+    With several scales, counts for each of them come first.
+
     Args:
         preregistrations: they tell which seeds of a figure were read before.
     """
     references = list(references)
     several = len({reference.scale for reference in references}) > 1
-    lines: list[str] = []
+    lines = _by_scale(references) if several else []
     for paper, sized in _by_paper(references).items():
         rows = counted_rows(sized)
         weak = weak_verdicts(rows)
@@ -68,6 +70,25 @@ def every_verdict(references: Iterable[Reference], preregistrations: Preregistra
             *(_statement(one, weak, several) for one in sized),
         ]
     return "\n".join(lines)
+
+
+def _by_scale(references: list[Reference]) -> list[str]:
+    """Counts of the papers' statements and of the checks on them, with a row for each scale."""
+    papers = [one for one in references if not (paper_of(one.target) in GROUPS and GROUPS[paper_of(one.target)].added)]
+    scales = {f"`{scale}`": [one for one in papers if one.scale == scale] for scale in SCALES}
+    counts = {scale: [row for one in own for row in one.rows()] for scale, own in scales.items() if own}
+    counts["the largest of each statement"] = counted_rows(sized_statements(papers))
+    lines = [
+        "## By scale",
+        "",
+        f"| scale | figures with statements | statements of papers: {COLUMNS} | added checks: {COLUMNS} |",
+        "|---|---|---|---|",
+    ]
+    for scale, rows in counts.items():
+        found = tally(rows)
+        cells = [_counts(found.counts.get(sort)) for sort in (PAPER, ADDED)]
+        lines.append(f"| {scale} | {len({row['target'] for row in rows})} | {' | '.join(cells)} |")
+    return lines
 
 
 def _seeds_read_before(references: Iterable[Reference], preregistrations: Preregistrations) -> list[str]:

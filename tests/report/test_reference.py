@@ -201,6 +201,8 @@ def test_the_largest_scale_counts_and_all_are_listed(place: Path) -> None:
     assert "| `own` | 1 | 1 / 0 / 0 / 0 |  |" in readme
     cell = "paper: 3<br>smoke: 2 (1.5 to 2.5), refuted<br>gpu: 2 (1.5 to 2.5), confirmed"
     assert f"| {cell} | > 1 | confirmed |" in every
+    for scale, counts in (("`smoke`", "0 / 1 / 0 / 0"), ("`gpu`", "1 / 0 / 0 / 0"), ("the largest", "1 / 0 / 0 / 0")):
+        assert any(line.startswith(f"| {scale}") and f"| 1 | {counts} |" in line for line in every.splitlines())
     save_reference(made("not decided", number="b", scale="gpu", sort="elsewhere"), Path("reports/gpu"))
     (_, readme), _ = written_pages(Path("reports/smoke"), Path("README.md")).values()
     assert "| `own` | 1 | 0 / 1 / 0 / 0 |  |" in readme, "the larger scale does not judge it"
