@@ -132,15 +132,10 @@ def run(args: argparse.Namespace) -> int:
 
 def extend_words(args: argparse.Namespace, facts: Facts) -> list[str]:
     """The words of the `ssm extend` command for the same model, text and options."""
-    from ssm.extension.windows import FEWEST
+    from ssm.diagnosis.verdict import length_to_extend
 
     words = ["ssm", "extend", args.model, "--text", *few(args.text)]
-    length = facts.length
-    if facts.stopped_by == "text":  # these are all windows of the text
-        tokens = facts.sequences * (length + 1)
-        while length > 2 * facts.context and tokens < FEWEST * (length + 1):
-            length //= 2
-    lengths = ["--context", str(facts.context), "--length", str(length)]
+    lengths = ["--context", str(facts.context), "--length", str(length_to_extend(facts))]
     policy = ["--policy", "scale_a"] if facts.can_be_scaled else []
     others = options(args, add_arguments, ("model", "text", "context", "length", *OUTPUTS))
     return [*words, *lengths, *policy, *others, "-o", "extended"]

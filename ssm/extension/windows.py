@@ -7,10 +7,9 @@ from math import ceil
 from typing import Any
 
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
-from ssm.specs.extension import ENOUGH_FOR_A_GAIN, MOST_CHOICE_WINDOWS
+from ssm.specs.extension import ENOUGH_FOR_A_GAIN, HALF, MOST_CHOICE_WINDOWS
 
-USUAL, HALF = 0.1, 0.5  # the usual and the largest held-out share of a text, if the user gives none
-FEWEST = ceil(2 * LEAST / HALF)  # windows of a text that is trained on and measured
+USUAL = 0.1  # the usual held-out share of a text, if the user gives none
 
 
 def wanted(tokens: int, spec: DiagnosisSpec) -> int:

@@ -223,12 +223,21 @@ def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",), **c
 
 
 @pytest.mark.parametrize(
-    ("windows", "stopped_by", "length"),
-    [(4, "text", 4096), (10, "text", 16384), (16, "text", 32768), (10, "budget", 32768)],
+    ("known", "length"),
+    [
+        ({"windows": 4, "sequences": 4, "stopped_by": "text"}, 4096),
+        ({"windows": 10, "sequences": 10, "stopped_by": "text"}, 16384),
+        ({"windows": 10, "sequences": 10, "stopped_by": "decided"}, 16384),
+        ({"windows": 10, "sequences": 8, "stopped_by": "sequences"}, 16384),
+        ({"windows": 16, "sequences": 4, "stopped_by": "budget"}, 32768),
+        ({"windows": 4, "sequences": 4, "stopped_by": "text", "length": 6144}, 4096),  # not below 2 T
+        ({"sequences": 10, "stopped_by": "text"}, 16384),  # an earlier version did not write the number of windows
+        ({"sequences": 10, "stopped_by": "budget"}, 32768),
+    ],
 )
-def test_the_command_to_extend_asks_for_a_length_that_the_text_has(windows: int, stopped_by: str, length: int) -> None:
-    """`ssm extend` needs 16 windows. If reading ended early, the text may have more."""
-    words = extend_command(sequences=windows, stopped_by=stopped_by)
+def test_the_command_to_extend_asks_for_a_length_that_the_text_has(known: dict[str, Any], length: int) -> None:
+    """`ssm extend` needs 16 windows."""
+    words = extend_command(**known)
     assert words[words.index("--length") + 1] == str(length)
 
 

@@ -103,6 +103,12 @@ def lits(row: dict[str, Any]) -> dict[str, pl.Expr]:
     return {name: pl.lit(value) for name, value in row.items()}
 
 
+def test_the_command_to_extend_asks_for_a_length_that_the_text_has() -> None:
+    """`ssm extend` needs 16 windows of text."""
+    _, text = read(build_page(diagnosis(tables(0, fails_from(3100), sequences=10), windows=10)))
+    assert "--context 2048 --length 16384 --policy state_passing" in text
+
+
 def test_a_model_that_holds_gets_no_command_to_extend_it() -> None:
     _, text = read(build_page(diagnosis(everything(0, factor=1.0))))
     assert "✓ Holds" in text
