@@ -131,19 +131,23 @@ class Folder:
                 if differs.startswith(FILES):
                     differs = "the files of its text have changed"
                 raise OutputError(f"{self.path}: has another extension ({differs}); give another -o")
-            self._delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
+            self.delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
             other_text = any(old[key] != settings[key] for key in HELD_OUT)
             if other_text:
-                self._delete([self.choice, self.repair, self.tokens / "held_out"])
+                self.delete([self.choice, self.repair, self.tokens / "held_out"])
             if other_text or _of_reading(old) != _of_reading(settings):
-                self._delete([self.diagnosis("before")])
+                self.delete([self.diagnosis("before")])
         else:
-            self._delete([self.tokens])
+            self.delete([self.tokens])
         write_json(path, settings)
         return settings
 
-    def _delete(self, paths: Sequence[Path]) -> None:
-        """Delete files and folders in this order. A kill leaves each of them complete or gone."""
+    def delete(self, paths: Sequence[Path]) -> None:
+        """Delete files and folders in this order. A kill leaves each of them complete or gone.
+
+        Raises:
+            OutputError: one of them cannot be deleted.
+        """
         for path in paths:
             try:
                 if path.is_dir():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 from dataclasses import replace
 from functools import cached_property
@@ -142,7 +141,7 @@ class Stages:
             self._say(f"diagnosis, {name}{', on all windows' if all_windows else ''}")
             spec, text = self.spec.diagnosis, self.text
             made = diagnose_loaded(loaded, text.page, spec, self.device, text=text.files, all_windows=all_windows)
-            shutil.rmtree(folder, ignore_errors=True)
+            self.folder.delete([folder])
             with whole_folder(folder) as temporary:
                 write_diagnosis(made, temporary)
             diagnosis = load_diagnosis(folder)
