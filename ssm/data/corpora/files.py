@@ -1,4 +1,4 @@
-"""Files, folders and globs: text (a document for each file), JSONL, Parquet and JSON arrays (one for each row)."""
+"""Files, folders and globs: text (a document for each file), JSONL, Parquet and JSON (one for each row)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FilesReader(CorpusReader, kind="files"):
     spec: FilesCorpus
 
     def documents(self) -> Iterator[Document]:
-        readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet, "json": _json_array}
+        readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet, "json": _json}
         for name, path in self.files():
             try:
                 reader = readers[_found_format(path, self.spec)]
@@ -142,29 +142,28 @@ def _suffix(path: Path) -> str:
 def _found_format(path: Path, spec: FilesCorpus) -> str:
     """The format of the spec; if it is `auto`, that of the file: `format_of`, or jsonl or json for some .json files.
 
-    A .json file has rows if its first line is an object with the text, as in C4, or if it is an array whose first
-    element is such an object. Only its beginning is read.
+    A .json file that begins with an object or an array has rows. It is JSONL if its first line is a whole object, as in
+    C4. Otherwise it is JSON: an array of objects, or one object.
     """
     if spec.format != "auto":
         return spec.format
     if _suffix(path) == ".json":
         with _opened(path) as (stream, _):
-            first = next((line for line in stream if line.strip()), b"")
-            array = first.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
-            beginning = first + (stream.read(READ_BUFFER) if array else b"")
-        text = beginning.decode("utf-8-sig", errors="replace").lstrip()
-        found = _first_value(text[1:] if array else text)
-        if isinstance(found, dict) and spec.text_key in found:
-            return "json" if array else "jsonl"
+            lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream)
+            first = next(filter(None, lines), b"")
+        if first.startswith(b"["):
+            return "json"
+        if first.startswith(b"{"):
+            return "jsonl" if _is_json(first) else "json"
     return format_of(path)
 
 
-def _first_value(text: str) -> object:
-    """The JSON value that a text begins with; None: there is none."""
+def _is_json(line: bytes) -> bool:
     try:
-        return json.JSONDecoder().raw_decode(text.lstrip())[0]
+        json.loads(line.decode("utf-8", errors="replace"))
     except (ValueError, RecursionError):
-        return None
+        return False
+    return True
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
@@ -207,10 +206,10 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
             before = after
 
 
-def _json_array(name: str, path: Path, key: str) -> Iterator[Document]:
+def _json(name: str, path: Path, key: str) -> Iterator[Document]:
     with _opened(path) as (stream, _):
-        rows = _parsed(stream.read().decode("utf-8-sig", errors="replace"), path, 1)
-    assert isinstance(rows, list)
+        value = _parsed(stream.read().decode("utf-8-sig", errors="replace"), path, 1)
+    rows = value if isinstance(value, list) else [value]
     size = path.stat().st_size
     for number, row in enumerate(rows):
         text = _text_of(row, key, f"{path}: row {number}")
