@@ -120,6 +120,11 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
+def home_expanded(path: str) -> Path:
+    """The path, with the home folder in the place of ~. If there is no such user, ~ is part of a name."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (Path.expanduser raises if there is no such user)
+
+
 def absolute(paths: Sequence[str]) -> tuple[str, ...]:
     """Absolute paths or globs: ~ is replaced by the home folder, "a/../b" becomes "b", and links are not followed.
 
@@ -128,7 +133,7 @@ def absolute(paths: Sequence[str]) -> tuple[str, ...]:
     """
     if not all(paths):
         raise ConfigError("a path is '': expected the name of a file or a folder")
-    return tuple(os.path.abspath(Path(path).expanduser()) for path in paths)  # noqa: PTH100 (resolve follows links)
+    return tuple(os.path.abspath(home_expanded(path)) for path in paths)  # noqa: PTH100 (resolve follows links)
 
 
 def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
@@ -143,7 +148,7 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
     """
     new = Path(folder).resolve()
     for text in texts:
-        given = Path(text).expanduser()
+        given = home_expanded(text)
         start = before_wildcards(given)
         wildcards = given.parts[len(start.parts) :]
         if not new.is_relative_to(start.resolve()):

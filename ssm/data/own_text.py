@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssm.base.errors import DataError, nearest
-from ssm.base.files import absolute
+from ssm.base.files import absolute, home_expanded
 from ssm.base.hub import HUB, is_name
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
@@ -80,7 +80,7 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     Raises:
         DataError: it is none of these, cannot be read, or has another vocabulary.
     """
-    path = Path(text).expanduser()
+    path = home_expanded(text)
     spec: TokenizerSpec
     if text == "bytes":
         check_vocabulary(BYTES, BYTES, vocab_size, text)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ssm.base.errors import DataError
+from ssm.base.files import home_expanded
 from ssm.base.hub import HUB, is_name
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
@@ -32,7 +33,7 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
         except DataError:
             return None
     for tokenizer in data.sources.tokenizers:
-        path = Path(tokenizer.path).expanduser()
+        path = home_expanded(tokenizer.path)
         if not path.is_file():
             return None
         files.append(path.resolve())
@@ -73,7 +74,7 @@ def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:
 
 def weight_files(checkpoint: str) -> tuple[Path, ...] | None:
     """The files of a checkpoint's weights. Empty: it is on the Hugging Face Hub. None: a file is missing."""
-    path = Path(checkpoint).expanduser()
+    path = home_expanded(checkpoint)
     if path.is_file() and path.suffix != ".json":
         return (path.resolve(),)
     if not path.exists():
@@ -94,7 +95,7 @@ def imported_files(checkpoint: str) -> tuple[Path, ...] | None:
 
 def settings_files(checkpoint: str) -> tuple[Path, ...]:
     """The JSON files next to the weights, which describe the model, its training run and its tokenizer."""
-    path = Path(checkpoint).expanduser()
+    path = home_expanded(checkpoint)
     return _files(path if path.is_dir() else path.parent, "*.json") if path.exists() else ()
 
 
@@ -102,7 +103,7 @@ def tokenizer_files(tokenizer: str | None) -> tuple[Path, ...] | None:
     """The tokenizer.json file. Empty: bytes, or a name on the Hub. None: the file is missing."""
     if tokenizer is None or tokenizer == "bytes":
         return ()
-    path = Path(tokenizer).expanduser()
+    path = home_expanded(tokenizer)
     file = path / "tokenizer.json" if path.is_dir() else path
     if file.is_file():
         return (file.resolve(),)

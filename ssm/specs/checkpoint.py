@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
+from ssm.base.files import home_expanded
 from ssm.base.strict_parsing import problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
@@ -141,7 +141,7 @@ class CheckpointSpec(Spec):
 
     def _words(self, options: tuple[str, ...]) -> tuple[str, ...]:
         in_home_folder = self.checkpoint.startswith("~")
-        words = [str(Path(self.checkpoint).expanduser()) if in_home_folder else self.checkpoint, "--text", *self.text]
+        words = [str(home_expanded(self.checkpoint)) if in_home_folder else self.checkpoint, "--text", *self.text]
         for name in options:
             value, option = getattr(self, name), f"--{name.replace('_', '-')}"
             if name == "passkey":

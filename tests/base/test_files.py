@@ -10,7 +10,7 @@ import pytest
 
 from ssm.base import files
 from ssm.base.errors import OutputError
-from ssm.base.files import claimed, replacing, require_outside, whole_file, whole_folder
+from ssm.base.files import absolute, claimed, home_expanded, replacing, require_outside, whole_file, whole_folder
 
 
 @pytest.mark.parametrize("path", [".", "", "..", "/", "a/.."])
@@ -125,6 +125,18 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
         ):
             pytest.fail("it is not ours")
     assert (tmp_path / "home" / "letter").exists()
+
+
+def test_a_tilde_is_the_home_folder_or_part_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor calls its files like this."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert home_expanded("~/texts") == Path("/home/me/texts")
+    assert home_expanded("~$x.txt") == Path("~$x.txt")
+    monkeypatch.chdir(tmp_path)
+    assert absolute(["~/texts", "~$x.txt"]) == ("/home/me/texts", f"{tmp_path}/~$x.txt")
+    require_outside("out", ["~$x.txt"])
+    with pytest.raises(OutputError, match="is inside ~me, which is read as text"):
+        require_outside("~me/out", ["~me"])
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,7 @@ def test_wrong_names_of_tokenizers(tmp_path: Path) -> None:
         ("./mien", "; did you mean 'mine'?"),
         ("../mien", "; give one, a name on the hub (owner/model) or bytes"),
         ("~/mien", "; did you mean 'mine'?"),
+        ("~$x.json", "; give one, a name on the hub (owner/model) or bytes"),
     ],
 )
 def test_a_mistyped_path_is_no_name_of_the_hub(

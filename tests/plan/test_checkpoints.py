@@ -87,6 +87,7 @@ def test_missing_keys_have_the_defaults_of_the_command_line() -> None:
 def test_a_path_can_start_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     assert checkpoint(checkpoint="~/mine").diagnose_words[1] == "/somewhere/mine"
+    assert checkpoint(checkpoint="~$mine").diagnose_words[1] == "~$mine"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssm.base.errors import DataError
-from ssm.plan.sources import rule_inputs, sizes_of, source_files
+from ssm.plan.sources import rule_inputs, settings_files, sizes_of, source_files, tokenizer_files, weight_files
 from ssm.specs.data import DataSpec
 
 
@@ -29,6 +29,20 @@ def test_files_folders_globs_and_the_tokenizer(tmp_path: Path, monkeypatch: pyte
     assert sources(corpus, tokenizer) == (*text, tmp_path / "tokenizer.json")
     (tmp_path / "tokenizer.json").unlink()
     assert sources(corpus, tokenizer) is None
+
+
+def test_names_that_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("~$x.txt", "~$x.json", "~$x.safetensors")
+    assert sources({"kind": "files", "paths": [names[0]]}) is None
+    assert weight_files(names[2]) is tokenizer_files(names[1]) is None
+    for name in names:
+        Path(name).touch()
+    text, tokenizer, weights = (tmp_path / name for name in names)
+    known = {"kind": "file", "path": names[1], "vocab_size": 9}
+    assert sources({"kind": "files", "paths": [names[0]]}, known) == (text, tokenizer)
+    assert (weight_files(names[2]), tokenizer_files(names[1])) == ((weights,), (tokenizer,))
+    assert settings_files(names[2]) == (tokenizer,)
 
 
 @pytest.mark.parametrize("path", ["missing.txt", "missing/*.txt", "empty"])

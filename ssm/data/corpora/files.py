@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line, nearest, shown
-from ssm.base.files import before_wildcards
+from ssm.base.files import before_wildcards, home_expanded
 from ssm.data.corpora.base import CorpusReader, Document, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
@@ -72,7 +72,7 @@ class FilesReader(CorpusReader, kind="files"):
         for text in self.spec.paths:
             if not text:  # Path("") would be the current folder
                 raise DataError("a path is '': expected the name of a file or a folder")
-            given = Path(text).expanduser()
+            given = home_expanded(text)
             try:
                 there = given.exists()
             except OSError as error:  # the name is invalid
