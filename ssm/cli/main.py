@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code:
         0: success.
         1: `ssm compare` found a difference.
-        2: an error that the user can correct, described by one line on stderr.
+        2: an error that the user can correct, such as a missing permission, described by one line on stderr.
         75, 76, 79: stopped; the same command continues (`ssm.base.exit_codes`).
         130: interrupted.
         141: the reader of our output has closed it.
@@ -63,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
     except UserError as error:
         print(f"ssm {verb}: {error}", file=sys.stderr)
+        return 2
+    except PermissionError as error:
+        print(f"ssm {verb}: {UserError(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
         return 2
     except Preempted as stop:
         report(verb, stop)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssm.base.errors import DataError, nearest
-from ssm.base.files import absolute, home_expanded
+from ssm.base.files import absolute, home_expanded, reading
 from ssm.base.hub import HUB, is_name
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
@@ -69,6 +69,7 @@ def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec
     return loaded.tokenizer
 
 
+@reading(DataError)
 def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     """The tokenizer that a user names, checked against a model's vocabulary.
 

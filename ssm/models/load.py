@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import CheckpointError
+from ssm.base.files import reading
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
 from ssm.models.backbone import LanguageModel
@@ -86,6 +87,7 @@ class LoadedModel:
         return self.model.spec
 
 
+@reading(CheckpointError)
 def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> LoadedModel:
     """Open a model.
 

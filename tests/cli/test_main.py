@@ -70,6 +70,7 @@ def command_that(action: BaseException | int) -> ModuleType:
         (0, ["x.json"], 0, ""),
         (3, ["x.json"], 3, ""),
         (DataError("corpus.txt: empty"), ["x.json"], 2, "ssm train: corpus.txt: empty\n"),
+        (PermissionError(13, "Permission denied", "/x"), ["x.json"], 2, "ssm train: /x: Permission denied\n"),
         (KeyboardInterrupt(), ["x.json"], 130, "ssm train: interrupted\n"),
         (0, [], 2, "ssm train: the following arguments are required: spec (see `ssm train --help`)\n"),
     ],
@@ -85,6 +86,12 @@ def test_exit_codes(
     monkeypatch.setattr(command_line, "_module", lambda verb: command_that(action))
     assert main(["train", *words]) == code
     assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "extend"])
+def test_a_model_whose_name_is_too_long(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "x" * 256, "--text", "x.txt", "-o", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.endswith(": cannot be read (File name too long)\n")
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

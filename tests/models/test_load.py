@@ -88,6 +88,11 @@ def test_a_broken_or_missing_run(tmp_path: Path) -> None:
     refused(tmp_path, rf"^{weights}: no such checkpoint$")
 
 
+def test_a_name_that_is_too_long() -> None:
+    """A folder without permission raises in the same way."""
+    refused(Path("x" * 260), r"^x+/?[^\n]*: cannot be read \(File name too long\)$")
+
+
 ATTENTION = {"kind": "attention", "n_heads": 2, "head_dim": 8}
 
 

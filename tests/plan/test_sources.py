@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ssm.base.errors import DataError
+from ssm.base.errors import CheckpointError, DataError, UserError
 from ssm.plan.sources import rule_inputs, settings_files, sizes_of, source_files, tokenizer_files, weight_files
 from ssm.specs.data import DataSpec
 
@@ -49,6 +50,16 @@ def test_names_that_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.Monke
 def test_missing_files_are_no_error(tmp_path: Path, path: str) -> None:
     (tmp_path / "empty").mkdir()
     assert sources({"kind": "files", "paths": [str(tmp_path / path)]}) is None
+
+
+@pytest.mark.parametrize(
+    ("find", "error"),
+    [(weight_files, CheckpointError), (settings_files, CheckpointError), (tokenizer_files, DataError)],
+)
+def test_paths_that_cannot_be_read(find: Callable[[str], object], error: type[UserError]) -> None:
+    """A path in a folder without permission raises in the same way as a name that is too long."""
+    with pytest.raises(error, match=r"^x+[^\n]*: cannot be read \(File name too long\)$"):
+        find("x" * 300)
 
 
 def test_other_corpora_have_no_files() -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line, nearest, shown
-from ssm.base.files import before_wildcards, home_expanded
+from ssm.base.files import before_wildcards, home_expanded, reading
 from ssm.data.corpora.base import CorpusReader, Document, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
@@ -50,12 +50,11 @@ class FilesReader(CorpusReader, kind="files"):
                 reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
                 raise DataError(f"{path}: cannot be read ({reason})") from error
 
+    @reading(DataError)
     def stored_bytes(self) -> int:
-        try:
-            return sum(path.stat().st_size for _, path in self.files())
-        except OSError as error:
-            raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from error
+        return sum(path.stat().st_size for _, path in self.files())
 
+    @reading(DataError)
     def files(self) -> list[tuple[str, Path]]:
         """(name, path) of every file, in the order of the spec's paths, and sorted within a folder or glob.
 
@@ -65,8 +64,8 @@ class FilesReader(CorpusReader, kind="files"):
         another suffix are skipped.
 
         Raises:
-            DataError: a path does not exist, a glob matches nothing, a folder has nothing to read, or a file's suffix
-                says that it cannot be read.
+            DataError: a path does not exist or cannot be read, a glob matches nothing, a folder has nothing to read, or
+                a file's suffix says that it cannot be read.
         """
         chosen: dict[Path, str] = {}
         for text in self.spec.paths:
