@@ -151,6 +151,11 @@ def test_a_known_format_is_read_in_float32_and_written_in_its_dtype(mamba2: Path
     assert content(mamba2) == before
 
 
+def test_a_folder_with_a_long_name(mamba2: Path, tmp_path: Path) -> None:
+    loaded = load_any_model(shutil.copytree(mamba2, tmp_path / ("m" * 100)))
+    assert loaded.title == loaded.spec.name == "m" * 80
+
+
 def test_the_context_in_config_json(mamba2: Path, tmp_path: Path) -> None:
     assert load_any_model(mamba2).context is None
     reconfigure(mamba2, context_length=512)
