@@ -385,6 +385,16 @@ def test_a_claim_that_one_side_lacks_disagrees(place: Path, capsys: pytest.Captu
     assert "is judged here, and not in the reference" in found[-2]
 
 
+def test_a_figure_without_claims_is_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    folder, path = Path("reports/smoke"), Path("results/smoke/verdicts/lg_fig5.parquet")
+    save_reference(read_references(folder)["lg_fig5"].model_copy(update={"claims": ()}), folder)
+    write_table(read_table(path).clear(), VERDICTS, path, read_provenance(path))
+    assert lines(capsys, "compare", "results/smoke", code=0) == [
+        "0 of 0 claims agree with reports/smoke, 0 of them bitwise"
+    ]
+
+
 def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     shutil.copy("reports/smoke/lg_fig5.json", "reports/smoke/lg_fig1.json")
