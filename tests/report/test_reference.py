@@ -28,6 +28,7 @@ from ssm.plan import load_config, make_plan
 from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references, save_reference
+from ssm.report.scales import other_scales
 from ssm.report.shared_models import shared_models
 from ssm.report.verdict_tables import END, START, every_verdict, verdict_summary, written_pages
 
@@ -383,6 +384,19 @@ def test_a_claim_that_one_side_lacks_disagrees(place: Path, capsys: pytest.Captu
     found = lines(capsys, "compare", "results/smoke", code=1)
     assert "is in the reference, and not judged here" in found[0]
     assert "is judged here, and not in the reference" in found[-2]
+
+
+def test_the_current_folder_has_references(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    Path("reports/desk").mkdir()
+    monkeypatch.chdir("reports/desk")
+    assert [one.target for one in other_scales(Path())] == ["lg_fig5"]
+    monkeypatch.chdir("../smoke")
+    options = ["--out", ".", "--readme", "../../README.md", "--config", "../../config"]
+    (line,) = lines(capsys, "reference", "--check", *options, code=0)
+    assert line == f"../../README.md, {Path('../README.md').resolve()}: all agree with the reference results"
 
 
 def test_a_figure_without_claims_is_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
