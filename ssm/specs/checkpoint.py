@@ -146,8 +146,8 @@ class CheckpointSpec(Spec):
             value, option = getattr(self, name), f"--{name.replace('_', '-')}"
             if name == "passkey":
                 words += [] if value else ["--no-passkey"]
-            elif isinstance(value, tuple):
-                words += [option, *value]
+            elif isinstance(value, tuple):  # paths: ssm extend would read a number as a share, and "-" as an option
+                words += [option, *(f"./{path}" if re.match(r"[-+.\d]", path) else path for path in value)]
             elif value is True:
                 words.append(option)
             elif value is not None and value is not False:
