@@ -41,6 +41,7 @@ examples:
   ssm diagnose state-spaces/mamba2-130m --tokenizer EleutherAI/gpt-neox-20b \\
     --text texts/*.txt --context 2048 -o report
 """
+LESS_MEMORY = "a smaller --length, or --precision bfloat16"
 OUTPUTS = ("out", "replace", "json")  # options that do not change a diagnosis or an extension
 
 
