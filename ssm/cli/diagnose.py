@@ -19,8 +19,10 @@ EPILOG = f"""\
 The command compares two perplexities at every length: with the full history
 of a token, and after a restart. The restarted model reads only the last T/2 to
 T tokens before the token (T: the context). The command reads windows of your
-text until the verdict is decided, or until the time is over (--budget). The
-verdict "holds" needs 64 windows or more.
+text until the verdict is decided, or until 60% of --budget is over; the rest is
+for measurements that explain the verdict. It reads at least 4 windows. Loading
+the model and tokenizing the text do not count. The verdict "holds" needs 64
+windows or more.
 
 It prints the verdict, a table, and the command to type next. It writes into
 the new folder --out: index.html, which explains the result, diagnosis.json and
@@ -93,7 +95,11 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
         help="the model breaks if its perplexity is R times that of a restart (default: 1.1)",
     )
     parser.add_argument(
-        "--budget", type=positive(float), default=10.0, metavar="MIN", help="minutes for a diagnosis (default: 10)"
+        "--budget",
+        type=positive(float),
+        default=10.0,
+        metavar="MIN",
+        help="minutes for the measurements of a diagnosis (default: 10)",
     )
     parser.add_argument(
         "--sequences", type=whole, default=256, metavar="N", help="read at most N windows of the text (default: 256)"
