@@ -23,7 +23,7 @@ from ssm.specs.data import BytesTokenizer, DataSpec, FileTokenizer, HubTokenizer
 if TYPE_CHECKING:
     from ssm.models.load import LoadedModel
 
-ENOUGH = 0.75  # least share of an embedding's rows that the model's own tokenizer uses; the others are padding
+LEAST_USED = 0.75  # share of an embedding's rows that the model's own tokenizer uses; the others are padding
 BYTES = 256
 
 
@@ -119,7 +119,7 @@ def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str) -> No
     Raises:
         DataError: it needs more than V rows, or uses less than three quarters of them.
     """
-    if rows > vocab_size or tokens < ENOUGH * vocab_size:
+    if rows > vocab_size or tokens < LEAST_USED * vocab_size:
         needs = f"needs {rows:,} rows" if rows > vocab_size else f"has {tokens:,} tokens"
         raise DataError(
             f"{source}: this tokenizer has another vocabulary (it {needs}, the model's embedding has {vocab_size:,} "

@@ -60,7 +60,7 @@ def test_the_page_shows_verdict_numbers_and_facts() -> None:
         "2.33 (2.17 to 2.53)",
         "7 of 576 heads",
         "0.300 (0.282 to 0.318)",
-        "74.2 MiB per sequence",
+        "78 MB per sequence",
         "6 min 13 s",
         "0123456789abcdef",
         "abababababababab…",
