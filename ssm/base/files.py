@@ -174,7 +174,7 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
     """
     new = Path(folder).resolve()
     for text in texts:
-        given = home_expanded(text)
+        given = Path(os.path.normpath(home_expanded(text)))
         start = before_wildcards(given)
         wildcards = given.parts[len(start.parts) :]
         if not new.is_relative_to(start.resolve()):

@@ -183,6 +183,7 @@ def test_a_tilde_is_the_home_folder_or_part_of_a_name(tmp_path: Path, monkeypatc
         ("texts/*.txt", "texts/out", False),
         ("texts/*.txt", "texts/out.txt", True),
         ("texts/**/*", "texts/out", True),
+        ("texts/*/../*", "texts/out", True),
         ("texts/**/part", "texts/a/b/part/out", True),
         ("texts/**/part", "texts/a/b", False),
         ("t*s/a", "texts/a/out", True),

@@ -114,6 +114,15 @@ def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: py
         texts_of(files(tmp_path))
 
 
+def test_a_glob_that_goes_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("1.txt", "a/2.txt", "a/b/3.txt"):
+        write(tmp_path / name, name.encode())
+    assert texts_of(files(tmp_path / "*" / ".." / "*.txt")) == [b"1.txt"]
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    assert texts_of(files(Path("../*.txt"))) == [b"a/2.txt"]
+    assert [document.name for document in documents(files(Path("../*/../*.txt")))] == ["2.txt"]
+
+
 def test_a_file_found_twice_is_read_once(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", b"a")
     write(tmp_path / "b.txt", b"b")

@@ -81,6 +81,7 @@ class FilesReader(CorpusReader, kind="files"):
             if there:
                 root, matches = (given if given.is_dir() else given.parent), [given]
             elif glob.has_magic(text):
+                given = Path(os.path.normpath(given))  # ".." after a wildcard would count as a hidden folder
                 root = before_wildcards(given)
                 found = sorted(root.glob(str(given.relative_to(root))))
                 matches = [path for path in found if _readable(path) and not _hidden(path, root)]
