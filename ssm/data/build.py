@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import ConfigError, DataError, OutputError
-from ssm.base.files import write_json, write_text, writing
+from ssm.base.files import reading, write_json, write_text, writing
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
@@ -89,7 +89,9 @@ def _build(spec: Data, folder: Path, workers: int) -> None:
     for beside in spec.sources.corpora:  # files that a task reads when it makes its examples
         if text is None or beside != text.corpus:
             for name, path in source_files(beside):
-                _hash_document(corpus, Document(name, path.read_bytes(), 0))
+                with reading(DataError):
+                    content = path.read_bytes()
+                _hash_document(corpus, Document(name, content, 0))
     written = {name: entry for writer in writers.values() for name, entry in writer.files.items()}
     if tokenizer is not None and tokenizer.json is not None:
         write_text(folder / TOKENIZER, tokenizer.json)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from ssm.base.errors import DataError, first_line
-from ssm.base.files import home_expanded
+from ssm.base.errors import DataError
+from ssm.base.files import home_expanded, reading
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.tasks.stories import Story
 
@@ -32,15 +32,17 @@ def read_babi(folder: str, question: str, split: str) -> list[Story]:
         split: train or test.
 
     Raises:
-        DataError: the file is missing, or a line does not have bAbI's format.
+        DataError: the file is missing or is not in UTF-8, or a line does not have bAbI's format.
     """
     files = sorted(home_expanded(folder).glob(f"{question}_*_{split}.txt"))
     if not files:
         raise DataError(f"{folder}: holds no file of bAbI named {question}_*_{split}.txt")
+    with reading(DataError):
+        content = files[0].read_bytes()
     try:
-        text = files[0].read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{files[0]}: cannot be read ({first_line(error)})") from error
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{files[0]}: is not text in UTF-8 (byte {error.start:,}); convert it to UTF-8") from error
     return parse_babi(text, str(files[0]))
 
 
