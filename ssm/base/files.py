@@ -11,17 +11,43 @@ import shutil
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
-from ssm.base.errors import ConfigError, OutputError
+from ssm.base.errors import ConfigError, OutputError, UserError, first_line
 
 LOCK = ".lock"  # file in a folder in which one process works at a time
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def reading(error: type[UserError]) -> Iterator[None]:
+    """Raise each OSError as an `error` that names the path. `Path.exists` and others raise without permission."""
+    try:
+        yield
+    except OSError as problem:
+        reason = problem.strerror or first_line(problem)
+        raise error(f"{problem.filename}: cannot be read ({reason})" if problem.filename else reason) from problem
+
+
+@contextmanager
+def writing(path: Path, within: Path | None = None) -> Iterator[None]:
+    """Raise each OSError as an OutputError about `path`.
+
+    Args:
+        within: errors about files outside of this folder stay as they are.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = error.filename
+        if within and isinstance(named, str) and not Path(named).absolute().is_relative_to(within.absolute()):
+            raise
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 @contextmanager
@@ -60,18 +86,19 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     path = _named(path, "folder")
     temporary = _temporary(path)
     try:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise OutputError(f"{path}: already exists; give the name of a new folder")
-        temporary.mkdir(parents=True)
-        yield temporary
-        for inside in [*temporary.rglob("*"), temporary]:
-            _sync(inside)
-        temporary.replace(path)
-        _sync(path.parent)
+        with writing(path):
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise OutputError(f"{path}: already exists; give the name of a new folder")
+            temporary.mkdir(parents=True)
+        with writing(path, within=temporary):
+            yield temporary
+        with writing(path):
+            for inside in [*temporary.rglob("*"), temporary]:
+                _sync(inside)
+            temporary.replace(path)
+            _sync(path.parent)
     except OutputError as error:  # from a file inside the folder
         raise OutputError(str(error).replace(str(temporary), str(path))) from error
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -94,19 +121,18 @@ def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
         yield folder
         return
     new, old = folder.with_name(f".{folder.name}.{version}.part"), _temporary(folder)
-    try:
+    with writing(folder):
         if folder.exists() and not (folder / mark).exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         for begun in folder.parent.glob("*"):
             if begun != new and (_is_part(begun, folder) or _is_temporary(begun, folder)):
                 shutil.rmtree(begun)
-        yield new
+    yield new
+    with writing(folder):
         if folder.exists():
             folder.replace(old)
         new.replace(folder)
         shutil.rmtree(old, ignore_errors=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -120,6 +146,11 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
+def home_expanded(path: str) -> Path:
+    """The path, with the home folder in the place of ~. If there is no such user, ~ is part of a name."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (Path.expanduser raises if there is no such user)
+
+
 def absolute(paths: Sequence[str]) -> tuple[str, ...]:
     """Absolute paths or globs: ~ is replaced by the home folder, "a/../b" becomes "b", and links are not followed.
 
@@ -128,7 +159,7 @@ def absolute(paths: Sequence[str]) -> tuple[str, ...]:
     """
     if not all(paths):
         raise ConfigError("a path is '': expected the name of a file or a folder")
-    return tuple(os.path.abspath(Path(path).expanduser()) for path in paths)  # noqa: PTH100 (resolve follows links)
+    return tuple(os.path.abspath(home_expanded(path)) for path in paths)  # noqa: PTH100 (resolve follows links)
 
 
 def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
@@ -143,7 +174,7 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
     """
     new = Path(folder).resolve()
     for text in texts:
-        given = Path(text).expanduser()
+        given = Path(os.path.normpath(home_expanded(text)))
         start = before_wildcards(given)
         wildcards = given.parts[len(start.parts) :]
         if not new.is_relative_to(start.resolve()):
@@ -189,10 +220,8 @@ def only_one(folder: Path) -> Iterator[None]:
     Raises:
         OutputError: the folder cannot be written.
     """
-    try:
+    with writing(folder):
         file = (folder / LOCK).open("a+")
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
     with file:
         if not lock(file, alone=True):
             print(f"{folder}: another process works in this folder; waiting for it", file=sys.stderr, flush=True)
@@ -212,20 +241,20 @@ def claimed(path: str | Path) -> Iterator[None]:
     """
     path = _named(path, "folder")
     file = path.with_name(f".{path.name}.lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a+") as held, file.open("a+") as other:
+    with ExitStack() as opened:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            held, other = (opened.enter_context(file.open("a+")) for _ in range(2))
             if not lock(held, alone=True) or not _is_open_at(held, file):
                 raise OutputError(f"{path}: another process is writing it")
             if not lock(other, alone=True):  # the disk supports locks: our own lock blocks a second one
                 for leftover in [found for found in path.parent.iterdir() if _is_temporary(found, path)]:
                     shutil.rmtree(leftover, ignore_errors=True)
-            try:
-                yield
-            finally:
+        try:
+            yield
+        finally:
+            with writing(path):
                 file.unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def lock(file: IO[str], alone: bool, wait: bool = False) -> bool:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from ssm.base.errors import CheckpointError
+from ssm.base.files import reading
 
 HUB = r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?"  # owner/model, or owner/model@revision; ./model is a path
 
@@ -14,9 +15,11 @@ def require_model(name: str | Path) -> None:
     """Check that a model is a folder, a file, or can be a name of the hub. This costs nothing.
 
     Raises:
-        CheckpointError: it is none of these.
+        CheckpointError: it is none of these, or its folder cannot be read.
     """
-    if not (Path(name).is_dir() or Path(name).is_file() or re.fullmatch(HUB, str(name))):
+    with reading(CheckpointError):
+        there = Path(name).is_dir() or Path(name).is_file()
+    if not (there or re.fullmatch(HUB, str(name))):
         raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub (owner/model)")
 
 

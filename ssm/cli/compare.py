@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if not set(finished) & set(references):
         raise TableError(f"{folder}: none of its figures is finished in {args.results}")
     comparisons = compare(args.results, references, args.tolerance or TOLERANCE)
-    widths = [max(len(getattr(each, name)) for each in comparisons) for name in ("target", "claim")]
+    widths = [max((len(getattr(each, name)) for each in comparisons), default=0) for name in ("target", "claim")]
     for each in comparisons:
         mark = "agrees " if each.agrees else "DIFFERS"
         print(f"{each.target:<{widths[0]}}  {each.claim:<{widths[1]}}  {mark}  {each.words}")

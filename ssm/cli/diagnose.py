@@ -19,8 +19,10 @@ EPILOG = f"""\
 The command compares two perplexities at every length: with the full history
 of a token, and after a restart. The restarted model reads only the last T/2 to
 T tokens before the token (T: the context). The command reads windows of your
-text until the verdict is decided, or until the time is over (--budget). The
-verdict "holds" needs 64 windows or more.
+text until the verdict is decided, or until 60% of --budget is over; the rest is
+for measurements that explain the verdict. It reads at least 4 windows. Loading
+the model and tokenizing the text do not count. The verdict "holds" needs 64
+windows or more.
 
 It prints the verdict, a table, and the command to type next. It writes into
 the new folder --out: index.html, which explains the result, diagnosis.json and
@@ -41,6 +43,7 @@ examples:
   ssm diagnose state-spaces/mamba2-130m --tokenizer EleutherAI/gpt-neox-20b \\
     --text texts/*.txt --context 2048 -o report
 """
+LESS_MEMORY = "a smaller --length, or --precision bfloat16"
 OUTPUTS = ("out", "replace", "json")  # options that do not change a diagnosis or an extension
 
 
@@ -92,7 +95,11 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
         help="the model breaks if its perplexity is R times that of a restart (default: 1.1)",
     )
     parser.add_argument(
-        "--budget", type=positive(float), default=10.0, metavar="MIN", help="minutes for a diagnosis (default: 10)"
+        "--budget",
+        type=positive(float),
+        default=10.0,
+        metavar="MIN",
+        help="minutes for the measurements of a diagnosis (default: 10)",
     )
     parser.add_argument(
         "--sequences", type=whole, default=256, metavar="N", help="read at most N windows of the text (default: 256)"
@@ -132,15 +139,10 @@ def run(args: argparse.Namespace) -> int:
 
 def extend_words(args: argparse.Namespace, facts: Facts) -> list[str]:
     """The words of the `ssm extend` command for the same model, text and options."""
-    from ssm.extension.windows import FEWEST
+    from ssm.diagnosis.verdict import length_to_extend
 
     words = ["ssm", "extend", args.model, "--text", *few(args.text)]
-    length = facts.length
-    if facts.stopped_by == "text":  # these are all windows of the text
-        tokens = facts.sequences * (length + 1)
-        while length > 2 * facts.context and tokens < FEWEST * (length + 1):
-            length //= 2
-    lengths = ["--context", str(facts.context), "--length", str(length)]
+    lengths = ["--context", str(facts.context), "--length", str(length_to_extend(facts))]
     policy = ["--policy", "scale_a"] if facts.can_be_scaled else []
     others = options(args, add_arguments, ("model", "text", "context", "length", *OUTPUTS))
     return [*words, *lengths, *policy, *others, "-o", "extended"]

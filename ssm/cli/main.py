@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import ssm
-from ssm.base.errors import UserError, nearest
+from ssm.base.errors import UserError, first_line, nearest
 from ssm.base.fork_client import run_in_worker
 from ssm.base.stopping import Preempted, preempted_by_signals, report
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code:
         0: success.
         1: `ssm compare` found a difference.
-        2: an error that the user can correct, described by one line on stderr.
+        2: an error that the user can correct, or a lack of permission or of memory, described by one line on stderr.
         75, 76, 79: stopped; the same command continues (`ssm.base.exit_codes`).
         130: interrupted.
         141: the reader of our output has closed it.
@@ -64,6 +64,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"ssm {verb}: {error}", file=sys.stderr)
         return 2
+    except PermissionError as error:
+        print(f"ssm {verb}: {UserError(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not _is_lack_of_memory(error):
+            raise
+        less = getattr(_module(verb), "LESS_MEMORY", "")  # what the user can change
+        hint = f"; less is needed with {less}" if less else ""
+        print(f"ssm {verb}: {UserError(f'out of memory ({first_line(error)}){hint}')}", file=sys.stderr)
+        return 2
     except Preempted as stop:
         report(verb, stop)
         return stop.code
@@ -74,6 +84,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Python flushes stdout once more when it exits. Redirect it, so that this does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Whether an error is one of Python, numpy or torch, which is not imported here."""
+    on_gpu, on_cpu = type(error).__name__ == "OutOfMemoryError", "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or on_gpu or on_cpu
 
 
 def _dispatch(verb: str, arguments: list[str]) -> int:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ssm.cli import add_results, path, reference_of
+from ssm.cli import add_config, add_results, path, reference_of
 
 HELP = "take finished figures as the committed reference results"
 EPILOG = """\
@@ -49,13 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the project's README (default: README.md)",
     )
-    parser.add_argument(
-        "--config",
-        type=path,
-        default=Path("config"),
-        metavar="DIR",
-        help="the config folder (default: config)",
-    )
+    add_config(parser)
     parser.add_argument("--wording", action="store_true", help="take the statements from the figure files again")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 2 if a file is out of date")
 

@@ -49,6 +49,7 @@ examples:
   torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d \\
     --rdzv-endpoint HOST:29500 -m -- ssm train RUN.json --tokens DATA --out RUN
 """
+LESS_MEMORY = "a smaller --micro-batch-tokens"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import ConfigError, DataError, OutputError
-from ssm.base.files import write_json, write_text
+from ssm.base.files import reading, write_json, write_text, writing
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
@@ -51,16 +51,15 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> b
         raise ConfigError(f"workers: expected at least 1, got {workers}")
     if _already_there(spec, folder):
         return False
-    try:
-        with _temporary_folder(folder) as temporary:
+    with _temporary_folder(folder) as temporary:
+        with writing(folder, within=temporary):
             _build(spec, temporary, workers or usable_cores())
-            if _already_there(spec, folder):  # another process has built it meanwhile
-                return False
+        if _already_there(spec, folder):  # another process has built it meanwhile
+            return False
+        with writing(folder):
             if folder.exists():
                 shutil.rmtree(folder)  # empty, or parts of a store without a manifest
             temporary.rename(folder)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
     return True
 
 
@@ -90,7 +89,9 @@ def _build(spec: Data, folder: Path, workers: int) -> None:
     for beside in spec.sources.corpora:  # files that a task reads when it makes its examples
         if text is None or beside != text.corpus:
             for name, path in source_files(beside):
-                _hash_document(corpus, Document(name, path.read_bytes(), 0))
+                with reading(DataError):
+                    content = path.read_bytes()
+                _hash_document(corpus, Document(name, content, 0))
     written = {name: entry for writer in writers.values() for name, entry in writer.files.items()}
     if tokenizer is not None and tokenizer.json is not None:
         write_text(folder / TOKENIZER, tokenizer.json)
@@ -207,12 +208,13 @@ def _is_part_of_store(path: Path) -> bool:
 def _temporary_folder(folder: Path) -> Iterator[Path]:
     """A new folder next to `folder`, deleted afterwards unless renamed. First removes the remains of killed builds."""
     host = socket.gethostname()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.parent.glob(f"{glob.escape(f'.{folder.name}.{host}')}.*.tmp"):
-        if not _is_alive(leftover.name.split(".")[-3]):
-            shutil.rmtree(leftover, ignore_errors=True)
     temporary = folder.parent / f".{folder.name}.{host}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
-    temporary.mkdir()
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.parent.glob(f"{glob.escape(f'.{folder.name}.{host}')}.*.tmp"):
+            if not _is_alive(leftover.name.split(".")[-3]):
+                shutil.rmtree(leftover, ignore_errors=True)
+        temporary.mkdir()
     try:
         yield temporary
     finally:

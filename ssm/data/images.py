@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line
+from ssm.base.files import home_expanded
 from ssm.base.seeds import numpy_generator
 from ssm.specs.images import Cifar10, Digits, Images
 from ssm.specs.tasks.base import Split
@@ -71,7 +72,7 @@ def _digits(spec: Digits, split: Split) -> LabelledImages:
 
 
 def _cifar10(spec: Cifar10, split: Split) -> LabelledImages:
-    folder = Path(spec.folder).expanduser()
+    folder = home_expanded(spec.folder)
     try:
         tables = sorted(folder.rglob(f"{split}-*.parquet"))
         if tables:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssm.base.errors import DataError, nearest
-from ssm.base.files import absolute
+from ssm.base.files import absolute, home_expanded, reading
 from ssm.base.hub import HUB, is_name
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
@@ -23,7 +23,7 @@ from ssm.specs.data import BytesTokenizer, DataSpec, FileTokenizer, HubTokenizer
 if TYPE_CHECKING:
     from ssm.models.load import LoadedModel
 
-ENOUGH = 0.75  # least share of an embedding's rows that the model's own tokenizer uses; the others are padding
+LEAST_USED = 0.75  # share of an embedding's rows that the model's own tokenizer uses; the others are padding
 BYTES = 256
 
 
@@ -69,6 +69,7 @@ def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec
     return loaded.tokenizer
 
 
+@reading(DataError)
 def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     """The tokenizer that a user names, checked against a model's vocabulary.
 
@@ -80,7 +81,7 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     Raises:
         DataError: it is none of these, cannot be read, or has another vocabulary.
     """
-    path = Path(text).expanduser()
+    path = home_expanded(text)
     spec: TokenizerSpec
     if text == "bytes":
         check_vocabulary(BYTES, BYTES, vocab_size, text)
@@ -118,7 +119,7 @@ def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str) -> No
     Raises:
         DataError: it needs more than V rows, or uses less than three quarters of them.
     """
-    if rows > vocab_size or tokens < ENOUGH * vocab_size:
+    if rows > vocab_size or tokens < LEAST_USED * vocab_size:
         needs = f"needs {rows:,} rows" if rows > vocab_size else f"has {tokens:,} tokens"
         raise DataError(
             f"{source}: this tokenizer has another vocabulary (it {needs}, the model's embedding has {vocab_size:,} "

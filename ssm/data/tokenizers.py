@@ -11,6 +11,7 @@ import numpy as np
 import tokenizers
 
 from ssm.base.errors import DataError, first_line
+from ssm.base.files import home_expanded
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, HubTokenizer, TokenizerSpec
 
 TOKENIZER_BYTES = 256 * 2**20  # limit for a tokenizer.json: the largest have about ten MB
@@ -114,7 +115,7 @@ def make_tokenizer(spec: TokenizerSpec, training_texts: Iterator[bytes]) -> Toke
         return ByteTokenizer()
     if isinstance(spec, BpeTokenizer):
         return train_bpe(training_texts, spec.vocab_size)
-    path = Path(spec.path).expanduser() if isinstance(spec, FileTokenizer) else _download(spec)
+    path = home_expanded(spec.path) if isinstance(spec, FileTokenizer) else _download(spec)
     return read_tokenizer(path, spec.vocab_size)
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ssm.base.errors import ConfigError
+from ssm.base.errors import ConfigError, TableError
 from ssm.base.files import claimed, require_outside, whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
@@ -176,12 +177,16 @@ def load_diagnosis(folder: str | Path) -> Diagnosis:
     """Read what `write_diagnosis` wrote.
 
     Raises:
-        TableError, CheckpointError: a file is missing or broken.
+        TableError: a file is missing, broken, or no part of a diagnosis.
     """
     folder = Path(folder)
-    paths = {path.stem: path for path in (folder / TABLES).glob("*.parquet")}
-    tables = Tables(**{kind: read_table(path, SCHEMAS[kind]) for kind, path in paths.items()})
-    return from_json(read_json(folder / RECORD), tables)
+    record, tables = read_json(folder / RECORD), folder / TABLES
+    found = {path.stem for path in tables.glob("*.parquet")}
+    for name in sorted(found - {field.name for field in fields(Tables)}):
+        raise TableError(f"{tables / f'{name}.parquet'}: is not a table of a diagnosis")
+    needed = {field.name for field in fields(Tables) if field.default is MISSING}
+    read = {name: read_table(tables / f"{name}.parquet", SCHEMAS[name]) for name in sorted(needed | found)}
+    return from_json(record, Tables(**read))
 
 
 @torch.inference_mode()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from ssm.base.provenance import environment
+from ssm.base.sizes import size
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.words import number
 from ssm.diagnosis.comparison import Change, compare
@@ -22,6 +23,7 @@ from ssm.diagnosis.verdict import (
     digits,
     ends,
     found_of,
+    length_to_extend,
     length_words,
     outcome_of,
     worth_extending,
@@ -94,6 +96,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         why_they_differ=why_they_differ(diagnosis),
         length_words=length_words(length) if (length := diagnosis.readings.effective_length) else "",
         worth_extending=extra is None and worth_extending(diagnosis),
+        length_to_extend=length_to_extend(facts),
         missing=facts.why_missing(),
         cost=_cost(diagnosis),
         method=_method(diagnosis),
@@ -143,18 +146,6 @@ def factor(estimate: Interval) -> str:
     if not isfinite(estimate.high - estimate.low) or estimate.high >= 10:
         return interval(estimate)
     return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
-
-
-def size(count: float) -> str:
-    """A number of bytes with its unit.
-
-    >>> size(512), size(77_856_768), size(3.2 * 2**30)
-    ('512 bytes', '74.2 MiB', '3.2 GiB')
-    """
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.3g} {name}"
-    return f"{count:.0f} bytes"
 
 
 def first_files(text: str, most: int = 3) -> str:

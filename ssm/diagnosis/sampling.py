@@ -77,7 +77,8 @@ def sample(
 ) -> Sample:
     """All measurements of a diagnosis of `model` (in evaluation mode, on `device`).
 
-    Windows of the held-out text of `store` do not overlap. Their number doubles until the verdict is decided.
+    Windows of the held-out text of `store` do not overlap. Their number doubles until the verdict is decided. The first
+    LEAST windows are read however long it takes.
 
     Args:
         all_windows: go on when the verdict is decided, until the text, the time or `spec.sequences` ends.
@@ -162,8 +163,7 @@ class _Sampler:
             if then is None:
                 break
             took = (session.spent() - before) * (then - until) / count
-            share = 1 - RESERVED if until in looks else 1.0
-            if session.spent() + took > share * spec.budget_seconds:
+            if session.spent() + took > (1 - RESERVED) * spec.budget_seconds:
                 return *tables, read, "budget"
         return *tables, read, "text" if self.windows <= spec.sequences else "sequences"
 

@@ -8,6 +8,7 @@ from math import ceil, isfinite, isnan
 from ssm.claims.words import number
 from ssm.diagnosis.result import Diagnosis, EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
 from ssm.specs.diagnosis import ENOUGH, FOURFOLD
+from ssm.specs.extension import FEWEST
 from ssm.specs.tasks.needle import ALTERNATIVES
 
 BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
@@ -94,6 +95,16 @@ def worth_extending(found: Diagnosis) -> bool:
     """Whether `ssm extend` may repair the model."""
     repairable = found.facts.can_extend or found.facts.can_be_scaled
     return found.verdict.outcome == BREAKS and repairable and not lost_inside(found.readings, found.facts)
+
+
+def length_to_extend(facts: Facts) -> int:
+    """The length for `ssm extend`: that of the diagnosis, halved until the text has enough windows; at least 2 T."""
+    # Without the number of windows (an earlier version), only a diagnosis that read the whole text gives it.
+    windows = facts.windows or (facts.sequences if facts.stopped_by == "text" else FEWEST)
+    length, shortest = facts.length, 2 * facts.context
+    while length > shortest and windows * (facts.length + 1) < FEWEST * (length + 1):
+        length = max(length // 2, shortest)
+    return length
 
 
 def fails_between(readings: Readings, facts: Facts) -> bool:

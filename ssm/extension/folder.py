@@ -12,6 +12,7 @@ from ssm.base.errors import OutputError, shown
 from ssm.base.files import LOCK, make_folder, require_outside, write_json
 from ssm.base.records import Settings
 from ssm.base.strict_parsing import read_json, shaped
+from ssm.models.formats.write import check_apart
 
 SETTINGS, RESULT = "extension.json", "result.json"
 CHOICE = ("measure", "in_context_tolerance")  # settings that affect only the choice
@@ -74,20 +75,18 @@ class Folder:
         """The folder of the diagnosis before, after or control."""
         return self.path / of
 
-    def begin(self, originals: Path, texts: Sequence[str]) -> None:
+    def begin(self, original: Path, texts: Sequence[str]) -> None:
         """Make the folder, unless it has an extension already.
 
         Args:
-            originals: the folder of the original model, which is never changed.
+            original: the folder of the original model, which is never changed.
             texts: files, folders or globs of text. All files in a folder are text.
 
         Raises:
             OutputError: the folder is inside the original's folder or a text's, has other content, or cannot be
                 written.
         """
-        new, original = self.path.resolve(), originals.resolve()
-        if new.is_relative_to(original):
-            raise OutputError(f"{self.path}: is inside the original's folder, which is never changed; give another -o")
+        check_apart(self.path, original)
         require_outside(self.path, texts)
         make_folder(self.path)
         temporary = {path.name for path in self.path.glob(f".{SETTINGS}.*.tmp")}  # of a process that was killed
@@ -131,19 +130,23 @@ class Folder:
                 if differs.startswith(FILES):
                     differs = "the files of its text have changed"
                 raise OutputError(f"{self.path}: has another extension ({differs}); give another -o")
-            self._delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
+            self.delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
             other_text = any(old[key] != settings[key] for key in HELD_OUT)
             if other_text:
-                self._delete([self.choice, self.repair, self.tokens / "held_out"])
+                self.delete([self.choice, self.repair, self.tokens / "held_out"])
             if other_text or _of_reading(old) != _of_reading(settings):
-                self._delete([self.diagnosis("before")])
+                self.delete([self.diagnosis("before")])
         else:
-            self._delete([self.tokens])
+            self.delete([self.tokens])
         write_json(path, settings)
         return settings
 
-    def _delete(self, paths: Sequence[Path]) -> None:
-        """Delete files and folders in this order. A kill leaves each of them complete or gone."""
+    def delete(self, paths: Sequence[Path]) -> None:
+        """Delete files and folders in this order. A kill leaves each of them complete or gone.
+
+        Raises:
+            OutputError: one of them cannot be deleted.
+        """
         for path in paths:
             try:
                 if path.is_dir():

@@ -25,17 +25,23 @@ REPAIRED, IMPROVED, NOTHING = "repaired", "improved", "nothing was gained"  # or
 class Advice:
     """Explanations and advice for an extension that is not proven better."""
 
+    unchanged: str  # nothing was done to a model that holds, or that is at chance
+    changed: str  # this was seen only after the model was changed, on other windows
     learned: str  # the far perplexity fell, but not the paired ratio
     far_out: str  # what may decide whether the far perplexity or the paired ratio fell
     in_context: str  # what may help if the perplexity in context is not within the tolerance
 
 
 OF_TRAINING = Advice(
+    unchanged="and was not trained",
+    changed="which was not decided on other windows when it was trained",
     learned="it has learned the text, but it does not work better beyond its context",
     far_out="more held-out text or more --steps may decide it",
     in_context="a larger --in-context-tolerance may help and trains nothing again",
 )
 OF_REPAIRING = Advice(
+    unchanged="and was not repaired",
+    changed="which was not decided on other windows when it was repaired",
     learned="it predicts better everywhere, but not especially beyond its context",
     far_out="more held-out text may decide it",
     in_context="a larger --in-context-tolerance may help",
@@ -58,13 +64,14 @@ class Outcome:
         return f"{self.word[:1].upper()}{self.word[1:]}: {self.reason}"
 
 
-def outcome_before_training(before: Diagnosis, trained: bool = False) -> Outcome | None:
-    """The outcome of a model that holds, or that is no better than chance on this text; None: it must be trained.
+def outcome_before(before: Diagnosis, changed: bool = False, advice: Advice = OF_TRAINING) -> Outcome | None:
+    """The outcome of a model that holds, or that is no better than chance on this text; None: it must be changed.
 
     Args:
-        trained: whether it has been trained already, after a diagnosis of other windows.
+        changed: whether it has been trained or repaired already, after a diagnosis of other windows.
+        advice: for the kind of the extension.
     """
-    so = "which was not decided on other windows when it was trained" if trained else "and was not trained"
+    so = advice.changed if changed else advice.unchanged
     if at_chance(before.readings, before.facts):
         return Outcome(NOTHING, f"it may predict no better than chance inside its context, {so}")
     return Outcome(NOTHING, f"it holds as it is, {so}") if before.verdict.outcome == HOLDS else None

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ssm.base.errors import CheckpointError
-from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
+from ssm.base.records import RUN_RECORD
 from ssm.models.load import LoadedModel
 from ssm.specs.data import Data
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
@@ -42,7 +41,7 @@ def parent_folder(loaded: LoadedModel, run: RunSpec, folder: Path) -> Path:
         folder: the folder of the run of zero steps, written if it is missing.
 
     Raises:
-        CheckpointError: the model is a run of ssm that was given as a file, or that has not finished.
+        CheckpointError: the model is a run of ssm that has not finished.
         OutputError: `folder` cannot be written.
     """
     if run.checkpoint is None:
@@ -56,11 +55,9 @@ def own_folder(loaded: LoadedModel) -> Path:
     """The folder of a run of ssm.
 
     Raises:
-        CheckpointError: the user gave a file other than the run's final weights, or the run has not finished.
+        CheckpointError: the run has not finished.
     """
     path = Path(loaded.name)
-    folder = path.parent if path.name == RUN_WEIGHTS and path.is_file() else path
-    if not folder.is_dir():
-        raise CheckpointError(f"{loaded.name}: cannot be extended as a file; give the folder of the run")
+    folder = path.parent if path.is_file() else path  # the file is the final weights
     read_record(folder)
     return folder

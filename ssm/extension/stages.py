@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 from dataclasses import replace
 from functools import cached_property
@@ -29,7 +28,7 @@ from ssm.extension.losses import Factors, factors_between
 from ssm.extension.outcome import (
     OF_TRAINING,
     Outcome,
-    outcome_before_training,
+    outcome_before,
     outcome_of,
     outcome_of_training,
 )
@@ -75,7 +74,7 @@ class Stages:
         self.loaded.model.to("cpu")
         # It may have been trained before, after a diagnosis on other windows with another verdict.
         trained = (self.folder.run(EXTENDED) / RUN_RECORD).exists()
-        outcome = outcome_before_training(before, trained)
+        outcome = outcome_before(before, trained, self.advice)
         if outcome is None or trained:
             made = self._made_and_chosen()
             outcome = outcome or made
@@ -88,7 +87,7 @@ class Stages:
                 # Each diagnosis ended when its own verdict was decided, after 64 windows or more. The gain may need
                 # more. With so many, the errors of two looks add up to less than 2.5% (`intervals.cautious`).
                 change, outcome = self._judged(all_windows=True)
-                outcome = outcome_before_training(self.diagnoses["before"], trained=True) or outcome
+                outcome = outcome_before(self.diagnoses["before"], True, self.advice) or outcome
             if self.spec.control:
                 self._control(self.chosen, more)
         if self.kept is not None:
@@ -142,7 +141,7 @@ class Stages:
             self._say(f"diagnosis, {name}{', on all windows' if all_windows else ''}")
             spec, text = self.spec.diagnosis, self.text
             made = diagnose_loaded(loaded, text.page, spec, self.device, text=text.files, all_windows=all_windows)
-            shutil.rmtree(folder, ignore_errors=True)
+            self.folder.delete([folder])
             with whole_folder(folder) as temporary:
                 write_diagnosis(made, temporary)
             diagnosis = load_diagnosis(folder)
@@ -233,7 +232,7 @@ class Stages:
         return [] if self.loaded.source is None else list(self.loaded.source.outside)
 
     def _numbers(self) -> dict[str, Any] | None:
-        """For a repair without training: the chosen numbers, and the layers of each number, counted from 1."""
+        """For a repair without training: the chosen numbers, and the layers of each number, counted from 0."""
         return None
 
     def _unlike_the_paper(self) -> tuple[str, ...]:

@@ -12,13 +12,15 @@ import numpy as np
 
 from ssm.base.errors import DataError
 from ssm.base.files import absolute
+from ssm.base.sizes import size
 from ssm.data.own_text import own_text, windows_of
 from ssm.data.pieces import Division, Pieces, divide
 from ssm.data.store import TokenSplit, TokenStore
-from ssm.extension.windows import HALF, HeldOut, for_choice, size, wanted
+from ssm.extension.windows import HeldOut, for_choice, wanted
 from ssm.plan.sources import text_files
 from ssm.specs.data import TokenizerSpec
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
+from ssm.specs.extension import HALF
 
 SEED = 1234  # for drawing held-out documents: the same for all other settings
 

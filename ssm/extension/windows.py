@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from ssm.base.sizes import size
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
-from ssm.specs.extension import ENOUGH_FOR_A_GAIN, MOST_CHOICE_WINDOWS
+from ssm.specs.extension import ENOUGH_FOR_A_GAIN, HALF, MOST_CHOICE_WINDOWS
 
-USUAL, HALF = 0.1, 0.5  # the usual and the largest held-out share of a text, if the user gives none
-FEWEST = ceil(2 * LEAST / HALF)  # windows of a text that is trained on and measured
+USUAL = 0.1  # the usual held-out share of a text, if the user gives none
 
 
 def wanted(tokens: int, spec: DiagnosisSpec) -> int:
@@ -76,14 +76,3 @@ class HeldOut:
         what = "held-out text" if self.share == 1 else "text"
         about = size(tokens * self.bytes / self.tokens)
         return f"{verdict} for the verdict: {tokens:,} tokens of {what} (about {about})"
-
-
-def size(count: float) -> str:
-    """A number of bytes with two significant digits and its unit.
-
-    >>> size(734), size(1_115_394), size(81_999), size(3.25e9)
-    ('730 bytes', '1.1 MB', '82 kB', '3.2 GB')
-    """
-    units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes"))
-    unit, name = next((found for found in units if count >= 0.995 * found[0]), units[-1])
-    return f"{float(f'{count / unit:.2g}'):,g} {name}"

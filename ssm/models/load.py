@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import CheckpointError
+from ssm.base.files import reading
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
 from ssm.models.backbone import LanguageModel
@@ -31,6 +32,7 @@ TOKENIZER_FILES = (
 )
 BYTES, MOST_ROWS_OF_BYTES = 256, 341  # bytes use at least three quarters of the rows, as `ssm.data.own_text` requires
 REPAIRED = "it was repaired without training; extend the run that it was made from"
+NOT_FINAL = "it is a file other than the final weights of a run; give the folder of the run"
 QUANTIZED = "its weights are quantized, and an export would change them"
 CONTEXT_KEYS = (
     "max_position_embeddings",
@@ -86,6 +88,7 @@ class LoadedModel:
         return self.model.spec
 
 
+@reading(CheckpointError)
 def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> LoadedModel:
     """Open a model.
 
@@ -134,6 +137,7 @@ def _load_run(name: str, weights: Path, device: torch.device | str) -> LoadedMod
     tokenizer = run.data.spelled_by
     trained = isinstance(tokenizer, BpeTokenizer)
     note = f"its tokenizer.json is in the token store of '{run.data.id}'" if trained else None
+    why_not = _why_not(run.model) or (None if weights.name == RUN_WEIGHTS else NOT_FINAL)
     return LoadedModel(
         name=name,
         title=run.model.name,
@@ -143,7 +147,7 @@ def _load_run(name: str, weights: Path, device: torch.device | str) -> LoadedMod
         run=run,
         tokenizer=None if trained else tokenizer,
         fingerprint=_fingerprint([weights]),
-        why_not_extend=REPAIRED if run.repair is not None else _why_not(run.model),
+        why_not_extend=REPAIRED if run.repair is not None else why_not,
         note="its tokens do not represent text" if tokenizer is None else note,
     )
 

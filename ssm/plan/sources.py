@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ssm.base.errors import DataError
+from ssm.base.errors import CheckpointError, DataError
+from ssm.base.files import home_expanded, reading
 from ssm.base.hub import HUB, is_name
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
@@ -16,12 +17,16 @@ from ssm.specs.data import BytesTokenizer, Data, DataSpec
 WEIGHT_PATTERNS = ("*.safetensors", "*.bin")  # in the folder of a config.json or a run.json
 
 
+@reading(DataError)
 def source_files(data: Data) -> tuple[Path, ...] | None:
     """The user's files that a token store is made from: corpora and tokenizers.
 
     Returns:
         Absolute paths. None: a file is missing. This is not an error here, because a finished store does not need its
         sources any more. `ssm tokenize` reports missing files.
+
+    Raises:
+        DataError: the folder of a tokenizer cannot be read.
     """
     files: list[Path] = []
     for corpus in data.sources.corpora:
@@ -32,7 +37,7 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
         except DataError:
             return None
     for tokenizer in data.sources.tokenizers:
-        path = Path(tokenizer.path).expanduser()
+        path = home_expanded(tokenizer.path)
         if not path.is_file():
             return None
         files.append(path.resolve())
@@ -71,9 +76,14 @@ def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:
     return source_files(DataSpec(name="text", corpus=FilesCorpus(paths=paths), tokenizer=BytesTokenizer()))
 
 
+@reading(CheckpointError)
 def weight_files(checkpoint: str) -> tuple[Path, ...] | None:
-    """The files of a checkpoint's weights. Empty: it is on the Hugging Face Hub. None: a file is missing."""
-    path = Path(checkpoint).expanduser()
+    """The files of a checkpoint's weights. Empty: it is on the Hugging Face Hub. None: a file is missing.
+
+    Raises:
+        CheckpointError: their folder cannot be read.
+    """
+    path = home_expanded(checkpoint)
     if path.is_file() and path.suffix != ".json":
         return (path.resolve(),)
     if not path.exists():
@@ -87,22 +97,35 @@ def imported_files(checkpoint: str) -> tuple[Path, ...] | None:
 
     Returns:
         None: the files are missing, or on the Hub. A finished import does not need them any more.
+
+    Raises:
+        CheckpointError: their folder cannot be read.
     """
     weights = weight_files(checkpoint)
     return tuple(dict.fromkeys((*weights, *settings_files(checkpoint)))) if weights else None
 
 
+@reading(CheckpointError)
 def settings_files(checkpoint: str) -> tuple[Path, ...]:
-    """The JSON files next to the weights, which describe the model, its training run and its tokenizer."""
-    path = Path(checkpoint).expanduser()
+    """The JSON files next to the weights, which describe the model, its training run and its tokenizer.
+
+    Raises:
+        CheckpointError: their folder cannot be read.
+    """
+    path = home_expanded(checkpoint)
     return _files(path if path.is_dir() else path.parent, "*.json") if path.exists() else ()
 
 
+@reading(DataError)
 def tokenizer_files(tokenizer: str | None) -> tuple[Path, ...] | None:
-    """The tokenizer.json file. Empty: bytes, or a name on the Hub. None: the file is missing."""
+    """The tokenizer.json file. Empty: bytes, or a name on the Hub. None: the file is missing.
+
+    Raises:
+        DataError: its folder cannot be read.
+    """
     if tokenizer is None or tokenizer == "bytes":
         return ()
-    path = Path(tokenizer).expanduser()
+    path = home_expanded(tokenizer)
     file = path / "tokenizer.json" if path.is_dir() else path
     if file.is_file():
         return (file.resolve(),)

@@ -44,6 +44,7 @@ def all_scales(folder: Path) -> list[Reference]:
 
 def other_scales(folder: Path) -> list[Reference]:
     """The references beside `folder`, in the folders of other scales. Raises as `all_scales`."""
+    folder = folder.absolute()  # "." has no name
     beside = [folder.with_name(scale) for scale in SCALES if folder.with_name(scale) != folder]
     return [reference for one in beside for reference in read_references(one).values()]
 

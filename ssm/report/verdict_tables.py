@@ -230,6 +230,7 @@ def written_pages(
         ConfigError: a reference or a file cannot be read.
         TableError: a file has no place for its part.
     """
+    folder = folder if folder.name else folder.absolute()  # "." has no name
     references = all_scales(folder)
     parts = {
         readme: verdict_summary(references),

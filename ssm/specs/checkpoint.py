@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
+from ssm.base.files import home_expanded
 from ssm.base.strict_parsing import problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
@@ -58,7 +58,7 @@ class CheckpointSpec(Spec):
     context: PositiveInt | None = None  # T, the training context in tokens; by default from the checkpoint
     length: PositiveInt | None = None  # read up to this number of tokens; default: 16 contexts
     tolerance: float | None = None  # paired ratio of perplexities above which the model counts as broken; default 1.1
-    budget: Annotated[float, Field(gt=0)] = 10.0  # minutes for a diagnosis
+    budget: Annotated[float, Field(gt=0)] = 10.0  # minutes for the measurements of a diagnosis
     sequences: int | None = None  # maximum number of windows; default 256
     passkey: bool = True  # also test retrieval: passkeys, needles and prompts of RULER
     # `bfloat16`: autocast; scans stay in float32. By default bfloat16 on a GPU and float32 on a CPU.
@@ -141,13 +141,13 @@ class CheckpointSpec(Spec):
 
     def _words(self, options: tuple[str, ...]) -> tuple[str, ...]:
         in_home_folder = self.checkpoint.startswith("~")
-        words = [str(Path(self.checkpoint).expanduser()) if in_home_folder else self.checkpoint, "--text", *self.text]
+        words = [str(home_expanded(self.checkpoint)) if in_home_folder else self.checkpoint, "--text", *self.text]
         for name in options:
             value, option = getattr(self, name), f"--{name.replace('_', '-')}"
             if name == "passkey":
                 words += [] if value else ["--no-passkey"]
-            elif isinstance(value, tuple):
-                words += [option, *value]
+            elif isinstance(value, tuple):  # paths: ssm extend would read a number as a share, and "-" as an option
+                words += [option, *(f"./{path}" if re.match(r"[-+.\d]", path) else path for path in value)]
             elif value is True:
                 words.append(option)
             elif value is not None and value is not False:

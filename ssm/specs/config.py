@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
+from ssm.base.files import home_expanded
 from ssm.specs.base import Distinct, Scale, Spec
 
 MOST_THREADS = 1024  # of one process: OpenMP aborts the process when it is asked for more
@@ -75,5 +76,4 @@ class WorkflowConfig(Spec):
         """Snakemake would read braces as wildcards."""
         if not results.strip() or not results.isprintable() or set(results) & set("{}"):
             raise ValueError("expected the name of a folder, without { and }")
-        # Snakemake reads ~ and ./ as parts of a name. Path.expanduser fails for an unknown user.
-        return os.path.normpath(os.path.expanduser(results))  # noqa: PTH111
+        return os.path.normpath(home_expanded(results))  # Snakemake reads ~ and ./ as parts of a name

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.base import Spec
-from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.initial_states import INTERVENTIONS, InitialStateSpec
 from ssm.specs.initial_states import SPECS as INITIAL_STATES
 from ssm.specs.initial_states.state_passing import StatePassing
@@ -18,6 +19,8 @@ from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.clip_dt import ClipDt
 
 BATCH_CONTEXTS = 32  # default batch, in contexts; lg uses half a million tokens (`recipe.unlike_the_paper`)
+HALF = 0.5  # largest held-out share of a text, if the user gives none
+FEWEST = ceil(2 * LEAST / HALF)  # windows of a text that is trained on and measured
 # A quarter of the held-out windows chooses the checkpoint: at least `ssm.specs.diagnosis.LEAST`, at most this number.
 MOST_CHOICE_WINDOWS = 16
 # Windows that are enough to prove the gain of a short training. Their interval reaches 1.3 standard deviations

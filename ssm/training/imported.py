@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
-from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
+from ssm.base.files import home_expanded, make_folder, only_one, remove_leftovers, write_json
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.models.backbone import LanguageModel
@@ -35,7 +35,7 @@ def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
     """
     if run.checkpoint is None:
         raise CheckpointError(f"{run.id}: this run is trained by `ssm train`; it has no weights to import")
-    loaded = load_any_model(Path(run.checkpoint.name).expanduser())
+    loaded = load_any_model(home_expanded(run.checkpoint.name))
     _check_tokenizer(loaded, run.data)
     return write_imported(loaded, run, folder)
 

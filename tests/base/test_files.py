@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -9,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from ssm.base import files
-from ssm.base.errors import OutputError
-from ssm.base.files import claimed, replacing, require_outside, whole_file, whole_folder
+from ssm.base.errors import DataError, OutputError
+from ssm.base.files import (
+    absolute,
+    claimed,
+    home_expanded,
+    reading,
+    replacing,
+    require_outside,
+    whole_file,
+    whole_folder,
+)
 
 
 @pytest.mark.parametrize("path", [".", "", "..", "/", "a/.."])
@@ -127,6 +137,41 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "home" / "letter").exists()
 
 
+CLOSED = PermissionError(errno.EACCES, "Permission denied", "/closed/model")
+
+
+def test_errors_about_other_files_do_not_blame_the_output(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for writing in (whole_folder(out), claimed(out), replacing(out, "01234567", "mark")):
+        with pytest.raises(PermissionError, match="'/closed/model'"), writing:
+            raise CLOSED
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OutputError, match=r"out: cannot be written \(No space left on device\)$"), whole_folder(out):
+        raise full
+    with pytest.raises(OutputError, match=r"out: cannot be written \(No such file"), whole_folder(out) as folder:
+        (folder / "deep" / "file").touch()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_that_cannot_be_read_is_one_line() -> None:
+    with pytest.raises(DataError, match=r"^/closed/model: cannot be read \(Permission denied\)$"), reading(DataError):
+        raise CLOSED
+    with pytest.raises(DataError, match=r"^no device$"), reading(DataError):
+        raise OSError("no device")
+
+
+def test_a_tilde_is_the_home_folder_or_part_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor calls its files like this."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert home_expanded("~/texts") == Path("/home/me/texts")
+    assert home_expanded("~$x.txt") == Path("~$x.txt")
+    monkeypatch.chdir(tmp_path)
+    assert absolute(["~/texts", "~$x.txt"]) == ("/home/me/texts", f"{tmp_path}/~$x.txt")
+    require_outside("out", ["~$x.txt"])
+    with pytest.raises(OutputError, match="is inside ~me, which is read as text"):
+        require_outside("~me/out", ["~me"])
+
+
 @pytest.mark.parametrize(
     ("text", "out", "inside"),
     [
@@ -138,6 +183,7 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
         ("texts/*.txt", "texts/out", False),
         ("texts/*.txt", "texts/out.txt", True),
         ("texts/**/*", "texts/out", True),
+        ("texts/*/../*", "texts/out", True),
         ("texts/**/part", "texts/a/b/part/out", True),
         ("texts/**/part", "texts/a/b", False),
         ("t*s/a", "texts/a/out", True),

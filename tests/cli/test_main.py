@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +72,7 @@ def command_that(action: BaseException | int) -> ModuleType:
         (0, ["x.json"], 0, ""),
         (3, ["x.json"], 3, ""),
         (DataError("corpus.txt: empty"), ["x.json"], 2, "ssm train: corpus.txt: empty\n"),
+        (PermissionError(13, "Permission denied", "/x"), ["x.json"], 2, "ssm train: /x: Permission denied\n"),
         (KeyboardInterrupt(), ["x.json"], 130, "ssm train: interrupted\n"),
         (0, [], 2, "ssm train: the following arguments are required: spec (see `ssm train --help`)\n"),
     ],
@@ -85,6 +88,44 @@ def test_exit_codes(
     monkeypatch.setattr(command_line, "_module", lambda verb: command_that(action))
     assert main(["train", *words]) == code
     assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "extend"])
+def test_a_model_whose_name_is_too_long(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "x" * 256, "--text", "x.txt", "-o", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.endswith(": cannot be read (File name too long)\n")
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as torch's error on a GPU, which has no other mark."""
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore."), "CUDA out of memory. Tried to"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: 9"), "[enforce"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["diagnose", "extend", "train", "judge"])
+def test_a_lack_of_memory_names_options_that_need_less(
+    verb: str, error: Exception, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacking(*_: object) -> int:
+        raise error
+
+    module = importlib.import_module(f"ssm.cli.{verb}")
+    monkeypatch.setattr(command_line, "_dispatch", lacking)
+    assert main([verb]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"ssm {verb}: out of memory ({says}")
+    assert said.count("\n") == 1
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    named = set(re.findall(r"--[a-z-]+", said))
+    assert named <= set(parser._option_string_actions)
+    assert bool(named) == (verb != "judge")
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,6 +247,16 @@ def test_a_finished_store_is_not_changed(tmp_path: Path) -> None:
     TokenStore.open(tmp_path / "store")
 
 
+def test_a_source_that_cannot_be_read_does_not_blame_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/closed/tokenizer.json")
+
+    monkeypatch.setattr("ssm.data.build.make_tokenizer", closed)
+    with pytest.raises(PermissionError, match="/closed/tokenizer"):
+        build_store(data(corpus(tmp_path, texts(50))), tmp_path / "store")
+    assert not list(tmp_path.glob(".store*"))
+
+
 def test_foreign_files_are_never_touched(tmp_path: Path) -> None:
     spec = data(corpus(tmp_path, texts(50)))
     (tmp_path / "store").mkdir()

@@ -57,6 +57,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
         write(tmp_path / "UPPER.JSONL", rows()),
         write(tmp_path / "UPPER.JSONL.GZ", gzip.compress(rows())),
         write(tmp_path / "array.json", json.dumps([{"text": text} for text in TEXTS]).encode()),
+        write(tmp_path / "indented.json", json.dumps([{"text": text} for text in TEXTS], indent=2).encode()),
         write(tmp_path / "lines.json", b"\xef\xbb\xbf[\n" + rows().strip().replace(b"\n", b",\n") + b"\n]\n"),
         write(tmp_path / "d.jsonl.zst", frame(rows()[:half]) + frame(rows()[half:])),  # two frames
     ]
@@ -69,12 +70,25 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
         assert texts_of(files(source)) == [text.encode() for text in TEXTS], source.name
 
 
-def test_other_json_is_text(tmp_path: Path) -> None:
-    others = (b'{"name": "on one line"}', b'[{"name": "a"}, {"text": "b"}]', b'[{"text": "a"', b"[]", b"[1, 2]", b"")
-    for content in (b'{\n  "name": "a package"\n}', b'{\n  "text": "a package"\n}', *others):
-        write(tmp_path / "folder" / "1.json", content)
-        write(tmp_path / "folder" / "2.txt", b"text")
-        assert texts_of(files(tmp_path / "folder")) == [*[content] * bool(content), b"text"]
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_with_long_texts(indent: int | None, tmp_path: Path) -> None:
+    texts = ["x" * (reader.READ_BUFFER + 1), "y"]
+    write(tmp_path / "array.json", json.dumps([{"text": text} for text in texts], indent=indent).encode())
+    write(tmp_path / "object.json", json.dumps({"n": 1, "text": texts[0]}, indent=indent).encode())
+    assert texts_of(files(tmp_path / "array.json")) == [text.encode() for text in texts]
+    assert texts_of(files(tmp_path / "object.json")) == [texts[0].encode()]
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"a name: {}", b'"[a]"', b"12"])
+def test_json_that_begins_with_no_object_and_no_array_is_text(content: bytes, tmp_path: Path) -> None:
+    write(tmp_path / "folder" / "1.json", content)
+    write(tmp_path / "folder" / "2.txt", b"text")
+    assert texts_of(files(tmp_path / "folder")) == [*[content] * bool(content), b"text"]
+
+
+def test_json_is_text_if_the_spec_says_so(tmp_path: Path) -> None:
+    content = json.dumps([{"text": "a"}], indent=2).encode()
+    assert texts_of(files(write(tmp_path / "x.json", content), format="text")) == [content]
 
 
 def test_documents_have_an_order_and_names_that_do_not_depend_on_the_machine(tmp_path: Path) -> None:
@@ -98,6 +112,15 @@ def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(reader, "MOST_FILES", 1)
     with pytest.raises(DataError, match="more than 1 files; give fewer, or JSON lines or Parquet"):
         texts_of(files(tmp_path))
+
+
+def test_a_glob_that_goes_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("1.txt", "a/2.txt", "a/b/3.txt"):
+        write(tmp_path / name, name.encode())
+    assert texts_of(files(tmp_path / "*" / ".." / "*.txt")) == [b"1.txt"]
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    assert texts_of(files(Path("../*.txt"))) == [b"a/2.txt"]
+    assert [document.name for document in documents(files(Path("../*/../*.txt")))] == ["2.txt"]
 
 
 def test_a_file_found_twice_is_read_once(tmp_path: Path) -> None:
@@ -172,6 +195,12 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
         (files(write(tmp_path / "key.jsonl", rows("texts"))), r"key\.jsonl:1: no key 'text' .*did you mean 'texts'\?"),
         (files(write(tmp_path / "row.json", b'[{"text": "a"}, {"texts": "b"}]')), r"row 1: no key 'text' .*'texts'\?"),
         (files(write(tmp_path / "two.json", b'[{"text": "a"},\n{"text": 3}]')), r"row 1: 'text' holds int"),
+        (files(write(tmp_path / "a.json", b'[{"content": "a"}]')), r"a\.json: row 0: no key 'text' .*names: content$"),
+        (files(write(tmp_path / "b.json", b'{\n "content": "a"\n}')), r"b\.json: row 0: no key 'text' .*: content$"),
+        (files(write(tmp_path / "c.json", b'{"content": "a"}')), r"c\.json:1: no key 'text' .*: content$"),
+        (files(write(tmp_path / "n.json", b"[1, 2]")), r"n\.json: row 0: expected a JSON object, got int"),
+        (files(write(tmp_path / "none.json", b"[]")), r"none\.json: the corpus has no text"),
+        (files(write(tmp_path / "deep.json", b"[" * 100_000)), r"deep\.json:1: this JSON cannot be read"),
         (files(write(tmp_path / "end.json", b'[{"text": "a"},\n')), r"end\.json:2: not JSON .* column 1"),
         (files(tmp_path / "x.parquet", text_key="contents"), r"no column 'contents' .*did you mean 'content'\?"),
         (files(tmp_path / "x.parquet", text_key="n"), "row 0 of column 'n' holds int, expected text"),

@@ -112,6 +112,10 @@ def test_wrong_names_of_tokenizers(tmp_path: Path) -> None:
     refused(r"tokenizer.json: not a tokenizer.json \(", str(tmp_path), 256)
 
 
+def test_a_tokenizer_whose_name_is_too_long() -> None:
+    refused(r"^x+: cannot be read \(File name too long\)$", "x" * 260, 256)
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
@@ -122,6 +126,7 @@ def test_wrong_names_of_tokenizers(tmp_path: Path) -> None:
         ("./mien", "; did you mean 'mine'?"),
         ("../mien", "; give one, a name on the hub (owner/model) or bytes"),
         ("~/mien", "; did you mean 'mine'?"),
+        ("~$x.json", "; give one, a name on the hub (owner/model) or bytes"),
     ],
 )
 def test_a_mistyped_path_is_no_name_of_the_hub(

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from diagnosis.fabricated import facts
+from diagnosis.fabricated import diagnosis, facts, tables
 from file_limit import file_limit
 from safetensors.torch import load_file, save_file
 from small import model_spec, text
 
+from ssm.base.errors import TableError
 from ssm.base.files import claimed
 from ssm.base.tables import read_provenance
 from ssm.claims import words as claim_words
@@ -23,7 +24,7 @@ from ssm.cli import diagnose as diagnose_verb
 from ssm.cli import extend as extend_verb
 from ssm.cli.diagnose import extend_words
 from ssm.cli.main import main
-from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis
+from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis, write_diagnosis
 from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import digits, sentence_of
 from ssm.models.backbone import build_model
@@ -107,6 +108,33 @@ def test_a_diagnosis_can_be_read_again(made: tuple[Diagnosis, Path]) -> None:
     assert again.tables.restart_loss["position_from"].min() == 8
     for name, table in found.tables.present().items():
         assert table.equals(again.tables.present()[name]), name
+
+
+@pytest.mark.parametrize(
+    ("gone", "more", "says"),
+    [
+        ("", "", "diagnosis.json: .*no such"),
+        ("diagnosis.json", "", "diagnosis.json: .*no such"),
+        ("tables", "", "length_class.parquet: no such table"),
+        ("tables/restart_loss.parquet", "", "restart_loss.parquet: no such table"),
+        ("index.html", "mine", "mine.parquet: is not a table of a diagnosis"),
+        ("index.html", "metrics", "metrics.parquet: is not a table of a diagnosis"),  # a table of a run
+    ],
+)
+def test_a_diagnosis_without_a_file_is_one_line(gone: str, more: str, says: str, tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    write_diagnosis(diagnosis(tables(), can_extend=False), folder)
+    assert load_diagnosis(folder).facts.title == "mamba2-130m"
+    path = folder / gone
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    if more:
+        (folder / "tables" / f"{more}.parquet").touch()
+    with pytest.raises(TableError, match=says) as caught:
+        load_diagnosis(folder)
+    assert str(folder) in str(caught.value)
 
 
 def test_the_same_call_finds_the_same(world: Path, made: tuple[Diagnosis, Path], tmp_path: Path) -> None:
@@ -223,12 +251,21 @@ def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",), **c
 
 
 @pytest.mark.parametrize(
-    ("windows", "stopped_by", "length"),
-    [(4, "text", 4096), (10, "text", 16384), (16, "text", 32768), (10, "budget", 32768)],
+    ("known", "length"),
+    [
+        ({"windows": 4, "sequences": 4, "stopped_by": "text"}, 4096),
+        ({"windows": 10, "sequences": 10, "stopped_by": "text"}, 16384),
+        ({"windows": 10, "sequences": 10, "stopped_by": "decided"}, 16384),
+        ({"windows": 10, "sequences": 8, "stopped_by": "sequences"}, 16384),
+        ({"windows": 16, "sequences": 4, "stopped_by": "budget"}, 32768),
+        ({"windows": 4, "sequences": 4, "stopped_by": "text", "length": 6144}, 4096),  # not below 2 T
+        ({"sequences": 10, "stopped_by": "text"}, 16384),  # an earlier version did not write the number of windows
+        ({"sequences": 10, "stopped_by": "budget"}, 32768),
+    ],
 )
-def test_the_command_to_extend_asks_for_a_length_that_the_text_has(windows: int, stopped_by: str, length: int) -> None:
-    """`ssm extend` needs 16 windows. If reading ended early, the text may have more."""
-    words = extend_command(sequences=windows, stopped_by=stopped_by)
+def test_the_command_to_extend_asks_for_a_length_that_the_text_has(known: dict[str, Any], length: int) -> None:
+    """`ssm extend` needs 16 windows."""
+    words = extend_command(**known)
     assert words[words.index("--length") + 1] == str(length)
 
 

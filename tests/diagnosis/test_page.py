@@ -60,7 +60,7 @@ def test_the_page_shows_verdict_numbers_and_facts() -> None:
         "2.33 (2.17 to 2.53)",
         "7 of 576 heads",
         "0.300 (0.282 to 0.318)",
-        "74.2 MiB per sequence",
+        "78 MB per sequence",
         "6 min 13 s",
         "0123456789abcdef",
         "abababababababab…",
@@ -101,6 +101,12 @@ def test_the_page_explains_why_a_definition_disagrees_with_the_verdict() -> None
 
 def lits(row: dict[str, Any]) -> dict[str, pl.Expr]:
     return {name: pl.lit(value) for name, value in row.items()}
+
+
+def test_the_command_to_extend_asks_for_a_length_that_the_text_has() -> None:
+    """`ssm extend` needs 16 windows of text."""
+    _, text = read(build_page(diagnosis(tables(0, fails_from(3100), sequences=10), windows=10)))
+    assert "--context 2048 --length 16384 --policy state_passing" in text
 
 
 def test_a_model_that_holds_gets_no_command_to_extend_it() -> None:

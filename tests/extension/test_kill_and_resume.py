@@ -9,16 +9,22 @@ import signal
 import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from diagnosis.fabricated import diagnosis, tables
 from extension.world import extended
 from forked_processes import PROCESSES
 from small import content
 
 from ssm.base.exit_codes import REQUEUE
+from ssm.base.files import remove_leftovers
 from ssm.base.tables import read_table
 from ssm.cli import main as command_line
+from ssm.diagnosis import load_diagnosis, write_diagnosis
+from ssm.extension.folder import Folder
 from ssm.extension.stages import Stages
 from ssm.models.checkpoint import load_tensors
 from ssm.training import step as training_step
@@ -84,6 +90,32 @@ def test_stopped_between_any_two_stages(
         "export",
     ]
     assert_same(whole, out)
+
+
+def test_killed_while_an_old_diagnosis_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next call measures again, on all windows too."""
+    decided, all_read = (diagnosis(tables(), stopped_by=reason) for reason in ("decided", "text"))
+    write_diagnosis(decided, tmp_path / "before")
+
+    def measured(monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr("ssm.extension.stages.diagnose_loaded", lambda *_args, **_settings: all_read)
+        loaded, text, spec = SimpleNamespace(title="m"), SimpleNamespace(page=None, files=""), SimpleNamespace()
+        spec.diagnosis = None
+        stages = Stages(loaded, None, text, spec, Folder(tmp_path), torch.device("cpu"))
+        return stages._diagnosed("before", loaded, all_windows=True).facts.stopped_by
+
+    def killed(path: Path, **_settings: Any) -> None:
+        (path / "tables" / "position_loss.parquet").unlink()
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", killed)
+        with pytest.raises(KilledError):
+            measured(patch)
+    remove_leftovers(tmp_path)
+    assert measured(monkeypatch) == "text"
+    assert load_diagnosis(tmp_path / "before").facts.stopped_by == "text"
+    assert [path.name for path in tmp_path.iterdir()] == ["before"]
 
 
 def job(world: Path, out: Path, log: Path, begun: Connection) -> None:

@@ -24,7 +24,7 @@ from ssm.extension.outcome import (
     OF_REPAIRING,
     OF_TRAINING,
     REPAIRED,
-    outcome_before_training,
+    outcome_before,
     outcome_of,
     outcome_of_training,
 )
@@ -135,15 +135,20 @@ def test_a_model_that_holds_needs_no_training() -> None:
             facts=SimpleNamespace(vocab_size=256),
         )
 
-    found = outcome_before_training(before(HOLDS, 4.0))
+    found = outcome_before(before(HOLDS, 4.0))
     assert found is not None
     assert str(found) == "Nothing was gained: it holds as it is, and was not trained"
-    asked = outcome_before_training(before(HOLDS, 4.0), trained=True)
+    asked = outcome_before(before(HOLDS, 4.0), changed=True)
     assert asked is not None
     assert asked.reason == "it holds as it is, which was not decided on other windows when it was trained"
-    assert outcome_before_training(before(BREAKS, 255.0)) is None
-    assert outcome_before_training(before(NOT_DECIDED, 4.0)) is None
-    lost = outcome_before_training(before(NOT_DECIDED, 256.0))
+    reasons = [outcome_before(before(HOLDS, 4.0), changed, OF_REPAIRING) for changed in (False, True)]
+    assert [found.reason for found in reasons if found] == [
+        "it holds as it is, and was not repaired",
+        "it holds as it is, which was not decided on other windows when it was repaired",
+    ]
+    assert outcome_before(before(BREAKS, 255.0)) is None
+    assert outcome_before(before(NOT_DECIDED, 4.0)) is None
+    lost = outcome_before(before(NOT_DECIDED, 256.0))
     assert lost is not None
     assert "no better than chance" in lost.reason
 

@@ -65,6 +65,8 @@ def test_a_run(tmp_path: Path) -> None:
     assert not loaded.model.training
     alone = load_any_model(tmp_path / "alone.safetensors")
     assert alone.run == run
+    assert alone.why_not_extend == "it is a file other than the final weights of a run; give the folder of the run"
+    assert load_any_model(tmp_path / "run" / "model.safetensors").why_not_extend is None
     assert alone.fingerprint == loaded.fingerprint
     assert len(loaded.fingerprint) == 16
 
@@ -88,6 +90,11 @@ def test_a_broken_or_missing_run(tmp_path: Path) -> None:
     refused(tmp_path, rf"^{weights}: no such checkpoint$")
 
 
+def test_a_name_that_is_too_long() -> None:
+    """A folder without permission raises in the same way."""
+    refused(Path("x" * 260), r"^x+/?[^\n]*: cannot be read \(File name too long\)$")
+
+
 ATTENTION = {"kind": "attention", "n_heads": 2, "head_dim": 8}
 
 
@@ -109,9 +116,10 @@ def test_only_attention_without_a_window_has_no_state(tmp_path: Path) -> None:
         data = DataSpec(name="x", corpus=StdlibCorpus())
         content = run_spec(data).content() | {"model": spec | changes}
         run = RunSpec.parse(content, "test")
-        save_model(tmp_path / name, build_model(run.model, 256, 0), run, 30, "origin")
-        shutil.move(tmp_path / name, tmp_path / f"{name}.safetensors")
-    why = {name: load_any_model(tmp_path / f"{name}.safetensors").why_not_extend for name in ("all", "some", "window")}
+        (tmp_path / name).mkdir()
+        save_model(tmp_path / name / "model.safetensors", build_model(run.model, 256, 0), run, 30, "origin")
+    names = ("all", "some", "window")
+    why = {name: load_any_model(tmp_path / name / "model.safetensors").why_not_extend for name in names}
     assert why == {
         "all": "it has no recurrent state to start from: it keeps keys and values of its tokens",
         "some": None,  # other layers have a state
@@ -141,6 +149,11 @@ def test_a_known_format_is_read_in_float32_and_written_in_its_dtype(mamba2: Path
     out = export_checkpoint(loaded.imported.model, loaded.imported, tmp_path / "out")
     round_trip.assert_bitwise(round_trip.weights(out), round_trip.weights(mamba2))
     assert content(mamba2) == before
+
+
+def test_a_folder_with_a_long_name(mamba2: Path, tmp_path: Path) -> None:
+    loaded = load_any_model(shutil.copytree(mamba2, tmp_path / ("m" * 100)))
+    assert loaded.title == loaded.spec.name == "m" * 80
 
 
 def test_the_context_in_config_json(mamba2: Path, tmp_path: Path) -> None:

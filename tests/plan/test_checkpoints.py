@@ -87,6 +87,12 @@ def test_missing_keys_have_the_defaults_of_the_command_line() -> None:
 def test_a_path_can_start_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     assert checkpoint(checkpoint="~/mine").diagnose_words[1] == "/somewhere/mine"
+    assert checkpoint(checkpoint="~$mine").diagnose_words[1] == "~$mine"
+
+
+@pytest.mark.parametrize("name", ["0.2", ".5", "1e-1", "-1", "1"])
+def test_held_out_files_are_never_a_share(name: str) -> None:
+    assert understood(checkpoint(held_out=[name]).extend_words)["held_out"] == [f"./{name}"]
 
 
 @pytest.mark.parametrize(

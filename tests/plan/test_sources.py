@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ssm.base.errors import DataError
-from ssm.plan.sources import rule_inputs, sizes_of, source_files
+from ssm.base.errors import CheckpointError, DataError, UserError
+from ssm.plan.sources import rule_inputs, settings_files, sizes_of, source_files, tokenizer_files, weight_files
 from ssm.specs.data import DataSpec
 
 
@@ -31,10 +32,34 @@ def test_files_folders_globs_and_the_tokenizer(tmp_path: Path, monkeypatch: pyte
     assert sources(corpus, tokenizer) is None
 
 
+def test_names_that_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("~$x.txt", "~$x.json", "~$x.safetensors")
+    assert sources({"kind": "files", "paths": [names[0]]}) is None
+    assert weight_files(names[2]) is tokenizer_files(names[1]) is None
+    for name in names:
+        Path(name).touch()
+    text, tokenizer, weights = (tmp_path / name for name in names)
+    known = {"kind": "file", "path": names[1], "vocab_size": 9}
+    assert sources({"kind": "files", "paths": [names[0]]}, known) == (text, tokenizer)
+    assert (weight_files(names[2]), tokenizer_files(names[1])) == ((weights,), (tokenizer,))
+    assert settings_files(names[2]) == (tokenizer,)
+
+
 @pytest.mark.parametrize("path", ["missing.txt", "missing/*.txt", "empty"])
 def test_missing_files_are_no_error(tmp_path: Path, path: str) -> None:
     (tmp_path / "empty").mkdir()
     assert sources({"kind": "files", "paths": [str(tmp_path / path)]}) is None
+
+
+@pytest.mark.parametrize(
+    ("find", "error"),
+    [(weight_files, CheckpointError), (settings_files, CheckpointError), (tokenizer_files, DataError)],
+)
+def test_paths_that_cannot_be_read(find: Callable[[str], object], error: type[UserError]) -> None:
+    """A path in a folder without permission raises in the same way as a name that is too long."""
+    with pytest.raises(error, match=r"^x+[^\n]*: cannot be read \(File name too long\)$"):
+        find("x" * 300)
 
 
 def test_other_corpora_have_no_files() -> None:

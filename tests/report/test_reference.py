@@ -28,6 +28,7 @@ from ssm.plan import load_config, make_plan
 from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references, save_reference
+from ssm.report.scales import other_scales
 from ssm.report.shared_models import shared_models
 from ssm.report.verdict_tables import END, START, every_verdict, verdict_summary, written_pages
 
@@ -392,6 +393,29 @@ def test_a_claim_that_one_side_lacks_disagrees(place: Path, capsys: pytest.Captu
     found = lines(capsys, "compare", "results/smoke", code=1)
     assert "is in the reference, and not judged here" in found[0]
     assert "is judged here, and not in the reference" in found[-2]
+
+
+def test_the_current_folder_has_references(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    Path("reports/desk").mkdir()
+    monkeypatch.chdir("reports/desk")
+    assert [one.target for one in other_scales(Path())] == ["lg_fig5"]
+    monkeypatch.chdir("../smoke")
+    options = ["--out", ".", "--readme", "../../README.md", "--config", "../../config"]
+    (line,) = lines(capsys, "reference", "--check", *options, code=0)
+    assert line == f"../../README.md, {Path('../README.md').resolve()}: all agree with the reference results"
+
+
+def test_a_figure_without_claims_is_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines(capsys, "reference", "results/smoke", code=0)
+    folder, path = Path("reports/smoke"), Path("results/smoke/verdicts/lg_fig5.parquet")
+    save_reference(read_references(folder)["lg_fig5"].model_copy(update={"claims": ()}), folder)
+    write_table(read_table(path).clear(), VERDICTS, path, read_provenance(path))
+    assert lines(capsys, "compare", "results/smoke", code=0) == [
+        "0 of 0 claims agree with reports/smoke, 0 of them bitwise"
+    ]
 
 
 def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Files, folders and globs: text (a document for each file), JSONL, Parquet and JSON arrays (one for each row)."""
+"""Files, folders and globs: text (a document for each file), JSONL, Parquet and JSON (one for each row)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line, nearest, shown
-from ssm.base.files import before_wildcards
+from ssm.base.files import before_wildcards, home_expanded, reading
 from ssm.data.corpora.base import CorpusReader, Document, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
@@ -41,7 +41,7 @@ class FilesReader(CorpusReader, kind="files"):
     spec: FilesCorpus
 
     def documents(self) -> Iterator[Document]:
-        readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet, "json": _json_array}
+        readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet, "json": _json}
         for name, path in self.files():
             try:
                 reader = readers[_found_format(path, self.spec)]
@@ -50,12 +50,11 @@ class FilesReader(CorpusReader, kind="files"):
                 reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
                 raise DataError(f"{path}: cannot be read ({reason})") from error
 
+    @reading(DataError)
     def stored_bytes(self) -> int:
-        try:
-            return sum(path.stat().st_size for _, path in self.files())
-        except OSError as error:
-            raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from error
+        return sum(path.stat().st_size for _, path in self.files())
 
+    @reading(DataError)
     def files(self) -> list[tuple[str, Path]]:
         """(name, path) of every file, in the order of the spec's paths, and sorted within a folder or glob.
 
@@ -65,14 +64,14 @@ class FilesReader(CorpusReader, kind="files"):
         another suffix are skipped.
 
         Raises:
-            DataError: a path does not exist, a glob matches nothing, a folder has nothing to read, or a file's suffix
-                says that it cannot be read.
+            DataError: a path does not exist or cannot be read, a glob matches nothing, a folder has nothing to read, or
+                a file's suffix says that it cannot be read.
         """
         chosen: dict[Path, str] = {}
         for text in self.spec.paths:
             if not text:  # Path("") would be the current folder
                 raise DataError("a path is '': expected the name of a file or a folder")
-            given = Path(text).expanduser()
+            given = home_expanded(text)
             try:
                 there = given.exists()
             except OSError as error:  # the name is invalid
@@ -82,6 +81,7 @@ class FilesReader(CorpusReader, kind="files"):
             if there:
                 root, matches = (given if given.is_dir() else given.parent), [given]
             elif glob.has_magic(text):
+                given = Path(os.path.normpath(given))  # ".." after a wildcard would count as a hidden folder
                 root = before_wildcards(given)
                 found = sorted(root.glob(str(given.relative_to(root))))
                 matches = [path for path in found if _readable(path) and not _hidden(path, root)]
@@ -142,29 +142,28 @@ def _suffix(path: Path) -> str:
 def _found_format(path: Path, spec: FilesCorpus) -> str:
     """The format of the spec; if it is `auto`, that of the file: `format_of`, or jsonl or json for some .json files.
 
-    A .json file has rows if its first line is an object with the text, as in C4, or if it is an array whose first
-    element is such an object. Only its beginning is read.
+    A .json file that begins with an object or an array has rows. It is JSONL if its first line is a whole object, as in
+    C4. Otherwise it is JSON: an array of objects, or one object.
     """
     if spec.format != "auto":
         return spec.format
     if _suffix(path) == ".json":
         with _opened(path) as (stream, _):
-            first = next((line for line in stream if line.strip()), b"")
-            array = first.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
-            beginning = first + (stream.read(READ_BUFFER) if array else b"")
-        text = beginning.decode("utf-8-sig", errors="replace").lstrip()
-        found = _first_value(text[1:] if array else text)
-        if isinstance(found, dict) and spec.text_key in found:
-            return "json" if array else "jsonl"
+            lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream)
+            first = next(filter(None, lines), b"")
+        if first.startswith(b"["):
+            return "json"
+        if first.startswith(b"{"):
+            return "jsonl" if _is_json(first) else "json"
     return format_of(path)
 
 
-def _first_value(text: str) -> object:
-    """The JSON value that a text begins with; None: there is none."""
+def _is_json(line: bytes) -> bool:
     try:
-        return json.JSONDecoder().raw_decode(text.lstrip())[0]
+        json.loads(line.decode("utf-8", errors="replace"))
     except (ValueError, RecursionError):
-        return None
+        return False
+    return True
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
@@ -207,10 +206,10 @@ def _jsonl(name: str, path: Path, key: str) -> Iterator[Document]:
             before = after
 
 
-def _json_array(name: str, path: Path, key: str) -> Iterator[Document]:
+def _json(name: str, path: Path, key: str) -> Iterator[Document]:
     with _opened(path) as (stream, _):
-        rows = _parsed(stream.read().decode("utf-8-sig", errors="replace"), path, 1)
-    assert isinstance(rows, list)
+        value = _parsed(stream.read().decode("utf-8-sig", errors="replace"), path, 1)
+    rows = value if isinstance(value, list) else [value]
     size = path.stat().st_size
     for number, row in enumerate(rows):
         text = _text_of(row, key, f"{path}: row {number}")

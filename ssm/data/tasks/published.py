@@ -7,11 +7,10 @@ of mappings with input, question and target, one file per task and length, such 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from typing_extensions import TypedDict
 
-from ssm.base.errors import DataError, first_line
+from ssm.base.errors import DataError
+from ssm.base.files import home_expanded, reading
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.tasks.stories import Story
 
@@ -33,15 +32,17 @@ def read_babi(folder: str, question: str, split: str) -> list[Story]:
         split: train or test.
 
     Raises:
-        DataError: the file is missing, or a line does not have bAbI's format.
+        DataError: the file is missing or is not in UTF-8, or a line does not have bAbI's format.
     """
-    files = sorted(Path(folder).expanduser().glob(f"{question}_*_{split}.txt"))
+    files = sorted(home_expanded(folder).glob(f"{question}_*_{split}.txt"))
     if not files:
         raise DataError(f"{folder}: holds no file of bAbI named {question}_*_{split}.txt")
+    with reading(DataError):
+        content = files[0].read_bytes()
     try:
-        text = files[0].read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{files[0]}: cannot be read ({first_line(error)})") from error
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{files[0]}: is not text in UTF-8 (byte {error.start:,}); convert it to UTF-8") from error
     return parse_babi(text, str(files[0]))
 
 
@@ -82,7 +83,7 @@ def read_babilong(folder: str, question: str, length: int) -> list[Prompt]:
         DataError: the file is missing, or does not have BABILong's format.
     """
     name = f"{length // 1000}k" if length < 1_000_000 else f"{length // 1_000_000}M"
-    path = Path(folder).expanduser() / question / f"{name}.json"
+    path = home_expanded(folder) / question / f"{name}.json"
     missing = f"{path}: missing; BABILong has one file per task and length, such as qa1/4k.json"
     prompts = shaped(read_json(path, DataError, "JSON file", missing), list[Prompt], str(path), DataError)
     if not prompts:

@@ -19,7 +19,6 @@ from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keep
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.format import usual_peak_lr
 from ssm.models.state import State
-from ssm.specs.base import LONGEST_NAME
 from ssm.specs.foreign import ForeignSpec
 
 CACHES = ("past_key_values", "cache_params")  # possible names of the cache argument
@@ -109,7 +108,7 @@ class ForeignModel(nn.Module):
         own: Any = self.inner.config
         layers = getattr(own.get_text_config(), "num_hidden_layers", 1 + max(self.recurrent + self.caches))
         self.known = ForeignSpec(
-            name=name[:LONGEST_NAME],
+            name=name,
             architecture=self.architecture,
             config=json.dumps(config, sort_keys=True),
             n_layers=layers,

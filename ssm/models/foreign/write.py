@@ -41,7 +41,7 @@ def export_foreign(
         CheckpointError: a weight is not finite, or has another name or shape in the original.
         OutputError: the folder exists, is the original's folder, or cannot be written.
     """
-    check_apart(folder, source)
+    check_apart(folder, source.folder)
     with whole_folder(folder) as temporary:
         write_weights(model, source, temporary)
         copy_companions(source, temporary, folder)

@@ -18,6 +18,7 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.base.hub import require_model
 from ssm.base.safetensors_header import refuse_pointer, safetensors_header
 from ssm.base.strict_parsing import read_json
+from ssm.specs.base import LONGEST_NAME
 
 HELPER = True
 
@@ -66,10 +67,9 @@ class Source:
 
     @property
     def title(self) -> str:
-        """A name for the model: from the hub, or from the folder."""
-        if Path(self.name).exists():
-            return self.folder.resolve().name
-        return self.name.partition("@")[0].rpartition("/")[2]
+        """A name for the model: from the hub, or from the folder. Longer names than a spec has are cut."""
+        path, on_hub = Path(self.name), self.name.partition("@")[0].rpartition("/")[2]
+        return (self.folder.resolve().name if path.exists() else on_hub)[:LONGEST_NAME]
 
     @property
     def companions(self) -> tuple[Path, ...]:

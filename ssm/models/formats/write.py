@@ -62,7 +62,7 @@ def export_checkpoint(
     target = form.format if isinstance(form, Imported) else _format(form)
     if isinstance(form, Imported):
         check_same(model.spec, form.spec, str(folder))
-        check_apart(folder, form.source)
+        check_apart(folder, form.source.folder)
         config = _limited(form.source.config_path.read_bytes(), model, target, folder)
     else:
         config = _config(model, target)
@@ -107,15 +107,14 @@ def _format(name: str) -> Format:
     return FORMATS[name]
 
 
-def check_apart(folder: Path, source: Source) -> None:
-    """Check that a new folder is outside the original's folder.
+def check_apart(folder: Path, original: Path) -> None:
+    """Check that a new folder is outside the folder of the original.
 
     Raises:
         OutputError: it is not.
     """
-    original, new = source.folder.resolve(), folder.resolve()
-    if original == new or original in new.parents:
-        raise OutputError(f"{folder}: is in the original's folder, which ssm does not change; choose another folder")
+    if folder.resolve().is_relative_to(original.resolve()):
+        raise OutputError(f"{folder}: is inside the original's folder, which is never changed; choose another folder")
 
 
 def check_finite(model: nn.Module, folder: Path) -> None:

@@ -12,13 +12,13 @@ Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
 class FilesCorpus(Corpus):
-    """Your own files. Each text file is a document; in JSONL files, JSON arrays and Parquet files, each row is one."""
+    """Your own files. Each text file is a document; in JSONL, JSON and Parquet files, each row is one."""
 
     own_files: ClassVar[bool] = True
     kind: Literal["files"] = "files"
     paths: Words  # files, folders (searched recursively) or globs
-    # `auto`: by the file name; .zst and .gz also work. A .json file has rows if its first line is an object with the
-    # text, or if it is an array that begins with such an object.
+    # `auto`: by the file name; .zst and .gz also work. A .json file that begins with an object or an array has rows:
+    # JSON lines, an array of objects, or one object. With `text`, such a file is one document.
     format: Literal["auto", "text", "jsonl", "parquet"] = "auto"
     text_key: str = "text"  # JSON key or Parquet column with the text
 

@@ -16,6 +16,7 @@ from small import make_task
 from ssm.base.errors import DataError
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tasks.facts import Facts
+from ssm.data.tasks.published import read_babi
 from ssm.data.tasks.sentences import Sentences
 from ssm.data.tokenizers import ByteTokenizer
 from ssm.plan.sources import source_files
@@ -139,6 +140,26 @@ def test_stories_from_babis_files(texts: Path, tmp_path: Path) -> None:
     assert {path.name for path in source_files(store.spec)} >= {"qa2_two-supporting-facts_train.txt", "0.txt"}
     with pytest.raises(DataError, match=r"holds no file of bAbI named qa1_\*_train.txt"):
         prompts(facts_store(texts, tmp_path / "y", babi=str(folder)))
+
+
+def test_a_file_of_babi_that_cannot_be_read_is_one_line(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "en-10k" / "qa2_two-supporting-facts_train.txt"
+    path.parent.mkdir()
+    path.write_bytes(SAMPLE.replace("pier", "qu\xe4").encode("latin-1"))
+    with pytest.raises(DataError, match=r"qa2_.*_train.txt: is not text in UTF-8 \(byte 20\); convert it to UTF-8$"):
+        read_babi(str(path.parent), "qa2", "train")
+    read = Path.read_bytes
+
+    def closed(self: Path) -> bytes:
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", closed)
+    with pytest.raises(DataError, match=r"qa2_.*_train.txt: cannot be read \(Permission denied\)$"):
+        facts_store(texts, tmp_path / "x", babi=str(path.parent), mix=[MIX[0] | {"questions": ["qa2"]}])
 
 
 def test_prompts_from_babilongs_files(texts: Path, tmp_path: Path) -> None:

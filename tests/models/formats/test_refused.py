@@ -220,8 +220,8 @@ def test_existing_folders_are_not_overwritten(original: Path, tmp_path: Path) ->
     before = content(tmp_path)
     for folder, says in (
         (tmp_path / "mine", "already exists"),
-        (original, "is in the original's folder, which ssm does not change"),
-        (original / "inside", "is in the original's folder, which ssm does not change"),
+        (original, "is inside the original's folder, which is never changed"),
+        (original / "inside", "is inside the original's folder, which is never changed"),
     ):
         with pytest.raises(OutputError, match=says):
             export_checkpoint(imported.model, imported, folder)
