@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -142,28 +143,34 @@ def _suffix(path: Path) -> str:
 def _found_format(path: Path, spec: FilesCorpus) -> str:
     """The format of the spec; if it is `auto`, that of the file: `format_of`, or jsonl or json for some .json files.
 
-    A .json file that begins with an object or an array has rows. It is JSONL if its first line is a whole object, as in
-    C4. Otherwise it is JSON: an array of objects, or one object.
+    These are JSON lines, as in C4, an array of objects, and one object with a text. Other .json files are text, such as
+    settings in a folder of source code.
     """
     if spec.format != "auto":
         return spec.format
-    if _suffix(path) == ".json":
-        with _opened(path) as (stream, _):
-            lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream)
-            first = next(filter(None, lines), b"")
+    if _suffix(path) != ".json":
+        return format_of(path)
+    with _opened(path) as (stream, _):
+        lines = filter(None, (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream))
+        first = next(lines, b"")
         if first.startswith(b"["):
-            return "json"
-        if first.startswith(b"{"):
-            return "jsonl" if _is_json(first) else "json"
-    return format_of(path)
+            begins = first[1:].lstrip() or next(lines, b"")
+            return "json" if begins.startswith(b"{") else "text"
+        if not first.startswith(b"{"):
+            return "text"
+        if (row := _object(first)) is not None and (spec.text_key in row or next(lines, b"")):
+            return "jsonl"
+        whole = _object(b"\n".join((first, *lines)))
+        return "json" if whole is not None and spec.text_key in whole else "text"
 
 
-def _is_json(line: bytes) -> bool:
+def _object(content: bytes) -> dict[str, Any] | None:
+    """The value of a JSON text; None: it is no object."""
     try:
-        json.loads(line.decode("utf-8", errors="replace"))
+        value = json.loads(content.decode("utf-8", errors="replace"))
     except (ValueError, RecursionError):
-        return False
-    return True
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
