@@ -22,6 +22,7 @@ from ssm.base.errors import ConfigError, OutputError, UserError, first_line
 
 LOCK = ".lock"  # file in a folder in which one process works at a time
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -39,13 +40,13 @@ def writing(path: Path, within: Path | None = None) -> Iterator[None]:
     """Raise each OSError as an OutputError about `path`.
 
     Args:
-        within: errors about files outside of this folder stay as they are.
+        within: errors that are not about a file in this folder stay as they are, unless the disk is full.
     """
     try:
         yield
     except OSError as error:
-        named = error.filename
-        if within and isinstance(named, str) and not Path(named).absolute().is_relative_to(within.absolute()):
+        file = Path(os.fsdecode(error.filename)).absolute() if isinstance(error.filename, str | bytes) else None
+        if within and error.errno not in FULL and not (file and file.is_relative_to(within.absolute())):
             raise
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 

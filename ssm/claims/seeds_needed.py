@@ -4,58 +4,66 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ssm.base.lazy import special
+from ssm.claims.bounded_mean import share_below
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import LEVEL
 from ssm.claims.statements import ELSEWHERE, OPEN
+from ssm.claims.verdict import decide
+from ssm.claims.words import by_seed
 
 OVER_SEEDS = re.compile(r"over (\d+) seeds")
+GAFFKE = re.compile(r"Gaffke over \d+ seeds, possible values (\S+) to (\S+)")
 POWER = 0.8  # probability that so many seeds decide the claim
 MOST = 1000  # larger numbers are not told apart
+TAIL = (1 - LEVEL) / 2
 
 
 def seeds_needed(row: Mapping[str, Any]) -> int | None:
-    """The number of seeds that would decide a verdict with probability `POWER`.
+    """The number of new seeds that would decide a verdict with probability `POWER`.
 
-    The true number is taken to be the estimate, and seeds to spread as they do here. The spread is that of a Student t
-    interval with the same ends. So the number is a guide, and a rough one for other intervals.
+    The true number is taken to be the estimate, and seeds to spread as they do here. The interval of the new seeds has
+    the method of this one, or is a Student t interval in place of others than Gaffke's.
 
     Args:
-        row: `verdict`, `sort`, `expected`, `estimate`, `low`, `high` and `interval` of a verdict.
+        row: `verdict`, `sort`, `expected`, `estimate`, `low`, `high`, `interval` and `by_seed` of a verdict.
 
     Returns:
-        At most `MOST` + 1, which means "more than `MOST`". None: the verdict is decided or has no interval over seeds.
+        At most `MOST` + 1, which means "more than `MOST`". None: the verdict is decided, or is open for another reason
+        than its interval over seeds.
     """
     over = OVER_SEEDS.search(row["interval"])
-    if row["verdict"] != OPEN or row["sort"] == ELSEWHERE or row["estimate"] is None or over is None:
+    if row["verdict"] != OPEN or row["sort"] == ELSEWHERE or over is None or int(over[1]) < 2:
         return None
-    logarithmic = row["interval"].endswith("of logarithms")
-    estimate, low, high = (_on_scale(row[name], logarithmic) for name in ("estimate", "low", "high"))
-    if not all(map(math.isfinite, (estimate, low, high))):
+    ends = [row[name] for name in ("estimate", "low", "high")]
+    expected = Expected.of_words(row["expected"])
+    if any(end is None or not math.isfinite(end) for end in ends) or decide(ends[1], ends[2], expected)[0] != OPEN:
         return None
-    symmetric = "Student t" in row["interval"]  # unless it is cut at a limit of the number
-    seeds = int(over[1])
-    critical = float(special.stdtrit(seeds - 1, 0.5 + LEVEL / 2))
-    needed = 0
-    for bound in _bounds(row["estimate"], Expected.of_words(row["expected"])):
-        at = _on_scale(bound, logarithmic)
-        side = estimate - low if at < estimate else high - estimate
-        width = max(estimate - low, high - estimate) if symmetric else side
-        needed = max(needed, _deciding(abs(estimate - at), width * math.sqrt(seeds) / critical))
-    return needed
+    bounds = _bounds(ends[0], expected)
+    if limits := GAFFKE.search(row["interval"]):
+        numbers = list(by_seed(row).values())
+        enough = _by_gaffke(np.array(numbers, dtype=float), bounds, (float(limits[1]), float(limits[2])))
+    else:
+        logarithmic = ", of logarithms" in row["interval"]
+        if logarithmic and min(*ends, *bounds) <= 0:
+            return None
+        scale = math.log if logarithmic else float
+        enough = _by_student([*map(scale, ends)], [*map(scale, bounds)], int(over[1]), row["interval"])
+    return bisect_left(range(2, MOST + 1), True, key=enough) + 2
 
 
 def needed_words(row: Mapping[str, Any]) -> str:
-    """`seeds_needed` as text: "about 24 seeds", "more than 1,000 seeds"; empty if there is no such number."""
+    """`seeds_needed` as text: "about 24 new seeds would decide it"; empty if there is no such number."""
     needed = seeds_needed(row)
     if needed is None:
         return ""
-    return f"more than {MOST:,} seeds" if needed > MOST else f"about {needed} seeds"
+    return f"{f'more than {MOST:,}' if needed > MOST else f'about {needed}'} new seeds would decide it"
 
 
 def _bounds(estimate: float, expected: Expected) -> list[float]:
@@ -68,20 +76,50 @@ def _bounds(estimate: float, expected: Expected) -> list[float]:
     return [bound for bound in (above, below) if bound is not None]
 
 
-def _on_scale(number: float, logarithmic: bool) -> float:
-    if not logarithmic:
-        return number
-    return math.log(number) if number > 0 else -math.inf
-
-
-def _deciding(distance: float, deviation: float) -> int:
-    """The number of seeds whose Student t interval excludes a bound with probability `POWER`; at most MOST + 1.
+def _by_student(ends: list[float], bounds: list[float], seeds: int, method: str) -> Callable[[int], bool]:
+    """Whether Student t intervals of so many seeds exclude the bounds often enough.
 
     Args:
-        distance: from the true number to the bound.
-        deviation: the standard deviation of seeds.
+        ends: the estimate and the ends of the interval, as logarithms if the interval is one of logarithms.
+        bounds: on the same scale.
+        seeds: how many seeds the interval has.
     """
-    seeds = np.arange(2, MOST + 1)
-    needed = special.stdtrit(seeds - 1, 0.5 + LEVEL / 2) + special.ndtri(POWER)  # in standard errors
-    decided = needed * deviation <= distance * np.sqrt(seeds)
-    return int(seeds[decided.argmax()]) if decided.any() else MOST + 1
+    estimate, low, high = ends
+    critical = float(special.stdtrit(seeds - 1, 1 - TAIL))
+    symmetric = "Student t" in method and "smallest of" not in method  # unless it is cut at a limit of the number
+    distances = []  # in standard deviations of a seed
+    for bound in bounds:
+        side = estimate - low if bound < estimate else high - estimate
+        width = max(estimate - low, high - estimate) if symmetric else side
+        distances.append(abs(estimate - bound) * critical / (width * math.sqrt(seeds)))
+
+    def enough(count: int) -> bool:
+        critical = float(special.stdtrit(count - 1, 1 - TAIL))
+        missed = sum(float(special.ndtr(critical - distance * math.sqrt(count))) for distance in distances)
+        return 1 - missed >= POWER
+
+    return enough
+
+
+def _by_gaffke(numbers: np.ndarray, bounds: list[float], limits: tuple[float, float]) -> Callable[[int], bool]:
+    """Whether Gaffke's intervals exclude the bounds even if the mean of so many seeds is closer to them by bad luck.
+
+    Args:
+        numbers: (n,), of the seeds. More seeds are taken to repeat them.
+        limits: smallest and largest possible number.
+    """
+    mean, deviation = float(numbers.mean()), float(numbers.std(ddof=1))
+
+    def enough(count: int) -> bool:
+        more = np.resize(numbers, count)
+        luck = float(special.ndtri(POWER)) * deviation / math.sqrt(count)
+        for bound in bounds:
+            at = bound + luck if bound < mean else bound - luck
+            if not min(bound, mean) <= at <= max(bound, mean) or bound == mean:
+                return False
+            below = share_below(more, limits[0] if bound < mean else limits[1], at)
+            if (below if bound < mean else 1 - below) >= TAIL:
+                return False
+        return True
+
+    return enough

@@ -54,7 +54,7 @@ def _cells(row: Mapping[str, Any], weak: Collection[tuple[str, str]]) -> tuple[s
     reason = ""
     if row["verdict"] == OPEN:
         needed = needed_words(row)
-        reason = f"{needed} would decide it; {row['reason']}" if needed else row["reason"]
+        reason = f"{needed}; {row['reason']}" if needed else row["reason"]
     mark = WEAK if (row["target"], row["claim"]) in weak else ""
     verdict = row["verdict"] + mark + (", not registered" if row["registered"] is False else "")
     method = "" if row["estimate"] is None or row["interval"] == "exact" else row["interval"].removeprefix("95% ")

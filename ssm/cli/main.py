@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -65,9 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ssm {verb}: {error}", file=sys.stderr)
         return 2
     except PermissionError as error:
-        print(f"ssm {verb}: {UserError(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
+        reason = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
+        print(f"ssm {verb}: {UserError(reason)}", file=sys.stderr)
         return 2
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, OSError, RuntimeError) as error:
         if not _is_lack_of_memory(error):
             raise
         less = getattr(_module(verb), "LESS_MEMORY", "")  # what the user can change
@@ -87,9 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_lack_of_memory(error: Exception) -> bool:
-    """Whether an error is one of Python, numpy or torch, which is not imported here."""
-    on_gpu, on_cpu = type(error).__name__ == "OutOfMemoryError", "can't allocate memory" in str(error)
-    return isinstance(error, MemoryError) or on_gpu or on_cpu
+    """Whether an error is one of Python, numpy, torch (which is not imported here) or the operating system."""
+    of_torch = any(words in str(error) for words in ("out of memory", "can't allocate memory", "ALLOC_FAILED"))
+    return isinstance(error, MemoryError) or of_torch or getattr(error, "errno", None) == errno.ENOMEM
 
 
 def _dispatch(verb: str, arguments: list[str]) -> int:

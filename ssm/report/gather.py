@@ -116,7 +116,7 @@ class Verdict:
 
     @property
     def needed(self) -> str:
-        """How many seeds would decide the claim, as text; empty: it is decided, or nobody can say."""
+        """How many seeds would decide the claim, as text; empty: no number of seeds is known to decide it."""
         return needed_words(self.row)
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from ssm.claims.bounded_mean import bounded_interval
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import seed_interval
 from ssm.claims.seeds_needed import needed_words, seeds_needed
@@ -16,11 +17,11 @@ from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, PAPER
 from ssm.claims.verdict import decide
 
 
-def student(mean: float, deviation: float, seeds: int, expected: str, **other: Any) -> dict[str, Any]:
+def student(mean: float, deviation: float, seeds: int, expected: str) -> dict[str, Any]:
     """The row of an open verdict with a Student t interval."""
     half = float(special.stdtrit(seeds - 1, 0.975)) * deviation / math.sqrt(seeds)
     row = {"estimate": mean, "low": mean - half, "high": mean + half, "interval": f"95% Student t over {seeds} seeds"}
-    return row | {"expected": expected, "verdict": OPEN, "sort": PAPER} | other
+    return row | {"expected": expected, "verdict": OPEN, "sort": PAPER}
 
 
 def test_the_number_is_that_of_a_t_test() -> None:
@@ -31,7 +32,9 @@ def test_the_number_is_that_of_a_t_test() -> None:
     assert seeds_needed(student(0.5, 1.0, 5, "< 1")) == 34
 
 
-@pytest.mark.parametrize(("mean", "expected"), [(0.6, "> 0"), (0.6, "< 0"), (1.5, "0 to 1"), (0.4, "0 to 1")])
+@pytest.mark.parametrize(
+    ("mean", "expected"), [(0.6, "> 0"), (0.6, "< 0"), (1.5, "0 to 1"), (0.4, "0 to 1"), (0.5, "0 to 1")]
+)
 def test_so_many_seeds_decide_in_four_of_five_cases(mean: float, expected: str) -> None:
     needed = seeds_needed(student(mean, 0.8, 4, expected))
     assert needed is not None
@@ -41,19 +44,42 @@ def test_so_many_seeds_decide_in_four_of_five_cases(mean: float, expected: str) 
 
 
 def test_ratios_are_read_on_their_scale() -> None:
-    row = student(0.5, 1.0, 5, "> 1", interval="95% Student t over 5 seeds, of logarithms")
+    row = student(0.5, 1.0, 5, "> 1")
     row |= {name: math.exp(row[name]) for name in ("estimate", "low", "high")}
-    assert seeds_needed(row) == 34
+    assert seeds_needed(row | {"interval": "95% Student t over 5 seeds, of logarithms"}) == 34
+    assert seeds_needed(row | {"interval": "95% Student t over 5 seeds, of logarithms; smallest of 3 steps"}) == 34
 
 
 def test_an_interval_that_is_cut_at_a_limit_has_the_spread_of_its_other_side() -> None:
     row = student(0.5, 1.0, 5, "> 0")
     assert seeds_needed(row | {"low": -0.1}) == 34
-    gaffke = {"interval": "95% Gaffke over 5 seeds, possible values -1 to 1"}
-    assert seeds_needed(row | gaffke) == 34
-    fewer = seeds_needed(row | gaffke | {"low": -0.1})  # such an interval has sides of its own
+    fieller = {"interval": "95% Fieller over 5 seeds"}
+    assert seeds_needed(row | fieller) == 34
+    fewer = seeds_needed(row | fieller | {"low": -0.1})  # such an interval has sides of its own
     assert fewer is not None
     assert fewer < 34
+
+
+def gaffke(numbers: list[float], expected: str) -> dict[str, Any]:
+    """The row of an open verdict with Gaffke's interval."""
+    low, high = bounded_interval(np.array(numbers), (0.0, 1.0), 0.95)
+    row = {"estimate": float(np.mean(numbers)), "low": low, "high": high, "expected": expected, "verdict": OPEN}
+    method = f"95% Gaffke over {len(numbers)} seeds, possible values 0 to 1"
+    return row | {"interval": method, "sort": PAPER, "by_seed": dict(enumerate(numbers))}
+
+
+def test_seeds_that_agree_need_as_many_as_an_exact_test() -> None:
+    """All of n seeds are right: the interval of Clopper and Pearson is above .9 from n = 36 on."""
+    assert seeds_needed(gaffke([1.0] * 8, "> 0.9")) == 36
+    assert seeds_needed(gaffke([0.0] * 8, "< 0.1")) == 36
+
+
+def test_seeds_of_two_kinds_decide_in_four_of_five_cases() -> None:
+    needed = seeds_needed(gaffke([0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0], "> 0.5"))
+    assert needed is not None
+    drawn = np.random.default_rng(0).random((400, needed)) < 0.75
+    decided = [bounded_interval(values.astype(float), (0.0, 1.0), 0.95)[0] > 0.5 for values in drawn]
+    assert np.mean(decided) == pytest.approx(0.8, abs=0.08)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +91,16 @@ def test_an_interval_that_is_cut_at_a_limit_has_the_spread_of_its_other_side() -
         {"interval": "95% bootstrap over 64 sequences of one seed"},
         {"low": -math.inf},
         {"low": 0.0, "interval": "95% Student t over 5 seeds, of logarithms"},
+        {"interval": "95% Student t over 1 seeds"},
+        {"expected": "> -9"},  # open for another reason than its interval
     ],
 )
 def test_without_an_open_interval_over_seeds_nobody_can_say(other: dict[str, Any]) -> None:
-    row = student(0.5, 1.0, 5, "> 0.4", **other)
+    row = student(0.5, 1.0, 5, "> 0.4") | other
     assert seeds_needed(row) is None
     assert needed_words(row) == ""
 
 
 def test_a_number_at_the_bound_needs_too_many() -> None:
-    assert needed_words(student(0.0, 1.0, 5, "> 0")) == "more than 1,000 seeds"
-    assert needed_words(student(0.5, 1.0, 5, "> 0")) == "about 34 seeds"
+    assert needed_words(student(0.0, 1.0, 5, "> 0")) == "more than 1,000 new seeds would decide it"
+    assert needed_words(student(0.5, 1.0, 5, "> 0")) == "about 34 new seeds would decide it"

@@ -84,6 +84,12 @@ def test_json_with_long_texts(indent: int | None, tmp_path: Path) -> None:
     [
         *(b"", b" \n", b"a name: {}", b'"[a]"', b"12", b"[]", b"[1, 2]", b"[" * 100_000),
         *(b'{"name": "a package"}', b'{\n  "name": "a package"\n}', b'{\n  // settings\n  "text": "a"\n}'),
+        *(
+            b'[{"name": "a"}, {"text": "b"}]',
+            b'[{"text": "a"',
+            b'{\n  "text": {"color": "red"}\n}',
+            b'{"a": 1}\n{"b": 2}',
+        ),
     ],
 )
 def test_json_without_texts_is_text(content: bytes, tmp_path: Path) -> None:
@@ -91,6 +97,13 @@ def test_json_without_texts_is_text(content: bytes, tmp_path: Path) -> None:
     write(tmp_path / "folder" / "1.json", content)
     write(tmp_path / "folder" / "2.txt", b"text")
     assert texts_of(files(tmp_path / "folder")) == [*[content] * bool(content), b"text"]
+
+
+def test_json_with_texts_in_a_folder_has_rows(tmp_path: Path) -> None:
+    write(tmp_path / "1.json", json.dumps([{"text": "a"}, {"text": "b"}], indent=2).encode())
+    write(tmp_path / "2.json", b'{"text": "c"}\n{"text": "d"}')
+    write(tmp_path / "3.json", b'[\n{"text": "e"}]')
+    assert texts_of(files(tmp_path)) == [b"a", b"b", b"c", b"d", b"e"]
 
 
 def test_json_is_text_if_the_spec_says_so(tmp_path: Path) -> None:

@@ -180,11 +180,11 @@ def made(verdict: str, claim: str = "it", number: str = "a", scale: str = "smoke
 
 
 def test_a_statement_counts_once_if_several_panels_judge_it() -> None:
-    claims = [made(verdict, name, name).claims[0] for name, verdict in (("it/a", "confirmed"), ("it/b", "not decided"))]
+    claims = [made("confirmed", "it/a", "a").claims[0], made("not decided", "it/b", "b", low=0.5).claims[0]]
     reference = Reference(target="own_fig1", scale="smoke", made={}, claims=tuple(claims))
     assert verdict_summary([reference]).splitlines()[2:] == ["| `own` | 1 | 0 / 0 / 1 / 0 |  |"]
     row = every_verdict([reference]).splitlines()[-1]
-    numbers = "`a`: 2 (1.5 to 2.5), confirmed<br>`b`: 2 (1.5 to 2.5), not decided (about 4 seeds)"
+    numbers = "`a`: 2 (1.5 to 2.5), confirmed<br>`b`: 2 (0.5 to 2.5), not decided (about 14 new seeds would decide it)"
     assert f"it holds (`it`) | {numbers} | > 1 | mixed |" in row
 
 

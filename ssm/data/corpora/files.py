@@ -143,34 +143,40 @@ def _suffix(path: Path) -> str:
 def _found_format(path: Path, spec: FilesCorpus) -> str:
     """The format of the spec; if it is `auto`, that of the file: `format_of`, or jsonl or json for some .json files.
 
-    These are JSON lines, as in C4, an array of objects, and one object with a text. Other .json files are text, such as
-    settings in a folder of source code.
+    These are JSON lines, as in C4, an array of objects, and one object, if they have texts. Other .json files are text,
+    such as settings in a folder of source code. If the user named the file itself, rows without texts are an error.
     """
     if spec.format != "auto":
         return spec.format
     if _suffix(path) != ".json":
         return format_of(path)
+    named = any(home_expanded(given).resolve() == path for given in spec.paths)
     with _opened(path) as (stream, _):
         lines = filter(None, (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream))
         first = next(lines, b"")
         if first.startswith(b"["):
             begins = first[1:].lstrip() or next(lines, b"")
-            return "json" if begins.startswith(b"{") else "text"
-        if not first.startswith(b"{"):
+            if named or not begins.startswith(b"{"):
+                return "json" if begins.startswith(b"{") else "text"
+            first = b"[" + begins
+        elif not first.startswith(b"{"):
             return "text"
-        if (row := _object(first)) is not None and (spec.text_key in row or next(lines, b"")):
-            return "jsonl"
-        whole = _object(b"\n".join((first, *lines)))
-        return "json" if whole is not None and spec.text_key in whole else "text"
+        elif rows := _objects(first):
+            return "jsonl" if _have_texts(rows, spec.text_key) or (named and next(lines, b"")) else "text"
+        return "json" if _have_texts(_objects(b"\n".join((first, *lines))), spec.text_key) else "text"
 
 
-def _object(content: bytes) -> dict[str, Any] | None:
-    """The value of a JSON text; None: it is no object."""
+def _objects(content: bytes) -> list[Any]:
+    """The rows of a JSON text: an array, or one object. Empty: it is neither."""
     try:
         value = json.loads(content.decode("utf-8", errors="replace"))
     except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        return []
+    return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+
+
+def _have_texts(rows: list[Any], key: str) -> bool:
+    return bool(rows) and all(isinstance(row, dict) and isinstance(row.get(key), str) for row in rows)
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:

@@ -17,8 +17,8 @@ class FilesCorpus(Corpus):
     own_files: ClassVar[bool] = True
     kind: Literal["files"] = "files"
     paths: Words  # files, folders (searched recursively) or globs
-    # `auto`: by the file name; .zst and .gz also work. A .json file has rows if it holds JSON lines, an array of
-    # objects, or one object with a text. Other .json files are text.
+    # `auto`: by the file name; .zst and .gz also work. A .json file has rows if it holds objects with texts: JSON
+    # lines, an array, or one object. Other .json files are text.
     format: Literal["auto", "text", "jsonl", "parquet"] = "auto"
     text_key: str = "text"  # JSON key or Parquet column with the text
 
