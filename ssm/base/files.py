@@ -40,13 +40,14 @@ def writing(path: Path, within: Path | None = None) -> Iterator[None]:
     """Raise each OSError as an OutputError about `path`.
 
     Args:
-        within: errors that are not about a file in this folder stay as they are, unless the disk is full.
+        within: errors of the operating system that are not about a file in this folder stay as they are, unless the
+            disk is full. Libraries that write files raise others.
     """
     try:
         yield
     except OSError as error:
         file = Path(os.fsdecode(error.filename)).absolute() if isinstance(error.filename, str | bytes) else None
-        if within and error.errno not in FULL and not (file and file.is_relative_to(within.absolute())):
+        if within and error.errno not in (None, *FULL) and not (file and file.is_relative_to(within.absolute())):
             raise
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 

@@ -65,6 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"ssm {verb}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # Python flushes stdout once more when it exits. Redirect it, so that this does not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except PermissionError as error:
         reason = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
         print(f"ssm {verb}: {UserError(reason)}", file=sys.stderr)
@@ -82,10 +86,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"ssm {verb}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # Python flushes stdout once more when it exits. Redirect it, so that this does not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
 
 
 def _is_lack_of_memory(error: Exception) -> bool:
