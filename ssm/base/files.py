@@ -64,13 +64,12 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     path = _named(path, "file")
     temporary = _temporary(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ssm.base.lazy import special
-from ssm.claims.bounded_mean import share_below
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import LEVEL
 from ssm.claims.statements import ELSEWHERE, OPEN
+from ssm.claims.tails import bounded_tails
 from ssm.claims.verdict import decide
 from ssm.claims.words import by_seed
 
@@ -63,7 +63,8 @@ def needed_words(row: Mapping[str, Any]) -> str:
     needed = seeds_needed(row)
     if needed is None:
         return ""
-    return f"{f'more than {MOST:,}' if needed > MOST else f'about {needed}'} new seeds would decide it"
+    count = f"more than {MOST:,}" if needed > MOST else f"about {needed}"
+    return f"{count} new seeds would decide it"
 
 
 def _bounds(estimate: float, expected: Expected) -> list[float]:
@@ -111,15 +112,10 @@ def _by_gaffke(numbers: np.ndarray, bounds: list[float], limits: tuple[float, fl
     mean, deviation = float(numbers.mean()), float(numbers.std(ddof=1))
 
     def enough(count: int) -> bool:
-        more = np.resize(numbers, count)
         luck = float(special.ndtri(POWER)) * deviation / math.sqrt(count)
-        for bound in bounds:
-            at = bound + luck if bound < mean else bound - luck
-            if not min(bound, mean) <= at <= max(bound, mean) or bound == mean:
-                return False
-            below = share_below(more, limits[0] if bound < mean else limits[1], at)
-            if (below if bound < mean else 1 - below) >= TAIL:
-                return False
-        return True
+        if any(luck >= abs(bound - mean) for bound in bounds):
+            return False
+        tails = bounded_tails(np.resize(numbers, count), limits)
+        return all(tails.two_sided(bound + math.copysign(luck, mean - bound)) < 2 * TAIL for bound in bounds)
 
     return enough

@@ -38,10 +38,8 @@ def verdict_summary(references: Iterable[Reference]) -> str:
     ]
     references = list(references)
     for paper, sized in _by_paper(references).items():
-        found = tally(counted_rows(sized))
-        cells = [_counts(found.counts.get(sort)) for sort in (PAPER, ADDED)]
         figures = len({one.target for one in references if paper_of(one.target) == paper})
-        lines.append(f"| {_citation(paper)} | {figures} | {' | '.join(cells)} |")
+        lines.append(f"| {_citation(paper)} | {figures} | {_count_cells(counted_rows(sized))} |")
     return "\n".join(lines)
 
 
@@ -74,7 +72,8 @@ def every_verdict(references: Iterable[Reference], preregistrations: Preregistra
 
 def _by_scale(references: list[Reference]) -> list[str]:
     """Counts of the papers' statements and of the checks on them, with a row for each scale."""
-    papers = [one for one in references if not (paper_of(one.target) in GROUPS and GROUPS[paper_of(one.target)].added)]
+    added = {short for short, group in GROUPS.items() if group.added}
+    papers = [one for one in references if paper_of(one.target) not in added]
     scales = {f"`{scale}`": [one for one in papers if one.scale == scale] for scale in SCALES}
     counts = {scale: [row for one in own for row in one.rows()] for scale, own in scales.items() if own}
     counts["the largest of each statement"] = counted_rows(sized_statements(papers))
@@ -85,9 +84,7 @@ def _by_scale(references: list[Reference]) -> list[str]:
         "|---|---|---|---|",
     ]
     for scale, rows in counts.items():
-        found = tally(rows)
-        cells = [_counts(found.counts.get(sort)) for sort in (PAPER, ADDED)]
-        lines.append(f"| {scale} | {len({row['target'] for row in rows})} | {' | '.join(cells)} |")
+        lines.append(f"| {scale} | {len({row['target'] for row in rows})} | {_count_cells(rows)} |")
     return lines
 
 
@@ -199,6 +196,12 @@ def _by_paper(references: Iterable[Reference]) -> dict[str, list[SizedStatement]
 
 def _citation(paper: str) -> str:
     return f"`{paper}` {GROUPS[paper].citation}" if paper in GROUPS else f"`{paper}`"
+
+
+def _count_cells(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The counts of the papers' statements and of added checks, as two cells."""
+    counts = tally(rows).counts
+    return " | ".join(_counts(counts.get(sort)) for sort in (PAPER, ADDED))
 
 
 def _counts(verdicts: Counter[str] | None) -> str:

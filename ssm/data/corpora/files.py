@@ -155,13 +155,12 @@ def _found_format(path: Path, spec: FilesCorpus) -> str:
         lines = filter(None, (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream))
         first = next(lines, b"")
         if first.startswith(b"["):
-            begins = first[1:].lstrip() or next(lines, b"")
-            if named or not begins.startswith(b"{"):
-                return "json" if begins.startswith(b"{") else "text"
-            first = b"[" + begins
-        elif not first.startswith(b"{"):
+            first = b"[" + (first[1:].lstrip() or next(lines, b""))
+        if not first.startswith((b"{", b"[{")):
             return "text"
-        elif rows := _objects(first):
+        if named and first.startswith(b"["):
+            return "json"
+        if first.startswith(b"{") and (rows := _objects(first)):
             return "jsonl" if _have_texts(rows, spec.text_key) or (named and next(lines, b"")) else "text"
         return "json" if _have_texts(_objects(b"\n".join((first, *lines))), spec.text_key) else "text"
 
