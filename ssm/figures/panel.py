@@ -272,10 +272,10 @@ def token_panel(
     )
 
 
-def token_range(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Limits of an axis of positions: from 1/8 of the shortest training context to the end of the last bin."""
+def token_range(curves: Sequence[Curve], share: float = 1 / 8) -> tuple[float, float]:
+    """Limits of an axis of positions: from a share of the shortest training context to the end of the last bin."""
     last = max(float(curve.x.max()) for curve in curves)
-    return max(1.0, min(curve.context for curve in curves) / 8), end_of_bin(last)
+    return max(1.0, share * min(curve.context for curve in curves)), end_of_bin(last)
 
 
 def x_range(found: Sequence[Curve], logarithmic: bool) -> tuple[float, float]:
@@ -371,9 +371,10 @@ def _least(row: Row) -> float:
 
 
 def wrapped(text: str, room: float, letter: float = LETTER) -> str:
-    """Wrap a text into lines of `room` inches. Words that are longer stay whole."""
+    """Wrap a text into lines of `room` inches. Words that are longer stay whole, and so does "T = 64"."""
     letters = max(1, int(room / letter))
-    return textwrap.fill(text, letters, break_long_words=False, break_on_hyphens=False)
+    whole = text.replace(" = ", f"{UNBROKEN}={UNBROKEN}")
+    return textwrap.fill(whole, letters, break_long_words=False, break_on_hyphens=False).replace(UNBROKEN, " ")
 
 
 def wrapped_title(title: str, room: float) -> str:

@@ -25,7 +25,7 @@ from ssm.cli import plot
 from ssm.figures.colors import GRID, INK
 from ssm.figures.draw import compose, draw, draw_figure
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import Row
+from ssm.figures.panel import Row, wrapped
 from ssm.figures.plot import PLOTS
 from ssm.figures.plots.taxonomy_table import HEADS
 from ssm.figures.style import ARMS, CLASSES, SMALL, WIDTH
@@ -100,7 +100,12 @@ def test_a_perplexity_is_divided_by_that_of_another_arm_seed_by_seed(tmp_path: P
     heights = axes.collections[0].get_paths()[0].vertices[:, 1]
     np.testing.assert_allclose(heights, math.exp(-1.0))  # seeds differ by the same factor in both arms
     assert axes.get_ylabel() == "perplexity\nrelative to control"
+    assert axes.get_xlim()[0] == pytest.approx(16, rel=0.1)  # half of T = 32
     assert not any(str(each.get_label()) == "state passing" for each in axes.lines)
+
+
+def test_a_value_stays_in_the_line_of_its_name() -> None:
+    assert wrapped("relative to Previous, T = 64", room=24, letter=1).splitlines() == ["relative to Previous,", "T = 64"]
 
 
 def test_without_the_other_arm_only_the_paired_ratio_is_drawn(tmp_path: Path) -> None:

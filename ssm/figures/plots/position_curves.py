@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import Curve, chosen_arms, panels, perplexity_curves, ratio_curves, together
-from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, token_panel, token_range
+from ssm.figures.panel import Row, columns_for, note_on, rows_of, token_panel, token_range
 from ssm.figures.plot import ChosenArms, SeriesPlot, Titled, require_arms
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Name
@@ -20,7 +20,8 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
     """Position-wise perplexity by position, a panel for each model; with `ratio`, also the paired ratio below it.
 
     With `relative_to`, the perplexity is divided by that of this arm on the same text, seed by seed. This removes the
-    differences between positions of the text, which are large at the first tokens.
+    differences between positions of the text. At the first tokens seeds differ more than arms. So these curves begin at
+    half of the shortest training context.
     """
 
     kind: Literal["position_curves"] = "position_curves"
@@ -50,8 +51,10 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
             names = {series.arm: series.label for series in task.series}
             label = f"perplexity\nrelative to {names.get(relative_to, relative_to)}"
         styles = styles | arm_styles([own.arm for curves in found.values() for own in curves if own.arm not in styles])
+        limits = {title: token_range(own, 1 / 8 if relative_to is None else 1 / 2) for title, own in found.items()}
+        level = None if relative_to is None else 1.0
         upper = [
-            replace(token_panel(own, styles, title, label), log_y=True, level=None if relative_to is None else 1.0)
+            replace(token_panel(own, styles, title, label), x_limits=limits[title], log_y=True, level=level)
             for title, own in found.items()
         ]
         columns = columns_for(len(upper))
@@ -62,7 +65,15 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
         paired = {m: ratio_curves(task, tables, m, self.restarted, self.names, self.arms) for m in panels(task)}
         ratios = _by_title(self, task, paired)
         label = "perplexity ratio\nfull / restarted " + (self.restarted or "").replace("_", " ")
-        lower = [_ratio_panel(own, found.get(title, own), styles, title, label) for title, own in ratios.items()]
+        lower = [
+            replace(
+                token_panel(own, styles, title, label),
+                x_limits=limits.get(title, token_range(own)),
+                log_y=True,
+                level=1.0,
+            )
+            for title, own in ratios.items()
+        ]
         below = rows_of(lower, 2.7 if columns == 1 else 2.3, note)
         if len(below) != len(rows):
             return rows + below
@@ -77,11 +88,3 @@ def _by_title(plot: PositionCurves, task: PlannedFigure, found: dict[str, list[C
     if not plot.together or len(there) < 2:
         return {plot.title_of(task, model): curves for model, curves in there.items()}
     return {plot.title or "": together(task, there)}
-
-
-def _ratio_panel(
-    ratios: list[Curve], curves: list[Curve], styles: dict[str, ArmStyle], title: str, label: str
-) -> CurvePanel:
-    """The paired ratio on the x axis of the perplexity above it."""
-    panel = token_panel(ratios, styles, title, label)
-    return replace(panel, x_limits=token_range(curves), log_y=True, level=1.0)
