@@ -104,6 +104,13 @@ def test_long_sentences_are_counted() -> None:
     assert [words.words(one) for one in words.sentences(f"# Title\n\nShort. W{long}.\n\n- `a b` c\n")] == [1, 1, 26, 2]
 
 
+def test_lines_of_config_files_fit_the_width_of_code() -> None:
+    lines = {path.name: path.read_text("utf-8").splitlines() for path in (ROOT / "config").rglob("*.yaml")}
+    assert len(lines) > 50
+    long = {name: [line for line in found if len(line) > 120] for name, found in lines.items()}
+    assert {name: found for name, found in long.items() if not all(line.startswith("# |") for line in found)} == {}
+
+
 def test_tables_and_examples_of_help_texts_are_no_sentences() -> None:
     text = "codes:\n  75  one two\n      three\n  76  x\n\nexamples:\n  ssm train a\n  ssm plan\n\nlast:\n  five six"
     assert [words.words(one) for one in words.sentences(text)] == [1, 1, 3, 1, 1, 1, 2]
