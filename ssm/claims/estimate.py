@@ -226,7 +226,8 @@ def _of_bounded(
     for end, limit in zip(ends, limits, strict=True):
         scaled[numbers == end] = limit  # exp(log(limit)) differs from it by rounding
     value, low, high = scaled.tolist()
-    method = f"95% Gaffke over {len(samples)} {over}, possible values {limits[0]:g} to {limits[1]:g}"
+    scale = ", of logarithms" if logarithmic else ""
+    method = f"95% Gaffke over {len(samples)} {over}{scale}, possible values {limits[0]:g} to {limits[1]:g}"
     tails = bounded_tails(samples, ends)
     return Estimate(value, low, high, method, words, by_seed, exponential_tails(tails) if logarithmic else tails)
 

@@ -19,10 +19,11 @@ from ssm.claims.verdict import decide
 from ssm.claims.words import by_seed
 
 OVER_SEEDS = re.compile(r"over (\d+) seeds")
-GAFFKE = re.compile(r"Gaffke over \d+ seeds, possible values (\S+) to (\S+)")
+GAFFKE = re.compile(r"Gaffke over \d+ seeds(?:, of logarithms)?, possible values (\S+) to (\S+)")
 POWER = 0.8  # probability that so many seeds decide the claim
 MOST = 1000  # larger numbers are not told apart
 TAIL = (1 - LEVEL) / 2
+CERTAIN = 20.0  # standard deviations, beyond which nothing is missed and scipy's function may give NaN
 
 
 def seeds_needed(row: Mapping[str, Any]) -> int | None:
@@ -46,15 +47,15 @@ def seeds_needed(row: Mapping[str, Any]) -> int | None:
     if any(end is None or not math.isfinite(end) for end in ends) or decide(ends[1], ends[2], expected)[0] != OPEN:
         return None
     bounds = _bounds(ends[0], expected)
+    logarithmic = ", of logarithms" in row["interval"]
+    if logarithmic and min(*ends, *bounds) <= 0:
+        return None
+    scale = np.log if logarithmic else np.array
     if limits := GAFFKE.search(row["interval"]):
-        numbers = list(by_seed(row).values())
-        enough = _by_gaffke(np.array(numbers, dtype=float), bounds, (float(limits[1]), float(limits[2])))
+        numbers = scale([*by_seed(row).values()])
+        enough = _by_gaffke(numbers, scale(bounds), scale([float(limits[1]), float(limits[2])]))
     else:
-        logarithmic = ", of logarithms" in row["interval"]
-        if logarithmic and min(*ends, *bounds) <= 0:
-            return None
-        scale = math.log if logarithmic else float
-        enough = _by_student([*map(scale, ends)], [*map(scale, bounds)], int(over[1]), row["interval"])
+        enough = _by_student(scale(ends), scale(bounds), int(over[1]), row["interval"])
     return bisect_left(range(2, MOST + 1), True, key=enough) + 2
 
 
@@ -77,11 +78,11 @@ def _bounds(estimate: float, expected: Expected) -> list[float]:
     return [bound for bound in (above, below) if bound is not None]
 
 
-def _by_student(ends: list[float], bounds: list[float], seeds: int, method: str) -> Callable[[int], bool]:
+def _by_student(ends: np.ndarray, bounds: np.ndarray, seeds: int, method: str) -> Callable[[int], bool]:
     """Whether Student t intervals of so many seeds exclude the bounds often enough.
 
     Args:
-        ends: the estimate and the ends of the interval, as logarithms if the interval is one of logarithms.
+        ends: (3,), the estimate and the ends of the interval, as logarithms if the interval is one of logarithms.
         bounds: on the same scale.
         seeds: how many seeds the interval has.
     """
@@ -96,18 +97,21 @@ def _by_student(ends: list[float], bounds: list[float], seeds: int, method: str)
 
     def enough(count: int) -> bool:
         critical = float(special.stdtrit(count - 1, 1 - TAIL))
-        missed = sum(float(special.ndtr(critical - distance * math.sqrt(count))) for distance in distances)
+        means = [distance * math.sqrt(count) for distance in distances]  # of the noncentral t distribution
+        missed = sum(float(special.nctdtr(count - 1, mean, critical)) for mean in means if mean < critical + CERTAIN)
         return 1 - missed >= POWER
 
     return enough
 
 
-def _by_gaffke(numbers: np.ndarray, bounds: list[float], limits: tuple[float, float]) -> Callable[[int], bool]:
+def _by_gaffke(numbers: np.ndarray, bounds: np.ndarray, limits: np.ndarray) -> Callable[[int], bool]:
     """Whether Gaffke's intervals exclude the bounds even if the mean of so many seeds is closer to them by bad luck.
 
     Args:
-        numbers: (n,), of the seeds. More seeds are taken to repeat them.
-        limits: smallest and largest possible number.
+        numbers: (n,), of the seeds, as logarithms if the interval is one of logarithms. Other seeds are taken to have
+            the same distribution.
+        bounds: on the same scale.
+        limits: (2,), smallest and largest possible number on the same scale.
     """
     mean, deviation = float(numbers.mean()), float(numbers.std(ddof=1))
 
@@ -115,7 +119,8 @@ def _by_gaffke(numbers: np.ndarray, bounds: list[float], limits: tuple[float, fl
         luck = float(special.ndtri(POWER)) * deviation / math.sqrt(count)
         if any(luck >= abs(bound - mean) for bound in bounds):
             return False
-        tails = bounded_tails(np.resize(numbers, count), limits)
-        return all(tails.two_sided(bound + math.copysign(luck, mean - bound)) < 2 * TAIL for bound in bounds)
+        others = np.quantile(numbers, (np.arange(count) + 0.5) / count, method="inverted_cdf")
+        tails, apart = bounded_tails(others, (limits[0], limits[1])), float(others.mean()) - mean
+        return all(tails.two_sided(bound + apart + math.copysign(luck, mean - bound)) < 2 * TAIL for bound in bounds)
 
     return enough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import special
 
 from ssm.claims.bounded_mean import bounded_interval
 from ssm.claims.claim import Expected
-from ssm.claims.estimate import seed_interval
+from ssm.claims.estimate import Reading, seed_interval, summarize
 from ssm.claims.seeds_needed import needed_words, seeds_needed
 from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, PAPER
 from ssm.claims.verdict import decide
@@ -30,6 +31,11 @@ def test_the_number_is_that_of_a_t_test() -> None:
     assert seeds_needed(student(0.5, 1.0, 12, "> 0")) == 34
     assert seeds_needed(student(2.5, 1.0, 5, "> 2")) == 34
     assert seeds_needed(student(0.5, 1.0, 5, "< 1")) == 34
+
+
+def test_few_seeds_have_the_power_of_the_noncentral_t_distribution() -> None:
+    """Power .61 with three seeds and .89 with four. At 255 seeds, scipy's function is NaN."""
+    assert seeds_needed(student(2.47, 1.0, 3, "> 0")) == 4
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,7 @@ def test_an_interval_that_is_cut_at_a_limit_has_the_spread_of_its_other_side() -
     assert fewer < 34
 
 
-def gaffke(numbers: list[float], expected: str) -> dict[str, Any]:
+def gaffke(numbers: Sequence[float], expected: str) -> dict[str, Any]:
     """The row of an open verdict with Gaffke's interval."""
     low, high = bounded_interval(np.array(numbers), (0.0, 1.0), 0.95)
     row = {"estimate": float(np.mean(numbers)), "low": low, "high": high, "expected": expected, "verdict": OPEN}
@@ -80,6 +86,34 @@ def test_seeds_of_two_kinds_decide_in_four_of_five_cases() -> None:
     drawn = np.random.default_rng(0).random((400, needed)) < 0.75
     decided = [bounded_interval(values.astype(float), (0.0, 1.0), 0.95)[0] > 0.5 for values in drawn]
     assert np.mean(decided) == pytest.approx(0.8, abs=0.08)
+
+
+def test_the_order_of_seeds_does_not_matter() -> None:
+    numbers = [1.0] * 6 + [0.0] * 14
+    found = {seeds_needed(gaffke(order, "< 0.5")) for order in (numbers, numbers[::-1], numbers[3:] + numbers[:3])}
+    assert len(found) == 1
+    (needed,) = found
+    assert needed is not None
+    drawn = np.random.default_rng(0).random((400, needed)) < 0.3
+    decided = [bounded_interval(values.astype(float), (0.0, 1.0), 0.95)[1] < 0.5 for values in drawn]
+    assert np.mean(decided) == pytest.approx(0.8, abs=0.1)
+
+
+@pytest.mark.parametrize(("number", "region"), [(0.25, "< 1"), (4.0, "> 1")])
+def test_an_interval_of_logarithms_is_read_on_its_scale(number: float, region: str) -> None:
+    """Eight seeds that agree decide it, and six do not."""
+    readings = {seed: Reading(math.log(number)) for seed in range(8)}
+    expected = Expected.of_words(region)
+    verdicts = []
+    for seeds in (6, 7, 8):
+        some = {seed: readings[seed] for seed in range(seeds)}
+        found = summarize(some, "", logarithmic=True, limits=(1 / 8, 8.0), agreeing=True)
+        verdicts.append(decide(found.low, found.high, expected)[0])
+        if seeds == 6:
+            row = {name: getattr(found, name) for name in ("low", "high", "interval", "by_seed")}
+            row |= {"estimate": found.value, "expected": region, "verdict": OPEN, "sort": PAPER}
+    assert verdicts == [OPEN, OPEN, CONFIRMED]
+    assert seeds_needed(row) == 8
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,10 @@ def test_a_perplexity_is_divided_by_that_of_another_arm_seed_by_seed(tmp_path: P
 
 
 def test_a_value_stays_in_the_line_of_its_name() -> None:
-    assert wrapped("relative to Previous, T = 64", room=24, letter=1).splitlines() == ["relative to Previous,", "T = 64"]
+    assert wrapped("relative to Previous, T = 64", room=24, letter=1).splitlines() == [
+        "relative to Previous,",
+        "T = 64",
+    ]
 
 
 def test_without_the_other_arm_only_the_paired_ratio_is_drawn(tmp_path: Path) -> None:
