@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
     from latex2mathml import converter, symbols_parser
-    from matplotlib import colors, patches, textpath, ticker
+    from matplotlib import colors, patches, textpath, ticker, transforms
     from pyarrow import parquet
     from scipy import optimize, special, stats
 else:
@@ -31,8 +31,8 @@ else:
     parquet = _Lazy("pyarrow.parquet")
     optimize, special, stats = (_Lazy(f"scipy.{name}") for name in ("optimize", "special", "stats"))
     converter, symbols_parser = _Lazy("latex2mathml.converter"), _Lazy("latex2mathml.symbols_parser")
-    plotting = ("colors", "patches", "textpath", "ticker")
-    colors, patches, textpath, ticker = (_Lazy(f"matplotlib.{name}") for name in plotting)
+    plotting = ("colors", "patches", "textpath", "ticker", "transforms")
+    colors, patches, textpath, ticker, transforms = (_Lazy(f"matplotlib.{name}") for name in plotting)
 
 __all__ = [
     "colors",
@@ -48,4 +48,5 @@ __all__ = [
     "symbols_parser",
     "textpath",
     "ticker",
+    "transforms",
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeGuard
 
 import numpy as np
 
-from ssm.base.lazy import ticker
+from ssm.base.lazy import ticker, transforms
 from ssm.figures.colors import INK
 from ssm.figures.data import OUTER_SEEDS, Curve
 from ssm.figures.style import SMALL, TITLE, ArmStyle, log_ticks, number, token_ticks, tokens
@@ -29,7 +29,8 @@ LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0.0, (4.0
 UNBROKEN = "\u00a0"  # a space at which lines are not broken
 BAND = 0.16  # opacity of the bands
 DIVERGED = " (diverged: "  # in a label, before the title of the panel in which a curve has no finite value
-EDGE = 0.015  # space left and right of the curves, as a fraction of the axis
+EDGE = {True: 0.1, False: 0.015}  # space left and right of the curves with and without dots, a fraction of the axis
+BESIDE = 2.6  # points between the dots of two curves at the same x
 
 Plotter = Callable[["Axes", int], None]  # draws on axes, given the number of columns of its row
 
@@ -104,8 +105,8 @@ class CurvePanel:
 
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, in a row with `columns` columns."""
-        for curve in self.curves:
-            self._draw(axes, curve, columns)
+        for place, curve in enumerate(self.curves):
+            self._draw(axes, curve, columns, BESIDE * (place - (len(self.curves) - 1) / 2))
         if self.level is not None:
             axes.axhline(self.level, **LEVEL, zorder=1.5)
         axes.set_title(self.title)
@@ -152,7 +153,8 @@ class CurvePanel:
         room = 0.06 * ((high - low) or abs(high) or 1.0)
         return low - room, high + 2.2 * room
 
-    def _draw(self, axes: Axes, curve: Curve, columns: int) -> None:
+    def _draw(self, axes: Axes, curve: Curve, columns: int, beside: float) -> None:
+        """Draw a curve. `beside`: points by which its dots are moved to the right, so that they do not cover others."""
         style, finite = self.styles[curve.arm], curve.finite()
         label = curve.label
         if not finite.any():
@@ -167,8 +169,9 @@ class CurvePanel:
         axes.plot(curve.x, y, label=label, markevery=max(1, shown // 10), zorder=3, **style.keywords())
         if self.seeds == "dots":
             for x, values in curve.of_seeds:
-                dots: Any = {"color": style.color, "markersize": 3.0, "markeredgecolor": INK, "markeredgewidth": 0.3}
-                axes.plot(x, values, linestyle="none", marker="o", alpha=0.7, zorder=2.5, **dots)
+                dots: Any = {"color": style.color, "markersize": 2.4, "markeredgecolor": INK, "markeredgewidth": 0.2}
+                moved = axes.transData + transforms.ScaledTranslation(beside / 72, 0.0, axes.figure.dpi_scale_trans)
+                axes.plot(x, values, linestyle="none", marker="o", alpha=0.7, zorder=2.5, transform=moved, **dots)
             return
         banded = finite & np.isfinite(curve.low) & np.isfinite(curve.high)
         axes.fill_between(
@@ -191,7 +194,7 @@ class CurvePanel:
             ticks = [tick for tick in places if low - 1e-9 * abs(low) <= tick <= high + 1e-9 * abs(high)]
         if self.ticks and len(self.ticks) <= most:
             ticks = list(self.ticks)
-        room = EDGE * (np.log(high / low) if self.log_x else high - low)  # so that markers at the edge are not cut
+        room = EDGE[self.seeds == "dots"] * (np.log(high / low) if self.log_x else high - low)  # no marker is cut
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
         axes.xaxis.set_major_locator(ticker.FixedLocator(ticks))
         powers = all(math.log2(tick).is_integer() for tick in ticks if tick >= 1000)

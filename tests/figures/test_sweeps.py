@@ -106,6 +106,18 @@ def test_a_sweep_draws_the_mean_over_seeds_at_every_number(tmp_path: Path) -> No
         assert tbtt == ARMS["tbtt"].color
 
 
+def test_dots_of_curves_with_equal_numbers_are_beside_each_other(tmp_path: Path) -> None:
+    plot = SWEEP | {"reference": []}
+    figure = draw_figure(task([plot], excess(lambda model, axes, seed: float(seed)), tmp_path), tmp_path)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    dots = [line for line in axes.lines if line.get_marker() == "o" and line.get_linestyle() == "None"]
+    shown = [tuple(place) for line in dots for place in line.get_transform().transform(line.get_xydata())]
+    assert len({(round(x), round(y)) for x, y in shown}) == len(shown) == 2 * 3 * len(SEEDS)
+    left, right = axes.bbox.x0, axes.bbox.x1
+    assert all(left < x < right for x, _ in shown)
+
+
 def test_all_models_in_one_panel_have_a_curve_each(tmp_path: Path) -> None:
     plot = SWEEP | {"reference": [], "where": {"init": "mimetic"}, "together": True, "title": "all"}
     (axes,) = draw_figure(task([plot], excess(height), tmp_path, models=("tiny", "large")), tmp_path).axes
