@@ -23,7 +23,7 @@ GAFFKE = re.compile(r"Gaffke over \d+ seeds(?:, of logarithms)?, possible values
 POWER = 0.8  # probability that so many seeds decide the claim
 MOST = 1000  # larger numbers are not told apart
 TAIL = (1 - LEVEL) / 2
-CERTAIN = 20.0  # standard deviations, beyond which nothing is missed and scipy's function may give NaN
+CERTAIN = 20.0  # standard deviations, beyond which almost nothing is missed and scipy's function may give NaN
 
 
 def seeds_needed(row: Mapping[str, Any]) -> int | None:
@@ -47,13 +47,14 @@ def seeds_needed(row: Mapping[str, Any]) -> int | None:
     if any(end is None or not math.isfinite(end) for end in ends) or decide(ends[1], ends[2], expected)[0] != OPEN:
         return None
     bounds = _bounds(ends[0], expected)
-    logarithmic = ", of logarithms" in row["interval"]
-    if logarithmic and min(*ends, *bounds) <= 0:
+    gaffke, logarithmic = GAFFKE.search(row["interval"]), ", of logarithms" in row["interval"]
+    numbers = [*by_seed(row).values()] if gaffke else []
+    limits = [float(gaffke[1]), float(gaffke[2])] if gaffke else []
+    if logarithmic and min(*ends, *bounds, *numbers, *limits) <= 0:
         return None
     scale = np.log if logarithmic else np.array
-    if limits := GAFFKE.search(row["interval"]):
-        numbers = scale([*by_seed(row).values()])
-        enough = _by_gaffke(numbers, scale(bounds), scale([float(limits[1]), float(limits[2])]))
+    if gaffke:
+        enough = _by_gaffke(scale(numbers), scale(bounds), scale(limits))
     else:
         enough = _by_student(scale(ends), scale(bounds), int(over[1]), row["interval"])
     return bisect_left(range(2, MOST + 1), True, key=enough) + 2

@@ -51,7 +51,8 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
             names = {series.arm: series.label for series in task.series}
             label = f"perplexity\nrelative to {names.get(relative_to, relative_to)}"
         styles = styles | arm_styles([own.arm for curves in found.values() for own in curves if own.arm not in styles])
-        limits = {title: token_range(own, 1 / 8 if relative_to is None else 1 / 2) for title, own in found.items()}
+        begin = {} if relative_to is None else {"share": 1 / 2}
+        limits = {title: token_range(own, **begin) for title, own in found.items()}
         level = None if relative_to is None else 1.0
         upper = [
             replace(token_panel(own, styles, title, label), x_limits=limits[title], log_y=True, level=level)
