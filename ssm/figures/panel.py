@@ -387,7 +387,7 @@ def wrapped_title(title: str, room: float) -> str:
         parts = line.split(", ")
         kept = ", ".join(part.replace(" ", UNBROKEN) for part in parts) if max(map(len, parts)) < letters else line
         found += wrapped(kept, room, TITLE).splitlines() or [""]
-    return "\n".join(found).replace(UNBROKEN, " ")
+    return "\n".join(found)
 
 
 def _one_panel(rows: Sequence[Row]) -> bool:
