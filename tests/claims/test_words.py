@@ -45,7 +45,7 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
     first = "lg_fig5   it      about 3    2 (1.8 to 2.25)      Student t over 3 seeds  > 1.5     confirmed"
     assert lines[:2] == [heads, first]
     assert len({line.index("about 3") for line in lines[1:4]}) == 1
-    assert lines[3].endswith("> 1.9     not decided  about 10 new seeds would decide it; because")
+    assert lines[3].endswith("> 1.9     not decided  about 11 new seeds would decide it; because")
     assert lines[4:] == [
         "3 verdicts on 3 statements, each counted once",
         "  statements of the papers: 1 confirmed, 1 refuted, 0 mixed, 1 not decided",
