@@ -168,9 +168,9 @@ class CurvePanel:
         shown = int(np.sum((curve.x >= self.x_limits[0]) & (curve.x <= self.x_limits[1])))
         axes.plot(curve.x, y, label=label, markevery=max(1, shown // 10), zorder=3, **style.keywords())
         if self.seeds == "dots":
+            moved = axes.transData + transforms.ScaledTranslation(beside / 72, 0.0, axes.figure.dpi_scale_trans)
+            dots: Any = {"color": style.color, "markersize": 2.4, "markeredgecolor": INK, "markeredgewidth": 0.2}
             for x, values in curve.of_seeds:
-                dots: Any = {"color": style.color, "markersize": 2.4, "markeredgecolor": INK, "markeredgewidth": 0.2}
-                moved = axes.transData + transforms.ScaledTranslation(beside / 72, 0.0, axes.figure.dpi_scale_trans)
                 axes.plot(x, values, linestyle="none", marker="o", alpha=0.7, zorder=2.5, transform=moved, **dots)
             return
         banded = finite & np.isfinite(curve.low) & np.isfinite(curve.high)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +66,7 @@ def test_an_interval_that_is_cut_at_a_limit_has_the_spread_of_its_other_side() -
     assert fewer < 34
 
 
-def gaffke(numbers: Sequence[float], expected: str) -> dict[str, Any]:
+def gaffke(numbers: list[float], expected: str) -> dict[str, Any]:
     """The row of an open verdict with Gaffke's interval."""
     low, high = bounded_interval(np.array(numbers), (0.0, 1.0), 0.95)
     row = {"estimate": float(np.mean(numbers)), "low": low, "high": high, "expected": expected, "verdict": OPEN}

@@ -13,7 +13,7 @@ from typing import Any
 from families import models
 
 from ssm.cli.main import main
-from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
+from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, STATE
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
 from ssm.models.families import Family
 from ssm.models.load import LoadedModel, load_any_model
@@ -126,7 +126,7 @@ def _wrong_diagnosis(diagnosis: dict[str, Any], family: Family, length: int) -> 
             family.why_not_extend is None
             and family.title not in CACHES_ONLY
             and readings["drift"] is None
-            and "state statistics" not in left_out
+            and STATE not in left_out
         ),
         "a cache was measured as a state": family.title in CACHES_ONLY and readings["drift"] is not None,
     }

@@ -51,13 +51,9 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
             names = {series.arm: series.label for series in task.series}
             label = f"perplexity\nrelative to {names.get(relative_to, relative_to)}"
         styles = styles | arm_styles([own.arm for curves in found.values() for own in curves if own.arm not in styles])
-        begin = {} if relative_to is None else {"share": 1 / 2}
-        limits = {title: token_range(own, **begin) for title, own in found.items()}
-        level = None if relative_to is None else 1.0
-        upper = [
-            replace(token_panel(own, styles, title, label), x_limits=limits[title], log_y=True, level=level)
-            for title, own in found.items()
-        ]
+        upper = [replace(token_panel(own, styles, title, label), log_y=True) for title, own in found.items()]
+        if relative_to is not None:
+            upper = [replace(panel, x_limits=token_range(panel.curves, 1 / 2), level=1.0) for panel in upper]
         columns = columns_for(len(upper))
         note = note_on([curve for own in found.values() for curve in own])
         rows = rows_of(upper, 3.3 if columns == 1 else 2.6, note)
@@ -66,14 +62,10 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
         paired = {m: ratio_curves(task, tables, m, self.restarted, self.names, self.arms) for m in panels(task)}
         ratios = _by_title(self, task, paired)
         label = "perplexity ratio\nfull / restarted " + (self.restarted or "").replace("_", " ")
+        limits = {panel.title: panel.x_limits for panel in upper}
         lower = [
-            replace(
-                token_panel(own, styles, title, label),
-                x_limits=limits.get(title, token_range(own)),
-                log_y=True,
-                level=1.0,
-            )
-            for title, own in ratios.items()
+            replace(panel, x_limits=limits.get(panel.title, panel.x_limits), log_y=True, level=1.0)
+            for panel in (token_panel(own, styles, title, label) for title, own in ratios.items())
         ]
         below = rows_of(lower, 2.7 if columns == 1 else 2.3, note)
         if len(below) != len(rows):
