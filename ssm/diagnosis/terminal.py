@@ -27,6 +27,7 @@ from ssm.diagnosis.verdict import (
     fails_between,
     lost_inside,
     sentence_of,
+    text_to_extend,
     worth_extending,
 )
 
@@ -164,7 +165,9 @@ def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
     if lost_inside(readings, facts):
         return paragraph("Check the weights, and the precision (--precision float32).")
     if worth_extending(diagnosis):
-        return ["To repair it, type:", *command(extend)]
+        needed = text_to_extend(facts)
+        more = "" if needed is None else f"give more text, about {needed:,} tokens, and "
+        return [f"To repair it, {more}type:", *command(extend)]
     if outcome == BREAKS:
         return paragraph("`ssm extend` cannot extend this model.")
     again = "run the same command with another -o and"

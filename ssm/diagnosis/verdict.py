@@ -99,12 +99,23 @@ def worth_extending(found: Diagnosis) -> bool:
 
 def length_to_extend(facts: Facts) -> int:
     """The length for `ssm extend`: that of the diagnosis, halved until the text has enough windows; at least 2 T."""
-    # Without the number of windows (an earlier version), only a diagnosis that read the whole text gives it.
-    windows = facts.windows or (facts.sequences if facts.stopped_by == "text" else FEWEST)
     length, shortest = facts.length, 2 * facts.context
-    while length > shortest and windows * (facts.length + 1) < FEWEST * (length + 1):
+    while length > shortest and _text_lacks_windows(facts, length):
         length = max(length // 2, shortest)
     return length
+
+
+def text_to_extend(facts: Facts) -> int | None:
+    """The tokens that `ssm extend` takes at the length of `length_to_extend`. None: the text has as many."""
+    length = length_to_extend(facts)
+    return FEWEST * (length + 1) if _text_lacks_windows(facts, length) else None
+
+
+def _text_lacks_windows(facts: Facts, length: int) -> bool:
+    """Whether the text has too few windows of `length` for `ssm extend`."""
+    # Without the number of windows (an earlier version), only a diagnosis that read the whole text gives it.
+    windows = facts.windows or (facts.sequences if facts.stopped_by == "text" else FEWEST)
+    return windows * (facts.length + 1) < FEWEST * (length + 1)
 
 
 def fails_between(readings: Readings, facts: Facts) -> bool:

@@ -111,6 +111,19 @@ def test_an_open_verdict_names_what_can_decide_it(changes: dict[str, Any], seque
     assert "ssm extend" not in text
 
 
+@pytest.mark.parametrize(
+    ("windows", "says"),
+    [
+        # of 32,769 tokens each; `ssm extend` takes 16 of 4,097 tokens, twice the context
+        (3, "To repair it, type:"),
+        (2, f"To repair it, give more text, about {16 * 4097:,} tokens, and type:"),
+    ],
+)
+def test_a_text_too_short_for_an_extension_is_named(windows: int, says: str) -> None:
+    lines = lines_of(diagnosis(everything(0, fails_from(3100)), stopped_by="text", windows=windows))
+    assert says in lines
+
+
 def test_a_model_that_holds_can_be_read_further() -> None:
     text = " ".join(lines_of(diagnosis(everything(0, factor=1.0))))
     assert "There is nothing to repair." in text
