@@ -93,6 +93,13 @@ class ClaimSpec(Spec):
             what = "contains no" if above >= high or below <= low else "contains every"
             possible = f"possible number ({low:g} to {high:g}), so that the claim says nothing"
             raise ValueError(f"expected: the region {self.expected.words()} {what} {possible}")
+        at_limit = [end for end in (above, below) if math.isfinite(end) and end in (low, high)]
+        if at_limit:
+            # A mean is inside as soon as one seed is, so no interval of means can be outside.
+            raise ValueError(
+                f"expected: {at_limit[0]:g} is a limit of the possible numbers ({low:g} to {high:g}), so that no "
+                "interval can be beyond this bound; choose a bound between the limits"
+            )
         return self
 
 

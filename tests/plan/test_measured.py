@@ -112,6 +112,18 @@ def test_a_sweep_over_arms_that_are_not_measured(tmp_path: Path) -> None:
         swept(times_context=3)
 
 
+def test_a_bound_at_an_end_of_a_sweep(tmp_path: Path) -> None:
+    """The region is above 1. The mean of optima from 1 on is above 1 as soon as one of them is."""
+
+    def swept(*at: float) -> None:
+        sweep = {"of": {"kind": "restart_ratio", "times_context": 16}, "arms": ["base", "state_passing"], "at": at}
+        planned(tmp_path, [LOSS, RESTARTED], kind="optimum", which="smallest", arm=None, sweep=sweep)
+
+    swept(0.5, 2)
+    with pytest.raises(ConfigError, match=r"expected: 1 is a limit of the possible numbers \(1 to 2\)"):
+        swept(1, 2)
+
+
 COLUMN = {"measurement": "position_loss", "column": "loss"}
 
 
@@ -130,6 +142,7 @@ COLUMN = {"measurement": "position_loss", "column": "loss"}
         ({"kind": "value_at", **COLUMN, "limits": [9, 0]}, "'limits' must ascend, got 9 and 0"),
         ({"kind": "value_at", **COLUMN, "limits": [0, 0.5]}, "the region > 1 contains no possible number"),
         ({"kind": "value_at", **COLUMN, "limits": [2, 3]}, "the region > 1 contains every possible number"),
+        ({"kind": "value_at", **COLUMN, "limits": [1, 3]}, "1 is a limit of the possible numbers (1 to 3), so that no"),
     ],
 )
 def test_claims_that_their_tables_cannot_answer(tmp_path: Path, quantity: dict[str, object], said: str) -> None:

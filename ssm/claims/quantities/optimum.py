@@ -24,6 +24,13 @@ class Optimum(CurveQuantity):
     def logarithmic(self) -> bool:
         return self.log_x
 
+    @property
+    def possible(self) -> tuple[float, float]:
+        """An optimum is between the ends of its curve, which a sweep over named arms gives."""
+        if self.compared or self.sweep is None or self.sweep.at is None:
+            return super().possible
+        return min(self.sweep.at), max(self.sweep.at)
+
     @np.errstate(divide="ignore", invalid="ignore")
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Inside, the vertex is at most half way from the best point to a neighbor."""
