@@ -37,7 +37,7 @@ FORGETS: Readings = {("base", seed): {"remembrance": 0.0} for seed in (1, 2, 3)}
 def measure(
     folder: Path, quantity: dict[str, Any], readings: Readings, seeds: tuple[int, ...] = (1, 2, 3), sequences: int = 4
 ) -> Estimate:
-    task = figure_task([claim(quantity, above=0.0)], seeds)
+    task = figure_task([claim(quantity, above=0.001)], seeds)
     write_tables(folder, task, readings, sequences)
     return estimate(task, "tiny", task.figure.claims[0].quantity, folder)
 

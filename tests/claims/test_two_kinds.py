@@ -51,7 +51,7 @@ def shares(task: dict[str, Any], folder: Path, base: list[float], passed: list[f
 
 def curves(folder: Path, content: dict[str, Any], *accuracies: Sequence[float | None]) -> FigureTask:
     """A figure with the learning curves of base, one for each seed, with a row for 20 steps. NaN: diverged."""
-    below = 0.5 if content.get("sooner") else 60
+    below = 0.5 if content.get("sooner") else 50
     planned = figure_task([claim(STEPS | {"arm": "base"} | content, below=below)], tuple(range(len(accuracies))))
     series = []
     for one in planned.series:

@@ -333,7 +333,7 @@ def test_a_quantity_reads_only_the_tables_that_it_declares(tmp_path: Path, kind:
     """The declared tables are registered. Any other table could change after the registration."""
     fields = FLIPS[kind][0] if kind in FLIPS else {}
     named = {"model": "tiny"} if kind == "parameter_ratio" else {"arm": "base"}
-    task = figure_task([claim({"kind": kind} | named | fields, above=0.0)], seeds=(1, 2))
+    task = figure_task([claim({"kind": kind} | named | fields, above=0.001)], seeds=(1, 2))
     write_tables(tmp_path, task, {("base", 1): {"cosine": [-1.0] * 6}})
     quantity = task.figure.claims[0].quantity
     reads = quantity.reads or quantity.names
