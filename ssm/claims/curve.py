@@ -182,7 +182,8 @@ class CurveQuantity(SeedQuantity):
         for seed, points in curves.items():
             value = float(self.number(points.x, points.y[None])[0])
             draws = self.number(points.x, points.draws) if len(points.draws) else NOTHING
-            if np.isfinite(points.y).all() and not (math.isfinite(value) and np.isfinite(draws).all()):
+            resampled = len(curves) > 1 or np.isfinite(draws).all()  # an interval over seeds needs no draws
+            if np.isfinite(points.y).all() and not (math.isfinite(value) and resampled):
                 raise UndecidableError(f"seed {seed}: {self.missing(points)}")
             found[seed] = Reading(value, draws=draws, sequences=points.sequences)
         return found

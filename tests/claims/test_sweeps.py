@@ -209,6 +209,19 @@ def test_crossing_of_a_column(tmp_path: Path) -> None:
         read(tmp_path, content | {"column": "corect"}, series)
 
 
+def test_seeds_that_cross_have_a_number_although_some_draws_do_not(tmp_path: Path) -> None:
+    """Of nine in 20 keys, a resample has ten or more at times. Only the interval of a single seed needs them."""
+    series = []
+    for seed in range(3):
+        passkeys(tmp_path / f"k{seed}.parquet", {64: 20 - seed, 128: 9})
+        series.append(synthetic.series("base", seed, passkey=f"k{seed}"))
+    content = KEYS | {"kind": "crossing", "arm": "base", "value": 0.5, "direction": "down"}
+    places = [64 + 64 * (right - 10) / (right - 9) for right in (20, 19, 18)]
+    same(read(tmp_path, content, series), student(places))
+    with pytest.raises(UndecidableError, match="seed 0: the curve does not go down through 0.5"):
+        read(tmp_path, content, series[:1])
+
+
 def test_a_reach_always_has_a_number(tmp_path: Path) -> None:
     """Only the first fall below the value counts."""
     right = {64: 20, 128: 18, 256: 10, 512: 19}
