@@ -215,7 +215,7 @@ def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, 
 
     held_out = args.held_out if isinstance(args.held_out, list) else [str(args.held_out)] if args.held_out else []
     without = ["model", "text", "held_out", *OUTPUTS]
-    kind, count = decides_more(after.facts) if after is not None else ("text", 0)
+    kind, count = decides_more(after.readings, after.facts) if after is not None else ("text", 0)
     if kind == "text":
         what, more = "on more text", ["--held-out", "MORE.txt"]
     else:

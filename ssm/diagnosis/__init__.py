@@ -158,6 +158,8 @@ def diagnose_loaded(
         missing=sampled.missing,
         looks=sampled.looks,
         windows=sampled.windows,
+        reading_seconds=sampled.reading_seconds,
+        longest=loaded.longest,
     )
     readings = read(sampled.tables, facts)
     return Diagnosis(facts, sampled.tables, readings, verdict_of(readings, facts))

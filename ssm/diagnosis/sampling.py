@@ -33,7 +33,7 @@ from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.evaluation.stream import PROBED
 from ssm.models.readable import Readable
-from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
+from ssm.specs.diagnosis import ENOUGH, LEAST, RESERVED, DiagnosisSpec
 from ssm.specs.measurements.context_loss import ContextLoss
 from ssm.specs.measurements.decay_range import DecayRange
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
@@ -48,7 +48,6 @@ PRECISE = 1.4  # high / low of the interval of the failure position: reading sto
 FEW = 8  # windows for the state, and for Effective Remembrance
 PAIRED = 16  # windows for the loss by context
 SHORTEST = 64  # the shortest of these contexts is T / SHORTEST
-RESERVED = 0.4  # share of the budget that is kept for the measurements that explain a verdict
 
 
 @dataclass
@@ -63,6 +62,7 @@ class Sample:
     stopped_by: str  # decided, budget, text or sequences
     missing: tuple[str, ...]  # "what was not measured: why"
     seconds: float
+    reading_seconds: float  # for the verdict alone
     tokens_per_second: float
     peak_bytes: int
 
@@ -110,6 +110,7 @@ class _Sampler:
     def run(self) -> Sample:
         looks, session = rounds(min(self.spec.sequences, self.windows)), self.session
         losses, restarts, sequences, stopped_by = self._losses(looks)
+        reading_seconds = session.spent()
         few = min(FEW, sequences)
         tables = Tables(
             position_loss=losses,
@@ -132,6 +133,7 @@ class _Sampler:
             stopped_by=stopped_by,
             missing=tuple(session.missing),
             seconds=round(session.spent(), 3),
+            reading_seconds=round(reading_seconds, 3),
             tokens_per_second=round(session.rate, 1),
             peak_bytes=_peak_bytes(self.ctx.device),
         )

@@ -172,10 +172,13 @@ def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
         return paragraph("`ssm extend` cannot extend this model.")
     again = "run the same command with another -o and"
     if outcome == HOLDS:
-        return paragraph(f"There is nothing to repair. To read further, {again} --length {2 * facts.length}.")
+        further = f"To read further, {again} --length {2 * facts.length}."
+        if facts.longest is not None and 2 * facts.length > facts.longest:
+            further = f"The model cannot read much further: its table of positions ends at {facts.longest:,}."
+        return paragraph(f"There is nothing to repair. {further}")
     if fails_between(readings, facts):
         return paragraph("The page shows the ratio at every position.")
-    kind, count = decides_more(facts)
+    kind, count = decides_more(readings, facts)
     tokens = f"more text: {count:,} windows take about {count * (facts.length + 1):,} tokens"
     return paragraph(f"To decide it, {again} {tokens if kind == 'text' else f'--{kind} {count}'}.")
 

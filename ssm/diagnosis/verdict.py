@@ -7,7 +7,7 @@ from math import ceil, isfinite, isnan
 
 from ssm.claims.words import number
 from ssm.diagnosis.result import Diagnosis, EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
-from ssm.specs.diagnosis import ENOUGH, FOURFOLD
+from ssm.specs.diagnosis import ENOUGH, FOURFOLD, RESERVED
 from ssm.specs.extension import FEWEST
 from ssm.specs.tasks.needle import ALTERNATIVES
 
@@ -120,8 +120,13 @@ def _text_lacks_windows(facts: Facts, length: int) -> bool:
 
 def fails_between(readings: Readings, facts: Facts) -> bool:
     """Whether the model certainly fails somewhere, but at none of the lengths that decide."""
-    within = all(ratio.high <= facts.tolerance for ratio in readings.ratios.values())
-    return within and readings.failure is not None and isfinite(readings.failure.high)
+    certain = readings.failure is not None and isfinite(readings.failure.high)
+    return certain and _all_within(readings, facts)
+
+
+def _all_within(readings: Readings, facts: Facts) -> bool:
+    """Whether the intervals of all ratios are within the tolerance."""
+    return all(ratio.high <= facts.tolerance for ratio in readings.ratios.values())
 
 
 def generalization_words(readings: Readings) -> str:
@@ -187,7 +192,7 @@ def worst_position(ratios: Mapping[int, Interval], tolerance: float, length: int
     return length if ratios[length].low > tolerance else max(ratios, key=lambda end: ratios[end].low)
 
 
-def times(ratio: Interval) -> str:
+def times(ratio: Interval, tolerance: float | None = None) -> str:
     """A ratio as part of a sentence.
 
     >>> times(Interval(1.0, 0.998, 1.01))
@@ -195,7 +200,7 @@ def times(ratio: Interval) -> str:
     """
     if not isfinite(ratio.value):
         return "an unknown number of times"
-    return f"{digits(ratio.value)} times (95% interval {ends(ratio)})"
+    return f"{digits(ratio.value)} times (95% interval {ends(ratio, tolerance)})"
 
 
 def digits(value: float) -> str:
@@ -209,14 +214,25 @@ def digits(value: float) -> str:
     return number(value) if abs(value) >= 99.95 or isnan(value) else f"{value:#.3g}"
 
 
-def ends(interval: Interval) -> str:
-    """The ends of an interval as part of a sentence.
+def ends(interval: Interval, bound: float | None = None) -> str:
+    """The ends of an interval as part of a sentence. They have the digits that tell them from `bound`.
 
     >>> ends(Interval(1.0, 0.998, 1.01)), ends(Interval(1.5, 1.25, float("inf")))
     ('0.998 to 1.01', '1.25 to unknown')
+    >>> ends(Interval(1.09, 1.08, 1.103)), ends(Interval(1.09, 1.08, 1.103), bound=1.1)
+    ('1.08 to 1.10', '1.08 to 1.103')
     """
-    low, high = (digits(end) if isfinite(end) else "unknown" for end in (interval.low, interval.high))
+    low, high = (_apart(end, bound) if isfinite(end) else "unknown" for end in (interval.low, interval.high))
     return f"{low} to {high}"
+
+
+def _apart(value: float, bound: float | None) -> str:
+    """The digits of a value, with more of them if it would look equal to `bound` and is not."""
+    shown = digits(value)
+    if bound is None or value == bound or shown != digits(bound):
+        return shown
+    precise = (f"{value:#.{count}g}" for count in range(4, 18))
+    return next(text for text in precise if float(text) != bound)
 
 
 def failure_words(failure: Interval, facts: Facts) -> str:
@@ -232,50 +248,55 @@ def _breaks(readings: Readings, facts: Facts) -> str:
     if readings.failure is not None:
         start += f" {failure_words(readings.failure, facts)}"
     where = worst_position(readings.ratios, facts.tolerance, facts.length)
-    return f"{start}: at {where:,} tokens its perplexity is {times(readings.ratios[where])} that of a restart."
+    ratio = times(readings.ratios[where], facts.tolerance)
+    return f"{start}: at {where:,} tokens its perplexity is {ratio} that of a restart."
 
 
 def _recovery(readings: Readings, facts: Facts) -> str:
     """The ratio at the end, if the sentence names a position before it."""
     if worst_position(readings.ratios, facts.tolerance, facts.length) == facts.length:
         return ""
-    return f"At {facts.length:,} tokens it is {times(readings.ratios[facts.length])} that of a restart."
+    ratio = readings.ratios[facts.length]
+    return f"At {facts.length:,} tokens it is {times(ratio, facts.tolerance)} that of a restart."
 
 
 def _holds(readings: Readings, facts: Facts) -> str:
     tolerance = number(facts.tolerance)
-    return f"The model holds up to {_length(facts)}: {_within(readings)}, within the tolerance of {tolerance}."
+    return f"The model holds up to {_length(facts)}: {_within(readings, facts)}, within the tolerance of {tolerance}."
 
 
-def _within(readings: Readings) -> str:
+def _within(readings: Readings, facts: Facts) -> str:
     highest = max(readings.ratios.values(), key=lambda ratio: ratio.high)
-    return f"its perplexity is at most {times(highest)} that of a restart"
+    return f"its perplexity is at most {times(highest, facts.tolerance)} that of a restart"
 
 
 def _not_decided(readings: Readings, facts: Facts) -> str:
     end, ratio = max(readings.ratios.items(), key=lambda item: item[1].high)
     start, tolerance = f"Not decided up to {_length(facts)}", number(facts.tolerance)
     if ratio.high > facts.tolerance:
-        at_end = f"at {end:,} tokens its perplexity is {times(ratio)} that of a restart"
+        at_end = f"at {end:,} tokens its perplexity is {times(ratio, facts.tolerance)} that of a restart"
         return f"{start}: {at_end}, and the tolerance is {tolerance}."
     if readings.failure is not None and fails_between(readings, facts):
         return (
             f"{start}: {failure_words(readings.failure, facts)} its perplexity exceeds {tolerance} times that of a "
             "restart for a while, but not at the lengths that decide."
         )
-    return f"{start}: {_within(readings)}, but it takes {ENOUGH} windows to say that it holds."
+    return f"{start}: {_within(readings, facts)}, but it takes {ENOUGH} windows to say that it holds."
 
 
-def decides_more(facts: Facts) -> tuple[str, int]:
+def decides_more(readings: Readings, facts: Facts) -> tuple[str, int]:
     """What may decide an open verdict: minutes of "budget", or a number of windows of "sequences" or "text".
 
-    Four times as many windows halve an interval. At least ENOUGH windows are needed to say that a model holds. If the
-    text has fewer than twice the windows that were read, more text is needed.
+    Four times as many windows halve an interval. At least ENOUGH windows are needed to say that a model holds. More
+    text is needed if it has fewer windows than that, or fewer than twice those that were read.
     """
     share = max(FOURFOLD, ENOUGH / facts.sequences)
     if facts.stopped_by == "budget":
-        return "budget", ceil(share * facts.seconds / 60)
-    many = facts.stopped_by == "sequences" and not 0 < facts.windows < 2 * facts.sequences
+        # The rest of a budget is kept for other measurements. An earlier version did not write the time of reading.
+        seconds = facts.reading_seconds / (1 - RESERVED) or facts.seconds
+        return "budget", ceil(share * seconds / 60)
+    least = max(ENOUGH if _all_within(readings, facts) else 0, 2 * facts.sequences)
+    many = facts.stopped_by == "sequences" and not 0 < facts.windows < least
     return "sequences" if many else "text", ceil(share * facts.sequences)
 
 
@@ -287,7 +308,7 @@ def _windows(outcome: str, readings: Readings, facts: Facts) -> str:
             "text": f"The text has {facts.windows or facts.sequences:,} windows: more text may decide it.",
             "budget": "The time was over: a larger --budget may decide it.",
             "sequences": "The limit of windows was reached: a larger --sequences may decide it.",
-        }[decides_more(facts)[0]]
+        }[decides_more(readings, facts)[0]]
         return f"{read} {more}"
     few = outcome == BREAKS and facts.sequences < ENOUGH
     return f"{read} So few windows may miss what is rare in the text." if few else read

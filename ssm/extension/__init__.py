@@ -102,8 +102,12 @@ def extend(
             }
         )
         if folder.result.exists():
-            result = read_json(folder.result, OutputError, "result")
-            return dict(shaped(result, Result, f"{folder.result}: not a result", OutputError))
+            result = shaped(
+                read_json(folder.result, OutputError, "result"), Result, f"{folder.result}: not a result", OutputError
+            )
+            written = result["model"] or result["candidate"]
+            if written is None or (folder.path / written).exists():
+                return dict(result)
         divided = recorded["divided"], recorded["share"]
         parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens)
         if loaded.foreign is not None and isinstance(loaded.model, ForeignModel):

@@ -137,7 +137,7 @@ class Stages:
         known = diagnosis = self.diagnoses.get(name)
         if diagnosis is None and (folder / DIAGNOSIS).exists():
             diagnosis = load_diagnosis(folder)
-        if diagnosis is None or (all_windows and diagnosis.facts.stopped_by == "decided"):
+        if diagnosis is None or (all_windows and self._ended_early(diagnosis)):
             self._say(f"diagnosis, {name}{', on all windows' if all_windows else ''}")
             spec, text = self.spec.diagnosis, self.text
             made = diagnose_loaded(loaded, text.page, spec, self.device, text=text.files, all_windows=all_windows)
@@ -149,6 +149,12 @@ class Stages:
             self.diagnoses[name] = diagnosis
             self._say(f"{name}: {sentence_of(diagnosis.readings, diagnosis.facts)}")
         return diagnosis
+
+    def _ended_early(self, diagnosis: Diagnosis) -> bool:
+        """Whether its verdict was decided before all windows were read."""
+        facts = diagnosis.facts
+        all_read = facts.sequences >= self.spec.diagnosis.sequences or 0 < facts.windows <= facts.sequences
+        return facts.stopped_by == "decided" and not all_read
 
     def _trained(self, arm: str) -> dict[str, Any]:
         """The record of an arm's run. The run is trained if it is not finished."""

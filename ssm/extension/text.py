@@ -103,7 +103,13 @@ def _divided(
     how = "at most half of a text is held out" if share is None else f"{share:g} of the text is held out"
     _check(split, bytes_per_token, most, f", where {how}", spec)
     tokens = wanted(split.n_tokens, spec) if share is None else int(share * split.n_tokens)
-    return divide(split, tokens, spec.length, SEED), most
+    division = divide(split, tokens, spec.length, SEED)
+    if division.train.n_tokens <= spec.context:
+        raise DataError(
+            f"{split.name}: with --held-out {most:g} --length {spec.length}, {division.train.n_tokens} tokens are left "
+            f"for training, context {spec.context} needs {spec.context + 1}; give a smaller --held-out, or more text"
+        )
+    return division, most
 
 
 def _check(split: TokenSplit, bytes_per_token: float, share: float, where: str, spec: DiagnosisSpec) -> None:

@@ -14,6 +14,7 @@ LEAST = 4  # windows; with fewer there is no interval and no class of the curve
 # those with 16 windows (tests/diagnosis/test_coverage.py).
 ENOUGH = 64
 FOURFOLD = 4  # four times as many windows halve an interval
+RESERVED = 0.4  # share of the budget that is kept for the measurements that explain a verdict
 DEFAULT_CONTEXTS = 16  # default length, in contexts
 TOLERANCE = 1.1  # paired ratio of perplexities above which a model counts as broken
 WHY_TOLERANCE = (

@@ -100,6 +100,8 @@ def test_a_ratio_of_one_has_three_digits() -> None:
         ({"stopped_by": "sequences"}, 8, "another -o and --sequences 64."),
         ({"stopped_by": "sequences"}, 32, "another -o and --sequences 128."),
         ({"stopped_by": "budget", "seconds": 600.0}, 32, "another -o and --budget 40."),
+        # 60% of the budget is for reading
+        ({"stopped_by": "budget", "seconds": 600.0, "reading_seconds": 540.0}, 32, "another -o and --budget 60."),
         ({"stopped_by": "text"}, 8, "another -o and more text: 64 windows take about 2,097,216 tokens."),
     ],
 )
@@ -109,6 +111,25 @@ def test_an_open_verdict_names_what_can_decide_it(changes: dict[str, Any], seque
     text = " ".join(lines_of(found))
     assert f"To decide it, run the same command with {says}" in " ".join(text.split())
     assert "ssm extend" not in text
+
+
+def test_more_windows_than_the_text_has_are_not_advised() -> None:
+    """With all ratios within the tolerance, only 64 windows say that a model holds."""
+    few, enough = (
+        " ".join(
+            " ".join(lines_of(diagnosis(tables(0, sequences=16), stopped_by="sequences", windows=windows))).split()
+        )
+        for windows in (63, 64)
+    )
+    assert "another -o and more text: 64 windows take about 2,097,216 tokens." in few
+    assert "another -o and --sequences 64." in enough
+
+
+def test_no_length_beyond_the_table_of_positions_is_advised() -> None:
+    lines = [lines_of(diagnosis(everything(0, factor=1.0), longest=longest)) for longest in (32_768, 65_536)]
+    ends, further = (" ".join(some) for some in lines)
+    assert "The model cannot read much further: its table of positions ends at 32,768." in ends
+    assert "--length 65536." in further
 
 
 @pytest.mark.parametrize(

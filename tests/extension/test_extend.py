@@ -170,6 +170,16 @@ def test_the_same_call_again_does_nothing(world: Path, whole: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*") if path.name != ".lock"} == before
 
 
+def test_the_same_call_again_writes_a_model_that_is_gone(world: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    shutil.rmtree(out / "model")
+    trained = content(out / "work/runs")
+    assert extended(world, out, control=True)["model"] == "model"
+    assert content(out / "model")["model.safetensors"] == content(whole / "model")["model.safetensors"]
+    assert content(out / "work/runs") == trained
+
+
 def test_a_model_that_holds_is_not_trained(world: Path, tmp_path: Path) -> None:
     found = extended(world, tmp_path / "out", tolerance=1000.0)
     assert (found["outcome"], found["model"], found["chosen"]) == ("nothing was gained", None, None)
@@ -216,7 +226,7 @@ def test_one_long_file_and_defaults_are_enough(world: Path, tmp_path: Path, caps
 
 
 def test_a_gain_that_is_not_decided_is_measured_on_all_windows(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each diagnosis ends when its own verdict is decided. That the model breaks needs fewer windows than its gain."""
     out, held_out = tmp_path / "out", tmp_path / "held-out.txt"
@@ -229,9 +239,14 @@ def test_a_gain_that_is_not_decided_is_measured_on_all_windows(
     monkeypatch.setattr(stages, "outcome_of", outcome_of)
     typed = ["extend", str(world / "theirs"), "--text", str(tmp_path / "one.txt"), "--held-out", str(held_out)]
     typed += ["--context", str(CONTEXT), "--length", "256", "--no-passkey", "--steps", "40", "--lr", "3e-3"]
-    typed += ["--in-context-tolerance", "1", "--sequences", "100", "--device", "cpu", "--threads", "1"]
-    assert main([*typed, "-o", str(out)]) == 0
+    typed += ["--in-context-tolerance", "1", "--device", "cpu", "--threads", "1", "-o", str(out)]
+    assert main([*typed, "--sequences", str(ENOUGH)]) == 0
+    assert result(out)["outcome"] == "not decided"
+    assert "on all windows" not in capsys.readouterr().err  # the first diagnoses have read all
+    shutil.rmtree(out)
+    assert main([*typed, "--sequences", "100"]) == 0
     assert (result(out)["outcome"], result(out)["change"]["sequences"]) == ("improved", 100)
+    assert "diagnosis, before, on all windows" in capsys.readouterr().err
     for name in ("before", "after"):
         assert load_diagnosis(out / name).facts.stopped_by == "sequences"
 
