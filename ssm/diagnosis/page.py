@@ -26,6 +26,7 @@ from ssm.diagnosis.verdict import (
     length_to_extend,
     length_words,
     outcome_of,
+    text_to_extend,
     worth_extending,
 )
 from ssm.report.build import style, template
@@ -97,6 +98,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         length_words=length_words(length) if (length := diagnosis.readings.effective_length) else "",
         worth_extending=extra is None and worth_extending(diagnosis),
         length_to_extend=length_to_extend(facts),
+        text_to_extend=text_to_extend(facts),
         missing=facts.why_missing(),
         cost=_cost(diagnosis),
         method=_method(diagnosis),

@@ -172,10 +172,10 @@ def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
         return paragraph("`ssm extend` cannot extend this model.")
     again = "run the same command with another -o and"
     if outcome == HOLDS:
-        further = f"To read further, {again} --length {2 * facts.length}."
-        if facts.longest is not None and 2 * facts.length > facts.longest:
-            further = f"The model cannot read much further: its table of positions ends at {facts.longest:,}."
-        return paragraph(f"There is nothing to repair. {further}")
+        further = min(2 * facts.length, facts.longest or 2 * facts.length)
+        if further == facts.length:
+            return paragraph("There is nothing to repair. The model cannot read further: its table of positions ends.")
+        return paragraph(f"There is nothing to repair. To read further, {again} --length {further}.")
     if fails_between(readings, facts):
         return paragraph("The page shows the ratio at every position.")
     kind, count = decides_more(readings, facts)

@@ -295,9 +295,11 @@ def decides_more(readings: Readings, facts: Facts) -> tuple[str, int]:
         # The rest of a budget is kept for other measurements. An earlier version did not write the time of reading.
         seconds = facts.reading_seconds / (1 - RESERVED) or facts.seconds
         return "budget", ceil(share * seconds / 60)
+    count = ceil(share * facts.sequences)
     least = max(ENOUGH if _all_within(readings, facts) else 0, 2 * facts.sequences)
-    many = facts.stopped_by == "sequences" and not 0 < facts.windows < least
-    return "sequences" if many else "text", ceil(share * facts.sequences)
+    if facts.stopped_by == "text" or 0 < facts.windows < least:
+        return "text", count
+    return "sequences", min(count, facts.windows or count)
 
 
 def _windows(outcome: str, readings: Readings, facts: Facts) -> str:

@@ -25,7 +25,7 @@ from ssm.extension.parent_run import own_folder, run_of
 from ssm.extension.recipe import extended_run, training_of
 from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages
-from ssm.extension.text import tokenized
+from ssm.extension.text import require_training_text, tokenized
 from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.load import LoadedModel, load_any_model
@@ -116,6 +116,7 @@ def extend(
         if spec.repair is None:
             # Report settings and text that cannot be trained before anything is measured.
             extended_run(spec, parent, parts.train.spec, loaded.name)
+            require_training_text(parts, spec.diagnosis.context)
             training_batches(parts.train, spec.diagnosis.context, 1, stream=False, seed=spec.diagnosis.seed)
         print(f"extend {loaded.title}: {parts.held_out.line}", file=sys.stderr, flush=True)
         stages = Stages if spec.repair is None else Repairing

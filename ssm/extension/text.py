@@ -84,6 +84,20 @@ def tokenized(
     return Text(train, replace(measured, held_out=page), replace(measured, held_out=choice), files, description)
 
 
+def require_training_text(text: Text, context: int) -> None:
+    """Check that a divided text leaves a sequence of `context` tokens for training.
+
+    Raises:
+        DataError: it does not.
+    """
+    split, held_out = text.train.train, text.held_out
+    if held_out.share < 1 and split.n_tokens <= context:
+        raise DataError(
+            f"{split.name}: with --held-out {held_out.share:g} --length {held_out.length}, {split.n_tokens} tokens are "
+            f"left; context {context} needs {context + 1}; give a smaller --held-out, or more text"
+        )
+
+
 def parts(split: TokenSplit, length: int) -> tuple[TokenSplit, TokenSplit]:
     """The parts for the diagnoses and for the choice, from at least 2 LEAST windows of `length`.
 
@@ -103,13 +117,7 @@ def _divided(
     how = "at most half of a text is held out" if share is None else f"{share:g} of the text is held out"
     _check(split, bytes_per_token, most, f", where {how}", spec)
     tokens = wanted(split.n_tokens, spec) if share is None else int(share * split.n_tokens)
-    division = divide(split, tokens, spec.length, SEED)
-    if division.train.n_tokens <= spec.context:
-        raise DataError(
-            f"{split.name}: with --held-out {most:g} --length {spec.length}, {division.train.n_tokens} tokens are left "
-            f"for training, context {spec.context} needs {spec.context + 1}; give a smaller --held-out, or more text"
-        )
-    return division, most
+    return divide(split, tokens, spec.length, SEED), most
 
 
 def _check(split: TokenSplit, bytes_per_token: float, share: float, where: str, spec: DiagnosisSpec) -> None:

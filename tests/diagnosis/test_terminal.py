@@ -113,23 +113,27 @@ def test_an_open_verdict_names_what_can_decide_it(changes: dict[str, Any], seque
     assert "ssm extend" not in text
 
 
-def test_more_windows_than_the_text_has_are_not_advised() -> None:
-    """With all ratios within the tolerance, only 64 windows say that a model holds."""
-    few, enough = (
-        " ".join(
-            " ".join(lines_of(diagnosis(tables(0, sequences=16), stopped_by="sequences", windows=windows))).split()
-        )
-        for windows in (63, 64)
-    )
-    assert "another -o and more text: 64 windows take about 2,097,216 tokens." in few
-    assert "another -o and --sequences 64." in enough
+@pytest.mark.parametrize(
+    ("sequences", "windows", "says"),
+    [
+        # With all ratios within the tolerance, only 64 windows say that a model holds.
+        (16, 63, "another -o and more text: 64 windows take about 2,097,216 tokens."),
+        (16, 64, "another -o and --sequences 64."),
+        (32, 100, "another -o and --sequences 100."),
+        (32, 0, "another -o and --sequences 128."),  # an earlier version did not write the number
+    ],
+)
+def test_more_windows_than_the_text_has_are_not_advised(sequences: int, windows: int, says: str) -> None:
+    found = diagnosis(tables(0, sequences=sequences), stopped_by="sequences", windows=windows)
+    assert says in " ".join(" ".join(lines_of(found)).split())
 
 
 def test_no_length_beyond_the_table_of_positions_is_advised() -> None:
-    lines = [lines_of(diagnosis(everything(0, factor=1.0), longest=longest)) for longest in (32_768, 65_536)]
-    ends, further = (" ".join(some) for some in lines)
-    assert "The model cannot read much further: its table of positions ends at 32,768." in ends
-    assert "--length 65536." in further
+    lines = [lines_of(diagnosis(everything(0, factor=1.0), longest=longest)) for longest in (32_768, 60_000, 99_999)]
+    ends, further, twice = (" ".join(some) for some in lines)
+    assert "The model cannot read further: its table of positions ends." in ends
+    assert "--length 60000." in further
+    assert "--length 65536." in twice
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,9 @@ def test_a_gain_that_is_not_decided_is_measured_on_all_windows(
     typed += ["--in-context-tolerance", "1", "--device", "cpu", "--threads", "1", "-o", str(out)]
     assert main([*typed, "--sequences", str(ENOUGH)]) == 0
     assert result(out)["outcome"] == "not decided"
-    assert "on all windows" not in capsys.readouterr().err  # the first diagnoses have read all
+    said = capsys.readouterr()
+    assert "on all windows" not in said.err  # the first diagnoses have read all
+    assert "Measure it on more windows, without training again" in commands(said.out.splitlines())
     shutil.rmtree(out)
     assert main([*typed, "--sequences", "100"]) == 0
     assert (result(out)["outcome"], result(out)["change"]["sequences"]) == ("improved", 100)

@@ -133,8 +133,15 @@ def test_a_share_that_leaves_nothing_to_train_on(world: Path, tmp_path: Path) ->
     one = tmp_path / "one.txt"
     one.write_text(text(0, 2000))
     said = refused(world, tmp_path / "out", text=[str(one)], held_out=0.999)
-    left = "with --held-out 0.999 --length 128, 0 tokens are left for training, context 16 needs 17"
+    left = "with --held-out 0.999 --length 128, 0 tokens are left; context 16 needs 17"
     assert said.endswith(f"{left}; give a smaller --held-out, or more text")
+
+
+def test_a_repair_needs_no_text_to_train_on(world: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one.txt"
+    one.write_text(text(0, 2000))
+    settings = {"text": [str(one)], "held_out": 0.999, "policy": "scale_a", "steps": None, "lr": None}
+    assert extended(world, tmp_path / "out", **SHORT | settings)["repair"]
 
 
 def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
