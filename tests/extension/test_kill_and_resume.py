@@ -100,7 +100,7 @@ def test_killed_while_an_old_diagnosis_is_deleted(tmp_path: Path, monkeypatch: p
     def measured(monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setattr("ssm.extension.stages.diagnose_loaded", lambda *_args, **_settings: all_read)
         loaded, text, spec = SimpleNamespace(title="m"), SimpleNamespace(page=None, files=""), SimpleNamespace()
-        spec.diagnosis = None
+        spec.diagnosis = SimpleNamespace(sequences=256)
         stages = Stages(loaded, None, text, spec, Folder(tmp_path), torch.device("cpu"))
         return stages._diagnosed("before", loaded, all_windows=True).facts.stopped_by
 
