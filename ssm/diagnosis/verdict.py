@@ -31,8 +31,7 @@ def outcome_of(ratios: Mapping[int, Interval], tolerance: float, windows: int, f
     if any(isnan(ratio.value) or ratio.low > tolerance for ratio in ratios.values()):
         return BREAKS
     between = failure is not None and isfinite(failure.high)
-    within = all(ratio.high <= tolerance for ratio in ratios.values())
-    return HOLDS if within and windows >= ENOUGH and not between else NOT_DECIDED
+    return HOLDS if _all_within(ratios, tolerance) and windows >= ENOUGH and not between else NOT_DECIDED
 
 
 def verdict_of(readings: Readings, facts: Facts) -> Verdict:
@@ -121,12 +120,12 @@ def _text_lacks_windows(facts: Facts, length: int) -> bool:
 def fails_between(readings: Readings, facts: Facts) -> bool:
     """Whether the model certainly fails somewhere, but at none of the lengths that decide."""
     certain = readings.failure is not None and isfinite(readings.failure.high)
-    return certain and _all_within(readings, facts)
+    return certain and _all_within(readings.ratios, facts.tolerance)
 
 
-def _all_within(readings: Readings, facts: Facts) -> bool:
+def _all_within(ratios: Mapping[int, Interval], tolerance: float) -> bool:
     """Whether the intervals of all ratios are within the tolerance."""
-    return all(ratio.high <= facts.tolerance for ratio in readings.ratios.values())
+    return all(ratio.high <= tolerance for ratio in ratios.values())
 
 
 def generalization_words(readings: Readings) -> str:
@@ -296,7 +295,7 @@ def decides_more(readings: Readings, facts: Facts) -> tuple[str, int]:
         seconds = facts.reading_seconds / (1 - RESERVED) or facts.seconds
         return "budget", ceil(share * seconds / 60)
     count = ceil(share * facts.sequences)
-    least = max(ENOUGH if _all_within(readings, facts) else 0, 2 * facts.sequences)
+    least = max(ENOUGH if _all_within(readings.ratios, facts.tolerance) else 0, 2 * facts.sequences)
     if facts.stopped_by == "text" or 0 < facts.windows < least:
         return "text", count
     return "sequences", min(count, facts.windows or count)

@@ -72,7 +72,7 @@ def test_a_hybrid_is_extended(
     # 160 steps: after 40, processors that round differently disagree on whether a mixture of experts has gained
     result = extend(theirs, [str(tmp_path / "texts")], out, **QUICK | {"steps": 160})
     assert result["outcome"] in ("repaired", "improved")
-    assert result["change"]["paired_ratio"]["high"] < 0.9
+    assert result["change"]["paired_ratio"]["high"] < 0.8
     page = (out / "index.html").read_text()
     said = f"all {trained.spec.n_layers} but 1: attention, whose cache starts empty, and its positions at 0"
     assert said in page
