@@ -93,12 +93,15 @@ class ClaimSpec(Spec):
             what = "contains no" if above >= high or below <= low else "contains every"
             possible = f"possible number ({low:g} to {high:g}), so that the claim says nothing"
             raise ValueError(f"expected: the region {self.expected.words()} {what} {possible}")
-        at_limit = [end for end in (above, below) if end in (low, high)] if math.isfinite(high - low) else []
+        bounds = {"above": above, "below": below}
+        at_limit = [key for key, bound in bounds.items() if bound in (low, high)] if math.isfinite(high - low) else []
         if at_limit:
             # A mean is inside as soon as one seed is, so no interval of means can be outside.
+            one_is_left = math.isfinite(above) and math.isfinite(below) and len(at_limit) == 1
+            advice = f"leave '{at_limit[0]}' out" if one_is_left else "choose a bound between the limits"
             raise ValueError(
-                f"expected: {at_limit[0]:g} is a limit of the possible numbers ({low:g} to {high:g}), so that no "
-                "interval can be beyond this bound; choose a bound between the limits"
+                f"expected: {bounds[at_limit[0]]:g} is a limit of the possible numbers ({low:g} to {high:g}), so that "
+                f"no interval can be beyond this bound; {advice}"
             )
         return self
 

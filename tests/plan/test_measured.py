@@ -11,13 +11,15 @@ from ssm.base.errors import ConfigError
 from ssm.plan import load_config, make_plan
 
 
-def planned(folder: Path, measurements: list[dict[str, object]], **quantity: object) -> None:
+def planned(
+    folder: Path, measurements: list[dict[str, object]], expected: dict[str, float] | None = None, **quantity: object
+) -> None:
     claim = {
         "id": "far",
         "says": "It is far.",
         "paper": "None.",
         "quantity": {"kind": "restart_ratio", "arm": "base"} | quantity,
-        "expected": {"above": 1.0},
+        "expected": expected or {"above": 1.0},
     }
     figure(write_config(folder), "lg_fig9", measurements=measurements, claims=[claim])
     make_plan(load_config(folder, "smoke", ["lg_fig9"]))
@@ -149,6 +151,21 @@ def test_claims_that_their_tables_cannot_answer(tmp_path: Path, quantity: dict[s
     with pytest.raises(ConfigError) as error:
         planned(tmp_path, [LOSS, RESTARTED], **quantity)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("expected", "advice"),
+    [
+        ({"above": 1.0}, "choose a bound between the limits"),
+        ({"above": 1.0, "below": 2.0}, "leave 'above' out"),
+        ({"above": 2.0, "below": 3.0}, "leave 'below' out"),
+        ({"above": 1.0, "below": 3.0}, "choose a bound between the limits"),
+    ],
+)
+def test_advice_for_a_bound_at_a_limit(tmp_path: Path, expected: dict[str, float], advice: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        planned(tmp_path, [LOSS, RESTARTED], expected, kind="value_at", **COLUMN, limits=[1, 3])
+    assert str(error.value).endswith(advice)
 
 
 def test_drawings_of_columns_that_do_not_exist(tmp_path: Path) -> None:
