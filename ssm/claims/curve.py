@@ -17,7 +17,7 @@ from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
 from ssm.claims.families import Member, value_text
 from ssm.claims.panel_tables import PanelTables
-from ssm.claims.quantity import PanelArm, SeedQuantity
+from ssm.claims.quantity import ComparedQuantity, PanelArm, differences
 from ssm.claims.reader import Reader
 from ssm.claims.series import Series
 from ssm.claims.sweep import Sweep
@@ -34,7 +34,7 @@ class Points:
     sequences: int = 0  # in the table; 0: the points come from several tables
 
 
-class CurveQuantity(SeedQuantity):
+class CurveQuantity(ComparedQuantity):
     """A number that is computed from a curve.
 
     The curve is either a `sweep` (a quantity at arms that differ by a number), or a column of one arm's table. For a
@@ -46,8 +46,6 @@ class CurveQuantity(SeedQuantity):
     fewest: ClassVar[int] = 2  # points that the number needs
     sweep: Sweep | None = None  # a quantity at arms that differ by a number; replaces the keys of a column
     arm: str | None = None  # the arm whose column is read
-    against: str | None = None  # another arm: the number is compared with the number of its curve
-    against_model: str | None = None  # the model (panel) of the arm `against`; none: the judged panel
     measurement: Name | None = None  # name of the measurement that is read
     x: Name | None = None  # column on the horizontal axis
     column: Name | None = None  # column on the vertical axis
@@ -66,8 +64,6 @@ class CurveQuantity(SeedQuantity):
         others = (*of_arm, self.against, self.against_model, *chosen)
         if self.sweep is not None and any(one is not None for one in others):
             raise ValueError("a 'sweep' already says what is read and of which arms; leave the keys of a column out")
-        if self.against_model is not None and self.against is None:
-            raise ValueError("'against_model' needs 'against', the arm of that model")
         if self.against_where is not None and self.against is None:
             raise ValueError("'against_where' needs 'against', the arm whose rows it chooses")
         if self.between is not None and self.between[0] >= self.between[1]:
@@ -76,11 +72,9 @@ class CurveQuantity(SeedQuantity):
 
     @property
     def compared(self) -> bool:
-        """Whether the number is compared with that of another curve."""
-        return self.against is not None or (self.sweep is not None and self.sweep.compared)
+        return super().compared or (self.sweep is not None and self.sweep.compared)
 
     def is_trivial(self, panel: str) -> bool:
-        """Whether a curve is compared with itself, if `panel` is judged."""
         same_rows = self.against_where in (None, self.where)
         return self.against is not None and same_rows and len(self.panel_arms(panel)) == 1
 
@@ -116,10 +110,7 @@ class CurveQuantity(SeedQuantity):
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
         if self.sweep is not None:
             return self.sweep.panel_arms(panel, series)
-        places = [(panel, str(self.arm))]
-        if self.against is not None:
-            places.append((self.against_model or panel, self.against))
-        return tuple(dict.fromkeys(places))
+        return tuple(dict.fromkeys(((panel, str(self.arm)), *self.against_places(panel))))
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         curve = {"sweep", "arm", "against", "against_model", "measurement"}
@@ -127,7 +118,7 @@ class CurveQuantity(SeedQuantity):
         if self.sweep is not None:
             return content | {"sweep": self.sweep.canonical(panel, series)}
         order = self.panel_arms(panel, series)
-        other = None if self.against is None else order.index((self.against_model or panel, self.against))
+        other = None if self.against is None else order.index((self.against_panel(panel), self.against))
         return content | {"arm": 0, "against": other}
 
     @abstractmethod
@@ -146,18 +137,14 @@ class CurveQuantity(SeedQuantity):
         found = self._read(self.points(panel))
         if not self.compared:
             return found
-        others = self._read(self.points(panel, against=True))
-        seeds = sorted(found.keys() & others.keys())
-        if not seeds:
-            raise UndecidableError("the two curves share no seed")
-        return {seed: found[seed] - others[seed] for seed in seeds}
+        return differences(found, self._read(self.points(panel, against=True)), "the two curves")
 
     def points(self, panel: PanelTables, against: bool = False) -> dict[int, Points]:
         """Seed -> curve; with `against`, the curve that it is compared with."""
         if self.sweep is not None:
             return sweep_points(self.sweep, panel, against)
         arm = self.against if against else self.arm
-        there = panel.of(self.against_model) if against and self.against_model else panel
+        there = panel.of(self.against_panel(panel.name)) if against else panel
         where = self.against_where if against and self.against_where is not None else self.where
         return {seed: self._column(there, series, where) for seed, series in there.series(str(arm)).items()}
 
@@ -168,8 +155,7 @@ class CurveQuantity(SeedQuantity):
             if self.between is not None:
                 where += f", {self.x} {self.between[0]:g} to {self.between[1]:g}"
             curve = f"{column} by {self.x} for {panel.label(str(self.arm))} in {self.measurement}{where}"
-            model = f" of {panel.task.title_of(self.against_model)}" if self.against_model else ""
-            other = f"{panel.label(self.against)}{model}{_rows(self.against_where or {})}" if self.against else ""
+            other = f"{self.against_words(panel)}{_rows(self.against_where or {})}"
         else:
             curve = f"{self.sweep.quantity('each arm').words(panel)}, over {_members(self.sweep, panel)}"
             other = _members(self.sweep, panel, against=True) if self.sweep.compared else ""
@@ -221,7 +207,8 @@ def sweep_points(sweep: Sweep, panel: PanelTables, against: bool = False) -> dic
     """Seed -> curve over a family of arms, for the seeds that all arms share.
 
     Raises:
-        UndecidableError: the family has fewer than two arms at this scale, or its arms share fewer than two seeds.
+        UndecidableError: the family has fewer than two arms at this scale, two of its arms have the same number, or
+            its arms share fewer than two seeds.
         TableError: a planned table is missing or broken.
     """
     members = sweep.members(panel.name, panel.task.series, against)
@@ -246,8 +233,7 @@ def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
     members = sweep.members(panel.name, panel.task.series, against)
     if sweep.over is None:
         return ", ".join(f"{panel.label(arm)} ({number:g})" for number, arm in members)
-    where = ((sweep.against_where or {}) if against else sweep.where).items()
-    family = (sweep.against_family or sweep.family) if against else sweep.family
+    family, where = sweep.selection(against)
     values = ", ".join(f"{number:g}" for number, _ in members)
-    others = "".join(f", {axis} {value_text(value)}" for axis, value in where)
+    others = "".join(f", {axis} {value_text(value)}" for axis, value in where.items())
     return f"{f'{family}, ' if family else ''}{sweep.over} {values}{others}"

@@ -190,7 +190,9 @@ def summarize(
         value, low, high, interval, tails = _one_seed(first)
     numbers = _to_scale(np.array([value, low, high]), logarithmic)
     if not np.isfinite(numbers).all():
-        raise UndecidableError("the estimate or its interval is not finite: an overflow, or resamples without a number", by_seed)
+        raise UndecidableError(
+            "the estimate or its interval is not finite: an overflow, or resamples without a number", by_seed
+        )
     value, low, high = np.clip(numbers, *limits).tolist()
     return Estimate(value, low, high, interval, words, by_seed, exponential_tails(tails) if logarithmic else tails)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -189,8 +189,8 @@ class SeriesQuantity(SeriesReader, SeedQuantity):
         return self.describe(panel)
 
 
-class ArmQuantity(SeriesQuantity):
-    """One number per seed of one arm; with `against`, compared with the number of another arm.
+class ComparedQuantity(SeedQuantity):
+    """One number per seed; with `against`, compared with the number of another arm.
 
     By default both arms belong to the judged panel; `against_model` names another panel for the second arm. Readings
     of the same seed are subtracted. On the logarithmic scale the estimate is a ratio of arms, otherwise a difference.
@@ -205,12 +205,49 @@ class ArmQuantity(SeriesQuantity):
             raise ValueError("'against_model' needs 'against', the arm of that model")
         return self
 
+    @property
+    def compared(self) -> bool:
+        return self.against is not None
+
+    @abstractmethod
+    def is_trivial(self, panel: str) -> bool:
+        """Whether a number is compared with itself, if `panel` is judged."""
+
     def against_panel(self, panel: str) -> str:
         """The panel of the arm `against`."""
         return self.against_model or panel
 
+    def against_places(self, panel: str) -> tuple[PanelArm, ...]:
+        """The place of the arm `against`; empty without it."""
+        return () if self.against is None else ((self.against_panel(panel), self.against),)
+
+    def against_words(self, panel: PanelTables) -> str:
+        """The arm `against`, as text; empty without it."""
+        if self.against is None:
+            return ""
+        model = f" of {panel.task.title_of(self.against_model)}" if self.against_model else ""
+        return f"{panel.label(self.against)}{model}"
+
+
+def differences(these: Mapping[int, Reading], those: Mapping[int, Reading], what: str) -> dict[int, Reading]:
+    """Seed -> difference of readings, for the seeds that both have.
+
+    Args:
+        what: what is compared, as text in the plural.
+
+    Raises:
+        UndecidableError: they share no seed.
+    """
+    seeds = sorted(these.keys() & those.keys())
+    if not seeds:
+        raise UndecidableError(f"{what} share no seed")
+    return {seed: these[seed] - those[seed] for seed in seeds}
+
+
+class ArmQuantity(ComparedQuantity, SeriesQuantity):
+    """One number per seed of one arm; with `against`, compared with the number of another arm."""
+
     def is_trivial(self, panel: str) -> bool:
-        """Whether an arm is compared with itself, if `panel` is judged."""
         return self.against is not None and len(ArmQuantity.panel_arms(self, panel)) == 1
 
     def arms(self) -> tuple[str, ...]:
@@ -226,8 +263,7 @@ class ArmQuantity(SeriesQuantity):
         return None
 
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
-        other = () if self.against is None else ((self.against_panel(panel), self.against),)
-        return tuple(dict.fromkeys(((panel, self.arm), *other)))
+        return tuple(dict.fromkeys(((panel, self.arm), *self.against_places(panel))))
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content = super().canonical(panel)
@@ -240,10 +276,6 @@ class ArmQuantity(SeriesQuantity):
     def read_on(self) -> ComparisonScale:
         """The scale on which arms are compared."""
         return "plain"
-
-    @property
-    def compared(self) -> bool:
-        return self.against is not None
 
     @property
     def logarithmic(self) -> bool:
@@ -260,18 +292,14 @@ class ArmQuantity(SeriesQuantity):
         found = {seed: read(panel, series) for seed, series in panel.series(self.arm).items()}
         there = panel.of(self.against_panel(panel.name))
         others = {seed: read(there, series) for seed, series in there.series(self.against).items()}
-        shared = sorted(found.keys() & others.keys())
-        if not shared:
-            raise UndecidableError(f"the arms '{self.arm}' and '{self.against}' share no seed")
-        return {seed: found[seed] - others[seed] for seed in shared}
+        return differences(found, others, f"the arms '{self.arm}' and '{self.against}'")
 
     def words(self, panel: PanelTables) -> str:
         text = self.describe(panel)
         if self.against is None:
             return text
         compared = "minus" if self.read_on == "plain" else "divided by"
-        model = f" of {panel.task.title_of(self.against_model)}" if self.against_model else ""
-        return f"{text}; {compared} the same for {panel.label(self.against)}{model}"
+        return f"{text}; {compared} the same for {self.against_words(panel)}"
 
 
 class FigureQuantity(Quantity):

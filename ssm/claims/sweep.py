@@ -127,10 +127,8 @@ class Sweep(Spec):
                 raise ValueError(f"sweep.{field}: no arm with a grid is called '{family}'; {nearest(family, families)}")
         if self.over is None:
             return
-        for field, family, where in (
-            ("where", self.family, self.where),
-            ("against_where", self.against_family or self.family, self.against_where or {}),
-        ):
+        for field, against in (("where", False), ("against_where", True)):
+            family, where = self.selection(against)
             if family is not None and not families[family]:
                 continue  # it does not exist at this scale
             own = [members for name, members in families.items() if family in (None, name)]
@@ -147,13 +145,18 @@ class Sweep(Spec):
         own = (*(self.arms or ()), *(self.against or ()))
         return (*own, *(arm for arm in others if arm not in (*own, SOME)))
 
+    def selection(self, against: bool = False) -> tuple[Name | None, dict[Name, Setting]]:
+        """What selects the family on a grid: (its arm, its values on other axes); with `against`, the second family."""
+        if against:
+            return self.against_family or self.family, self.against_where or {}
+        return self.family, self.where
+
     def members(self, panel: str, series: Sequence[Series], against: bool = False) -> tuple[tuple[float, str], ...]:
         """(number, arm) of the family on a panel, ascending; with `against`, of the second family."""
         arms = self.against if against else self.arms
         if self.over is None:
             return tuple(sorted(zip(self.at or (), arms or (), strict=True)))
-        where = (self.against_where or {}) if against else self.where
-        family = (self.against_family or self.family) if against else self.family
+        family, where = self.selection(against)
         found: dict[tuple[float, str], None] = {}
         for one in series:
             number = one.axes.get(self.over)

@@ -49,7 +49,8 @@ def _table(
 ) -> Iterator[str]:
     words, rows, deeper = _words(spec), [], []
     common = ArmsEntry.model_fields if keys is not ArmsEntry and issubclass(keys, ArmsEntry) else {}
-    for name, field in keys.model_fields.items():
+    # first what is read, then what it is compared with
+    for name, field in sorted(keys.model_fields.items(), key=lambda field: field[0].startswith("against")):
         key = field.alias or name
         about, given = schema["properties"][key], spec.model_fields.get(name, field)
         of_the_entry = name == "name" and given.is_required()  # the file has it as the key of the entry

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ssm.base.errors import ConfigError
 from ssm.claims.curve import CurveQuantity
-from ssm.claims.quantity import ArmQuantity, Quantity
+from ssm.claims.quantity import ArmQuantity, ComparedQuantity, Quantity
 from ssm.claims.series import Series
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurement import MeasurementTask
@@ -27,7 +27,7 @@ def require_measured(task: FigureTask, tasks: Mapping[str, MeasurementTask], fil
         quantity, where = claim.quantity, f"{file}: claims.{name}.quantity"
         if claim.models == ():
             continue  # not judged at this scale
-        trivial = isinstance(quantity, ArmQuantity | CurveQuantity) and quantity.is_trivial(panel)
+        trivial = isinstance(quantity, ComparedQuantity) and quantity.is_trivial(panel)
         if trivial and any(arm in series_of for arm in quantity.panel_arms(panel, task.series)):
             raise ConfigError(f"{where}.against: is the judged arm itself; name another arm, or no 'against'")
         for key, one in _of_arms(quantity, panel, task.series):

@@ -51,8 +51,8 @@ class StepsToSolve(ArmQuantity):
     def words(self, panel: PanelTables) -> str:
         if not self.sooner:
             return super().words(panel)
-        steps, _, other = super().words(panel).partition("; minus the same for ")
-        return f"share of seeds with fewer {steps}, than {other}; minus the share with more"
+        fewer = f"{self.describe(panel)}, than {self.against_words(panel)}"
+        return f"share of seeds with fewer {fewer}; minus the share with more"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """The last step of the first row with this accuracy."""
