@@ -175,8 +175,20 @@ def test_the_small_example_figure_is_planned_and_registered_as_the_guide_says(
     arguments = [*shlex.split(command.replace("x_NAME", "x_mine")), "--config", str(tmp_path / "config")]
     assert main(arguments) == 0
     assert "x_mine (smoke)" in capsys.readouterr().out
-    arguments[arguments.index("smoke")] = "gpu"
-    assert main(arguments) == 2
+    everywhere = ["register", "x_mine", "--config", str(tmp_path / "config")]
+    assert main(everywhere) == 0
+    assert "x_mine (gpu), x_mine (paper)" in capsys.readouterr().out
+
+
+def test_a_figure_that_can_be_judged_at_one_scale_only_is_not_registered_at_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The claim reads 16 T: 512 tokens at scale smoke, 2,048 at scale gpu."""
+    (text,) = [block for block in blocks("docs/change-a-figure.md", "yaml") if block.startswith("paper: ")]
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    file = tmp_path / "config" / "figures" / "x_mine.yaml"
+    file.write_text(text.replace("times_context: 16, sequences", "length: 512, sequences"))
+    assert main(["register", "x_mine", "--scale", "gpu", "--config", str(tmp_path / "config")]) == 2
     assert capsys.readouterr().err.endswith("not at 2,048; planned at the scale 'gpu'\n")
 
 
