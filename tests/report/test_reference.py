@@ -585,18 +585,19 @@ def test_new_wording_of_a_new_claim_is_one_line(planned: Path, capsys: pytest.Ca
     assert "it has no verdict on 'repaired', a claim of its figure file" in line
 
 
-def test_the_statements_of_the_references_are_those_of_the_figure_files() -> None:
+@pytest.mark.parametrize("scale", ["smoke", "desk"])
+def test_the_statements_of_the_references_are_those_of_the_figure_files(scale: str) -> None:
     """If this fails, run `ssm reference --wording`. Results of an earlier design keep the statements of that time."""
-    figures = own.plan("smoke").figures
+    figures = own.plan(scale).figures
     compared, every = 0, (ROOT / "reports" / "README.md").read_text()
     earlier = [line for line in every.splitlines() if line.startswith("- A newer design is registered")]
-    for target, reference in read_references(ROOT / "reports" / "smoke").items():
+    for target, reference in read_references(ROOT / "reports" / scale).items():
         figure = figures[target]
         says = {name: claim.says for name, claim, _ in figure.verdicts}
         same = [claim for claim in reference.claims if figure.numbers.get(claim.claim) == claim.number]
         assert not [claim.claim for claim in same if claim.says != says[claim.claim]], target
         if len(same) < len(reference.claims):
-            assert f"`{target}` (smoke)" in " ".join(earlier), "only an earlier design has other numbers"
+            assert f"`{target}` ({scale})" in " ".join(earlier), "only an earlier design has other numbers"
         compared += len(same)
     assert compared > 100, "nearly nothing is compared"
 
