@@ -176,19 +176,23 @@ def _scan_segments(
     forgotten = None if document is None else document[..., -1] > 0  # (B, S): reset within the segment
     start = None if h0 is None else h0.flatten(1)
     h, last = diagonal_scan(decay, torch.view_as_complex(added).flatten(2), start, resets=forgotten)  # (B, S, H M N)
-    before = torch.cat([torch.zeros_like(h[:, :1]) if start is None else start.unsqueeze(1), h[:, :-1]], 1)
-
-    readout = _real_pairs((c.unsqueeze(-1) * powers[..., 1:]).conj())  # (H, 2 N, L): Re(c h) = Re c Re h - Im c Im h
-    pairs = torch.view_as_real(before.view(B, -1, H, M, N)).flatten(-2)  # (B, S, H, M, 2 N)
-    carried = torch.einsum("bshmk,hkl->bslhm", pairs, readout)
-    y = y + (carried if document is None else _only(carried, document == 0))
+    if start is not None or h.shape[1] > 1:  # otherwise the only segment begins with the zero state
+        before = torch.cat([torch.zeros_like(h[:, :1]) if start is None else start.unsqueeze(1), h[:, :-1]], 1)
+        # Re(c h) = Re c Re h - Im c Im h
+        readout = _real_pairs((c.unsqueeze(-1) * powers[..., 1:]).conj())  # (H, 2 N, L)
+        pairs = torch.view_as_real(before.view(B, -1, H, M, N)).flatten(-2)  # (B, S, H, M, 2 N)
+        carried = torch.einsum("bshmk,hkl->bslhm", pairs, readout)
+        y = y + (carried if document is None else _only(carried, document == 0))
     return y.flatten(1, 2), last.view(B, H, M, N)
 
 
 def _powers(a: Tensor, L: int) -> Tensor:
-    """a^0 to a^L, (H, N, L + 1), as repeated products, because a can be 0."""
-    a = a.unsqueeze(-1)
-    return torch.cat([torch.ones_like(a), a.expand(-1, -1, L)], -1).cumprod(-1)
+    """a^0 to a^L, (H, N, L + 1). The number of powers doubles with each product, so that few products are needed."""
+    powers = torch.stack([torch.ones_like(a), a], -1)  # (H, N, 2)
+    while (known := powers.shape[-1] - 1) < L:
+        further = powers[..., 1 : 1 + L - known]  # a^1 to at most a^known
+        powers = torch.cat([powers, powers[..., -1:] * further], -1)
+    return powers
 
 
 def _convolved(x: Tensor, kernel: Tensor, document: Tensor | None) -> Tensor:
