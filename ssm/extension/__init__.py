@@ -30,7 +30,15 @@ from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.load import LoadedModel, load_any_model
 from ssm.plan.sources import text_files
-from ssm.specs.extension import STATE_OPTIONS, USUAL_POLICY, ExtensionSpec, policy_fields, unused_option
+from ssm.specs.extension import (
+    IN_CONTEXT_TOLERANCE,
+    MEASURE,
+    STATE_OPTIONS,
+    USUAL_POLICY,
+    ExtensionSpec,
+    policy_fields,
+    unused_option,
+)
 from ssm.specs.initial_states import SPECS as INITIAL_STATES
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs import RepairSpec
@@ -136,8 +144,8 @@ def extension_of(
     micro_batch_tokens: int | None = None,
     activation_checkpointing: bool = False,
     control: bool = False,
-    measure: str = "far_perplexity",
-    in_context_tolerance: float = 0.02,
+    measure: str = MEASURE,
+    in_context_tolerance: float = IN_CONTEXT_TOLERANCE,
     **diagnosis: Any,
 ) -> ExtensionSpec:
     """The settings of an extension. Missing values come from the model's files, or are defaults.

@@ -19,7 +19,8 @@ import pytest
 from ssm.diagnosis import sampling, verdict
 from ssm.diagnosis.readings import failure_position, ratios
 from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, outcome_of
-from ssm.specs.diagnosis import ENOUGH, TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis import ENOUGH, DiagnosisSpec
+from ssm.specs.diagnosis_defaults import TOLERANCE
 from ssm.specs.measurements.position_loss import PositionLoss
 
 CONTEXT, LENGTH = 16, 64
