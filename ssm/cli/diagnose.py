@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
 
 def extend_words(args: argparse.Namespace, facts: Facts) -> list[str]:
     """The words of the `ssm extend` command for the same model, text and options."""
-    from ssm.diagnosis.verdict import length_to_extend
+    from ssm.diagnosis.outcome import length_to_extend
 
     words = ["ssm", "extend", args.model, "--text", *few(args.text)]
     lengths = ["--context", str(facts.context), "--length", str(length_to_extend(facts))]

@@ -211,7 +211,7 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
 
 def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, list[str]]:
     """How to decide a gain that is not decided: with more time, windows or files, and the words of that command."""
-    from ssm.diagnosis.verdict import decides_more
+    from ssm.diagnosis.outcome import decides_more
 
     held_out = args.held_out if isinstance(args.held_out, list) else [str(args.held_out)] if args.held_out else []
     without = ["model", "text", "held_out", *OUTPUTS]
