@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ssm.cli import add_device, add_json, add_replace, given, options, path, positive, say
 from ssm.models.families import what_is_read
+from ssm.specs.diagnosis_defaults import BUDGET, SEED, SEQUENCES, TOLERANCE
 
 if TYPE_CHECKING:
     from ssm.diagnosis.result import Facts
@@ -92,17 +93,21 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=positive(float),
         metavar="R",
-        help="the model breaks if its perplexity is R times that of a restart (default: 1.1)",
+        help=f"the model breaks if its perplexity is R times that of a restart (default: {TOLERANCE})",
     )
     parser.add_argument(
         "--budget",
         type=positive(float),
-        default=10.0,
+        default=BUDGET,
         metavar="MIN",
-        help="minutes for the measurements of a diagnosis (default: 10)",
+        help=f"minutes for the measurements of a diagnosis (default: {BUDGET:g})",
     )
     parser.add_argument(
-        "--sequences", type=whole, default=256, metavar="N", help="read at most N windows of the text (default: 256)"
+        "--sequences",
+        type=whole,
+        default=SEQUENCES,
+        metavar="N",
+        help=f"read at most N windows of the text (default: {SEQUENCES})",
     )
     parser.add_argument(
         "--no-passkey", dest="passkey", action="store_false", help="skip passkeys, needles and RULER's tasks"
@@ -113,7 +118,11 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
         help="of the computation (default: bfloat16 on a GPU, float32 on a CPU)",
     )
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="S", help="decides which windows are read first (default: 1)"
+        "--seed",
+        type=int,
+        default=SEED,
+        metavar="S",
+        help=f"decides which windows are read first (default: {SEED})",
     )
     add_device(parser)
 
@@ -139,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
 
 def extend_words(args: argparse.Namespace, facts: Facts) -> list[str]:
     """The words of the `ssm extend` command for the same model, text and options."""
-    from ssm.diagnosis.verdict import length_to_extend
+    from ssm.diagnosis.outcome import length_to_extend
 
     words = ["ssm", "extend", args.model, "--text", *few(args.text)]
     lengths = ["--context", str(facts.context), "--length", str(length_to_extend(facts))]

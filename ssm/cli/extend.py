@@ -7,13 +7,13 @@ import re
 import shlex
 from collections.abc import Mapping
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ssm.base.errors import nearest
 from ssm.cli import add_json, add_replace, given, options, path, positive, say
 from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text
 from ssm.models.families import what_is_extended
-from ssm.specs.extension import POLICIES, STEPS, STORED_REPAIRS, USUAL_POLICY
+from ssm.specs.extension import IN_CONTEXT_TOLERANCE, MEASURE, POLICIES, STEPS, STORED_REPAIRS, USUAL_POLICY, Measure
 from ssm.specs.initial_states import INTERVENTIONS
 
 if TYPE_CHECKING:
@@ -151,16 +151,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--measure",
-        default="far_perplexity",
-        choices=("far_perplexity", "paired_ratio"),
-        help="choose the checkpoint with the lowest value of this (default: far_perplexity)",
+        default=MEASURE,
+        choices=get_args(Measure),
+        help=f"choose the checkpoint with the lowest value of this (default: {MEASURE})",
     )
     parser.add_argument(
         "--in-context-tolerance",
         type=float,
-        default=0.02,
+        default=IN_CONTEXT_TOLERANCE,
         metavar="R",
-        help="how much the perplexity in context may rise, as a share (default: 0.02)",
+        help=f"how much the perplexity in context may rise, as a share (default: {IN_CONTEXT_TOLERANCE})",
     )
     add_diagnosis(parser)
     parser.add_argument("-o", "--out", type=path, required=True, metavar="DIR", help="the folder of the extension")
@@ -211,7 +211,7 @@ def lines_of(result: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
 
 def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, list[str]]:
     """How to decide a gain that is not decided: with more time, windows or files, and the words of that command."""
-    from ssm.diagnosis.verdict import decides_more
+    from ssm.diagnosis.outcome import decides_more
 
     held_out = args.held_out if isinstance(args.held_out, list) else [str(args.held_out)] if args.held_out else []
     without = ["model", "text", "held_out", *OUTPUTS]

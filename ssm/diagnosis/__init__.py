@@ -28,7 +28,8 @@ from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
 from ssm.models.load import LoadedModel, load_any_model
 from ssm.models.readable import Readable
-from ssm.specs.diagnosis import DEFAULT_CONTEXTS, TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis import DEFAULT_CONTEXTS, DiagnosisSpec
+from ssm.specs.diagnosis_defaults import BUDGET, TOLERANCE
 
 __all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "write_diagnosis"]
 
@@ -73,7 +74,7 @@ def settings_of(
     device: torch.device,
     context: int | None = None,
     length: int | None = None,
-    budget: float = 10.0,
+    budget: float = BUDGET,
     precision: str | None = None,
     tolerance: float | None = None,
     **others: Any,

@@ -7,8 +7,9 @@ from math import exp, isfinite
 
 from ssm.claims.words import number
 from ssm.diagnosis.intervals import OVERFLOW
+from ssm.diagnosis.outcome import BREAKS, HOLDS
 from ssm.diagnosis.result import Diagnosis
-from ssm.diagnosis.verdict import BREAKS, HOLDS, definition_words, extension_words, generalization_words
+from ssm.diagnosis.verdict import definition_words, extension_words, generalization_words
 
 PAIRED = (
     "The model predicts the same tokens twice: once with the full history, once with only the last T/2 to T "

@@ -11,24 +11,20 @@ from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.words import number
 from ssm.diagnosis.comparison import Change, compare
 from ssm.diagnosis.definitions import definitions, why_they_differ
-from ssm.diagnosis.plots import plots
-from ssm.diagnosis.readings import SHARING, ratio_spans
-from ssm.diagnosis.result import Diagnosis, EffectiveLength, Extension, Interval, Recall, Solved
-from ssm.diagnosis.verdict import (
+from ssm.diagnosis.outcome import (
     BREAKS,
     HOLDS,
     NOT_DECIDED,
-    about,
     at_chance,
-    digits,
-    ends,
-    found_of,
     length_to_extend,
-    length_words,
     outcome_of,
     text_to_extend,
     worth_extending,
 )
+from ssm.diagnosis.plots import plots
+from ssm.diagnosis.readings import SHARING, ratio_spans
+from ssm.diagnosis.result import Diagnosis, EffectiveLength, Extension, Interval, Recall, Solved
+from ssm.diagnosis.verdict import about, digits, ends, found_of, length_words
 from ssm.report.build import style, template
 from ssm.report.facts import duration
 from ssm.report.gather import SYMBOLS

@@ -13,6 +13,7 @@ from ssm.claims.table_numbers import head_std_curve
 from ssm.diagnosis.comparison import first_windows
 from ssm.diagnosis.curves import against_restarted, by_position, gains, growth_of_head, kept_tokens
 from ssm.diagnosis.heads import DRIFTS, head_growth, head_map
+from ssm.diagnosis.outcome import BREAKS
 from ssm.diagnosis.plot_elements import (
     draw_intervals,
     head_grid,
@@ -23,7 +24,7 @@ from ssm.diagnosis.plot_elements import (
     solved_grid,
 )
 from ssm.diagnosis.result import Diagnosis
-from ssm.diagnosis.verdict import BREAKS, about
+from ssm.diagnosis.verdict import about
 from ssm.figures.colors import INK
 from ssm.figures.data import Curve
 from ssm.figures.draw import compose, svg

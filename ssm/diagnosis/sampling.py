@@ -16,11 +16,11 @@ from ssm.base.tables import SPELLED_BYTES
 from ssm.data.own_text import disjoint_windows
 from ssm.data.spelled import spelled_bytes
 from ssm.data.store import TokenStore
+from ssm.diagnosis.outcome import BREAKS, HOLDS, outcome_of
 from ssm.diagnosis.readings import failure_position, ratios
 from ssm.diagnosis.recall import needles, passkeys, ruler
 from ssm.diagnosis.result import Interval, Tables
 from ssm.diagnosis.session import FixedWindowsContext, Session
-from ssm.diagnosis.verdict import BREAKS, HOLDS, outcome_of
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.by_position import binned_table
 from ssm.evaluation.context_loss import context_loss

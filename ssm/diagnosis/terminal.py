@@ -15,21 +15,19 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from ssm.diagnosis.comparison import first_windows
-from ssm.diagnosis.readings import bits_per_byte, perplexity, ratio_spans, ratios
-from ssm.diagnosis.result import SPENT, Diagnosis, Facts, Interval, Tables
-from ssm.diagnosis.verdict import (
+from ssm.diagnosis.outcome import (
     BREAKS,
     HOLDS,
     at_chance,
     decides_more,
-    digits,
-    ends,
     fails_between,
     lost_inside,
-    sentence_of,
     text_to_extend,
     worth_extending,
 )
+from ssm.diagnosis.readings import bits_per_byte, perplexity, ratio_spans, ratios
+from ssm.diagnosis.result import SPENT, Diagnosis, Facts, Interval, Tables
+from ssm.diagnosis.verdict import digits, ends, sentence_of
 
 WIDTH = 80
 GAP = "  "

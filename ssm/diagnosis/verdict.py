@@ -1,37 +1,28 @@
-"""The verdict of a diagnosis: breaks, holds or not decided, as one sentence and as a paragraph that explains it."""
+"""The verdict of a diagnosis in words: its outcome as one sentence, and as a paragraph that explains it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil, isfinite, isnan
+from math import isfinite, isnan
 
 from ssm.claims.words import number
-from ssm.diagnosis.result import Diagnosis, EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
-from ssm.specs.diagnosis import ENOUGH, FOURFOLD, RESERVED
-from ssm.specs.extension import FEWEST
+from ssm.diagnosis.outcome import (
+    BREAKS,
+    HOLDS,
+    NOT_DECIDED,
+    at_chance,
+    decides_more,
+    fails_between,
+    lost_inside,
+    outcome_of,
+)
+from ssm.diagnosis.result import EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
+from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.needle import ALTERNATIVES
 
-BREAKS, HOLDS, NOT_DECIDED = "breaks", "holds", "not decided"
 RESTART = "A restart is the same model, which reads only the last T/2 to T tokens before each token (T: the context)."
 CHANCE = 1 / (1 + ALTERNATIVES)  # accuracy of guessing in the needle test
 STATE = "state statistics"  # the entry of `Facts.missing` if there is no drift
-
-
-def outcome_of(ratios: Mapping[int, Interval], tolerance: float, windows: int, failure: Interval | None = None) -> str:
-    """The outcome that follows from the paired ratios.
-
-    A model breaks if a whole interval is above the tolerance, or if a loss is not a number. It holds if all intervals
-    of ENOUGH windows are within the tolerance, unless it certainly fails between their positions.
-
-    Args:
-        ratios: by position, tokens.
-        windows: the number of windows behind the intervals.
-        failure: the position from which the ratio exceeds the tolerance; None: it never does.
-    """
-    if any(isnan(ratio.value) or ratio.low > tolerance for ratio in ratios.values()):
-        return BREAKS
-    between = failure is not None and isfinite(failure.high)
-    return HOLDS if _all_within(ratios, tolerance) and windows >= ENOUGH and not between else NOT_DECIDED
 
 
 def verdict_of(readings: Readings, facts: Facts) -> Verdict:
@@ -74,58 +65,6 @@ def sentence_of(readings: Readings, facts: Facts) -> str:
         return _not_a_number(readings, facts)
     outcome = outcome_of(readings.ratios, facts.tolerance, facts.sequences, readings.failure)
     return {BREAKS: _breaks, HOLDS: _holds, NOT_DECIDED: _not_decided}[outcome](readings, facts)
-
-
-def at_chance(readings: Readings, facts: Facts) -> bool:
-    """Whether the model may predict no better than chance inside its context. If so, its ratios mean nothing.
-
-    The interval of few windows is wide. So it counts only if the perplexity itself is above half the vocabulary.
-    """
-    perplexity, chance = readings.in_context, facts.vocab_size
-    return perplexity.value >= chance or (perplexity.value > chance / 2 and perplexity.high >= chance)
-
-
-def lost_inside(readings: Readings, facts: Facts) -> bool:
-    """Whether a loss inside the context is not a number. No extension repairs that."""
-    return readings.not_finite_from is not None and readings.not_finite_from < facts.context
-
-
-def worth_extending(found: Diagnosis) -> bool:
-    """Whether `ssm extend` may repair the model."""
-    repairable = found.facts.can_extend or found.facts.can_be_scaled
-    return found.verdict.outcome == BREAKS and repairable and not lost_inside(found.readings, found.facts)
-
-
-def length_to_extend(facts: Facts) -> int:
-    """The length for `ssm extend`: that of the diagnosis, halved until the text has enough windows; at least 2 T."""
-    length, shortest = facts.length, 2 * facts.context
-    while length > shortest and _text_lacks_windows(facts, length):
-        length = max(length // 2, shortest)
-    return length
-
-
-def text_to_extend(facts: Facts) -> int | None:
-    """The tokens that `ssm extend` takes at the length of `length_to_extend`. None: the text has as many."""
-    length = length_to_extend(facts)
-    return FEWEST * (length + 1) if _text_lacks_windows(facts, length) else None
-
-
-def _text_lacks_windows(facts: Facts, length: int) -> bool:
-    """Whether the text has too few windows of `length` for `ssm extend`."""
-    # Without the number of windows (an earlier version), only a diagnosis that read the whole text gives it.
-    windows = facts.windows or (facts.sequences if facts.stopped_by == "text" else FEWEST)
-    return windows * (facts.length + 1) < FEWEST * (length + 1)
-
-
-def fails_between(readings: Readings, facts: Facts) -> bool:
-    """Whether the model certainly fails somewhere, but at none of the lengths that decide."""
-    certain = readings.failure is not None and isfinite(readings.failure.high)
-    return certain and _all_within(readings.ratios, facts.tolerance)
-
-
-def _all_within(ratios: Mapping[int, Interval], tolerance: float) -> bool:
-    """Whether the intervals of all ratios are within the tolerance."""
-    return all(ratio.high <= tolerance for ratio in ratios.values())
 
 
 def generalization_words(readings: Readings) -> str:
@@ -281,24 +220,6 @@ def _not_decided(readings: Readings, facts: Facts) -> str:
             "restart for a while, but not at the lengths that decide."
         )
     return f"{start}: {_within(readings, facts)}, but it takes {ENOUGH} windows to say that it holds."
-
-
-def decides_more(readings: Readings, facts: Facts) -> tuple[str, int]:
-    """What may decide an open verdict: minutes of "budget", or a number of windows of "sequences" or "text".
-
-    Four times as many windows halve an interval. At least ENOUGH windows are needed to say that a model holds. More
-    text is needed if it has fewer windows than that, or fewer than twice those that were read.
-    """
-    share = max(FOURFOLD, ENOUGH / facts.sequences)
-    if facts.stopped_by == "budget":
-        # The rest of a budget is kept for other measurements. An earlier version did not write the time of reading.
-        seconds = facts.reading_seconds / (1 - RESERVED) or facts.seconds
-        return "budget", ceil(share * seconds / 60)
-    count = ceil(share * facts.sequences)
-    least = max(ENOUGH if _all_within(readings.ratios, facts.tolerance) else 0, 2 * facts.sequences)
-    if facts.stopped_by == "text" or 0 < facts.windows < least:
-        return "text", count
-    return "sequences", min(count, facts.windows or count)
 
 
 def _windows(outcome: str, readings: Readings, facts: Facts) -> str:

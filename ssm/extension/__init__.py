@@ -25,15 +25,24 @@ from ssm.extension.parent_run import own_folder, run_of
 from ssm.extension.recipe import extended_run, training_of
 from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages
-from ssm.extension.text import require_training_text, tokenized
+from ssm.extension.text import Text, require_training_text, tokenized
 from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.load import LoadedModel, load_any_model
 from ssm.plan.sources import text_files
-from ssm.specs.extension import STATE_OPTIONS, USUAL_POLICY, ExtensionSpec, policy_fields, unused_option
+from ssm.specs.extension import (
+    IN_CONTEXT_TOLERANCE,
+    MEASURE,
+    STATE_OPTIONS,
+    USUAL_POLICY,
+    ExtensionSpec,
+    policy_fields,
+    unused_option,
+)
 from ssm.specs.initial_states import SPECS as INITIAL_STATES
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs import RepairSpec
+from ssm.specs.training import RunSpec
 
 __all__ = ["extend", "extension_of"]
 
@@ -68,16 +77,10 @@ def extend(
         UserError: with a message of one line.
         Preempted: a signal stopped the process. The same call continues.
     """
-    others, share = ((), held_out) if isinstance(held_out, float) else (held_out, None)
-    if share is not None and not 0 < share < 1:
-        expected = "expected a share of --text between 0 and 1, or files"
-        raise ConfigError(f"--held-out {share:g}: {expected} (a file of this name: ./{share:g})")
+    others, share = _files_and_share(held_out)
     chosen = prepare_device(device, threads)
     loaded = load_any_model(model, chosen)
-    trains = settings.get("policy", USUAL_POLICY) not in REPAIRS
-    if loaded.why_not_extend is not None and (trains or not loaded.only_repaired):
-        hint = "; try --policy scale_a, which trains nothing" if loaded.only_repaired else ""
-        raise ConfigError(f"{loaded.name}: cannot be extended: {loaded.why_not_extend}{hint}")
+    _require_extendable(loaded, settings.get("policy", USUAL_POLICY))
     spec = extension_of(loaded, chosen, **settings)
     if spec.repair is None:
         training_of(spec, loaded.spec, loaded.name)
@@ -101,23 +104,16 @@ def extend(
                 "spec": spec.content(),
             }
         )
-        if folder.result.exists():
-            result = shaped(
-                read_json(folder.result, OutputError, "result"), Result, f"{folder.result}: not a result", OutputError
-            )
-            written = result["model"] or result["candidate"]
-            if written is None or (folder.path / written).exists():
-                return dict(result)
+        finished = _finished(folder)
+        if finished is not None:
+            return finished
         divided = recorded["divided"], recorded["share"]
         parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens)
         if loaded.foreign is not None and isinstance(loaded.model, ForeignModel):
             check_unchanged(loaded.model, loaded.foreign, folder.path)
         parent = run_of(loaded, parts.train.spec, spec.diagnosis.context)
         if spec.repair is None:
-            # Report settings and text that cannot be trained before anything is measured.
-            extended_run(spec, parent, parts.train.spec, loaded.name)
-            require_training_text(parts, spec.diagnosis.context)
-            training_batches(parts.train, spec.diagnosis.context, 1, stream=False, seed=spec.diagnosis.seed)
+            _require_trainable(spec, parent, parts, loaded.name)
         print(f"extend {loaded.title}: {parts.held_out.line}", file=sys.stderr, flush=True)
         stages = Stages if spec.repair is None else Repairing
         return stages(loaded, parent, parts, spec, folder, chosen).work()
@@ -136,8 +132,8 @@ def extension_of(
     micro_batch_tokens: int | None = None,
     activation_checkpointing: bool = False,
     control: bool = False,
-    measure: str = "far_perplexity",
-    in_context_tolerance: float = 0.02,
+    measure: str = MEASURE,
+    in_context_tolerance: float = IN_CONTEXT_TOLERANCE,
     **diagnosis: Any,
 ) -> ExtensionSpec:
     """The settings of an extension. Missing values come from the model's files, or are defaults.
@@ -147,8 +143,9 @@ def extension_of(
             repair has no options of training.
         p_zero, sigma: options of an initial state; None: its default.
         by: an option of a repair; None: its default.
+        steps, lr, batch_tokens, micro_batch_tokens, activation_checkpointing, control, measure, in_context_tolerance:
+            fields of `ExtensionSpec`; None: the default.
         diagnosis: as in `ssm.diagnosis.settings_of`; training uses its context, precision and seed too.
-        others: fields of `ExtensionSpec`; None: the default.
 
     Raises:
         ConfigError: a value is missing or out of range, or the policy does not have this option.
@@ -185,6 +182,41 @@ def extension_of(
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _files_and_share(held_out: Sequence[str] | float) -> tuple[Sequence[str], float | None]:
+    """The files that are held out, and the share of the text that is held out instead; None: it is computed."""
+    if not isinstance(held_out, float):
+        return held_out, None
+    if not 0 < held_out < 1:
+        expected = "expected a share of --text between 0 and 1, or files"
+        raise ConfigError(f"--held-out {held_out:g}: {expected} (a file of this name: ./{held_out:g})")
+    return (), held_out
+
+
+def _require_extendable(loaded: LoadedModel, policy: str) -> None:
+    trains = policy not in REPAIRS
+    if loaded.why_not_extend is not None and (trains or not loaded.only_repaired):
+        hint = "; try --policy scale_a, which trains nothing" if loaded.only_repaired else ""
+        raise ConfigError(f"{loaded.name}: cannot be extended: {loaded.why_not_extend}{hint}")
+
+
+def _require_trainable(spec: ExtensionSpec, parent: RunSpec, text: Text, source: str) -> None:
+    """Report settings and text that cannot be trained before anything is measured."""
+    extended_run(spec, parent, text.train.spec, source)
+    require_training_text(text, spec.diagnosis.context)
+    training_batches(text.train, spec.diagnosis.context, 1, stream=False, seed=spec.diagnosis.seed)
+
+
+def _finished(folder: Folder) -> dict[str, Any] | None:
+    """The result of a finished extension; None: it is not finished, or the model that it wrote is gone."""
+    if not folder.result.exists():
+        return None
+    result = shaped(
+        read_json(folder.result, OutputError, "result"), Result, f"{folder.result}: not a result", OutputError
+    )
+    written = result["model"] or result["candidate"]
+    return dict(result) if written is None or (folder.path / written).exists() else None
 
 
 def _check_repair(repair: RepairSpec, loaded: LoadedModel) -> None:

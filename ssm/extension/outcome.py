@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import exp, isnan
 
 from ssm.diagnosis.intervals import OVERFLOW
+from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED, at_chance
 from ssm.diagnosis.result import Diagnosis, Interval
-from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, at_chance, times
+from ssm.diagnosis.verdict import times
 from ssm.extension.choice import Candidate, Measure, best_of_trained, choose
 from ssm.extension.losses import Factors
 

@@ -18,9 +18,10 @@ from ssm.base.records import RUN_RECORD, CandidateRecord
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.diagnosis import RECORD as DIAGNOSIS
 from ssm.diagnosis import diagnose_loaded, load_diagnosis, write_diagnosis
+from ssm.diagnosis.outcome import NOT_DECIDED
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
-from ssm.diagnosis.verdict import NOT_DECIDED, sentence_of
+from ssm.diagnosis.verdict import sentence_of
 from ssm.extension.choice import Candidate, best_of_trained, choose
 from ssm.extension.export import as_exported, write_chosen
 from ssm.extension.folder import Folder

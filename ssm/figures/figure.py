@@ -133,62 +133,85 @@ class FigureSpec(Spec):
             found.setdefault(member.family, {})[name] = member
         return found
 
+    @property
+    def _present(self) -> dict[str, ArmEntry]:
+        """The arms that exist at this scale."""
+        return {name: arm for name, arm in self.arms.items() if arm is not None}
+
+    @property
+    def _members(self) -> dict[str, dict[str, Member]]:
+        """As `families`; an arm that does not exist at this scale counts as a family without members."""
+        return {name: {} for name, arm in self.arms.items() if arm is None} | self.families
+
     @model_validator(mode="after")
-    def _names_exist(self) -> FigureSpec:
-        arms = [name for name, arm in self.arms.items() if arm is not None]
-        for name in arms:
-            arm = self.arms[name]
-            assert arm is not None
+    def _check(self) -> FigureSpec:
+        self._check_arms()
+        self._check_grids_are_expanded()
+        if not self.collect:
+            self._check_drawings()
+            self._check_claims()
+        self._check_measurement_names()
+        for claim in self.claims:
+            self._check_is_measured(claim.quantity, f"claims.{claim.id}.quantity")
+        for plot in self.drawings:
+            self._check_is_measured(plot, f"drawings.{plot.kind}")
+        self._check_claim_ids()
+        if self.arms and not (self.models and self.data and self.seeds):
+            raise ValueError("a figure with arms needs 'models', 'data' and 'seeds'")
+        return self
+
+    def _check_arms(self) -> None:
+        arms = self._present
+        for name, arm in arms.items():
             for field, other in (("from", arm.parent), ("snapshot_of", arm.snapshot_of)):
                 if other == name:
                     raise ValueError(f"arms.{name}.{field}: is the arm itself; give another arm")
                 if other is not None and other not in arms:
                     raise ValueError(f"arms.{name}.{field}: unknown arm '{other}'; {nearest(other, arms)}")
             for model in arm.override_at:
-                self._is_a_panel(model, f"arms.{name}.override_at")
+                self._check_is_a_panel(model, f"arms.{name}.override_at")
+
+    def _check_grids_are_expanded(self) -> None:
         for name, arm in self.arms.items():
             if self.grid is not None or (arm is not None and arm.grid is not None):
                 raise ValueError("grids are expanded only when a figure file is read")
             if arm is not None and arm.member is None and "[" in name:
                 raise ValueError(f"arms.{name}: only members of a grid have a '[' in their name")
-        if not self.collect:
-            families = self.families
-            gone: dict[str, dict[str, Member]] = {name: {} for name, arm in self.arms.items() if arm is None}
-            for plot in self.drawings:
-                try:
-                    plot.check(gone | families, self.arms)
-                except ValueError as error:
-                    raise ValueError(f"drawings.{plot.kind}.{error}") from None
-                for model in plot.panels():
-                    self._is_a_panel(model, f"drawings.{plot.kind}.against")
-            for claim in self.claims:
-                for other in claim.quantity.arms():
-                    if other not in self.arms and other not in families:
-                        hint = nearest(other, [*arms, *families])
-                        raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {hint}")
-                try:
-                    claim.quantity.check(gone | families, self.arms)
-                    claims_of_members(claim, families)
-                except ValueError as error:
-                    raise ValueError(f"claims.{claim.id}.quantity.{error}") from None
-                for model in claim.models or ():
-                    self._is_a_panel(model, f"claims.{claim.id}.models")
-                for model, _ in claim.quantity.panel_arms(panel=""):
-                    if model:
-                        self._is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
-        self._check_measurement_names(arms)
-        for claim in self.claims:
-            self._check_is_measured(claim.quantity, f"claims.{claim.id}.quantity")
+
+    def _check_drawings(self) -> None:
+        members = self._members
         for plot in self.drawings:
-            self._check_is_measured(plot, f"drawings.{plot.kind}")
+            try:
+                plot.check(members, self.arms)
+            except ValueError as error:
+                raise ValueError(f"drawings.{plot.kind}.{error}") from None
+            for model in plot.panels():
+                self._check_is_a_panel(model, f"drawings.{plot.kind}.against")
+
+    def _check_claims(self) -> None:
+        families, members = self.families, self._members
+        for claim in self.claims:
+            for other in claim.quantity.arms():
+                if other not in self.arms and other not in families:
+                    hint = nearest(other, [*self._present, *families])
+                    raise ValueError(f"claims.{claim.id}: unknown arm '{other}'; {hint}")
+            try:
+                claim.quantity.check(members, self.arms)
+                claims_of_members(claim, families)
+            except ValueError as error:
+                raise ValueError(f"claims.{claim.id}.quantity.{error}") from None
+            for model in claim.models or ():
+                self._check_is_a_panel(model, f"claims.{claim.id}.models")
+            for model, _ in claim.quantity.panel_arms(panel=""):
+                if model:
+                    self._check_is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
+
+    def _check_claim_ids(self) -> None:
         ids = [claim.id for claim in self.claims]
         if len(set(ids)) != len(ids):
             raise ValueError("two claims have the same id")
-        if self.arms and not (self.models and self.data and self.seeds):
-            raise ValueError("a figure with arms needs 'models', 'data' and 'seeds'")
-        return self
 
-    def _check_measurement_names(self, arms: list[str]) -> None:
+    def _check_measurement_names(self) -> None:
         kinds: dict[str, str] = {}
         own_kinds: set[str] = set()
         for entry in self.measurements:
@@ -200,7 +223,7 @@ class FigureSpec(Spec):
                 continue
             for other in entry.arms or ():
                 if other not in self.arms:
-                    raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, arms)}")
+                    raise ValueError(f"{where}.arms: unknown arm '{other}'; {nearest(other, self._present)}")
             if entry.called in MEASUREMENTS and entry.called != entry.kind:
                 raise ValueError(f"{where}: this is the name of another kind; give the {entry.kind} another name")
             if kinds.setdefault(entry.called, entry.kind) != entry.kind:
@@ -222,7 +245,7 @@ class FigureSpec(Spec):
                 hint = nearest(column, schema.columns)
                 raise ValueError(f"{where}.{field}: a {there[name]} table has no column '{column}'; {hint}")
 
-    def _is_a_panel(self, model: str, where: str) -> None:
+    def _check_is_a_panel(self, model: str, where: str) -> None:
         if model not in self.models:
             raise ValueError(
                 f"{where}: '{model}' is not in 'models' of this figure, which has {', '.join(self.models)}"

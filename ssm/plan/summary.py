@@ -45,51 +45,63 @@ def summary(
     gpu = takes_gpus(workflow, here=here)
     slots = gpus or (GPUS if gpu else max(1, (os.cpu_count() or 1) // workflow.threads))
     needed = needs(plan, workflow, gpu)
-    past: dict[str, Need] = {}
+    past, made = None, list[str]()
     if results is not None:
         from ssm.plan.elapsed import elapsed  # slow import
 
         past = elapsed(plan, needed, results, gpu)
+        made = _made_lines(plan, past, results)
+    notices = [
+        *_published_lines(plan),
+        *_checkpoint_lines(checkpoints or {}),
+        *_left_out_lines(plan, left_out),
+        *made,
+        *(_unregistered_lines(plan) if workflow.dry_run is None else []),
+        *(_too_large(plan, workflow, needed) if gpu else []),
+        *_notes(plan, workflow, needed, gpu, slots),
+    ]
+    return "\n".join([_title(plan), "", *_aligned(_table(plan, needed, past, gpu, slots)), "", *notices])
 
-    def costs(jobs: set[str], new: set[str], figures: int) -> list[str]:
-        around = CALL_SECONDS + DRAW_SECONDS * figures
-        cells = [*_sums(plan, new, needed, gpu), *_most(plan, jobs, needed, gpu)]
-        cells.append(_time(around + wall_seconds(plan, jobs, needed, slots)))
-        if results is not None:
-            cells.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
-        return cells
 
+def _title(plan: Plan) -> str:
+    trained = sum(run.checkpoint is None for run in plan.runs.values())
+    return (
+        f"Plan at the scale '{plan.scale}': data sets {len(plan.data)}, training runs {trained}, "
+        f"tables {len(plan.measurements)}, figures {len(plan.figures)}"
+    )
+
+
+def _table(
+    plan: Plan, needed: Mapping[str, Need], past: Mapping[str, Need] | None, gpu: bool, slots: int
+) -> list[list[str]]:
+    """The rows of the table: the head, a row for each figure, and their total.
+
+    Args:
+        past: what finished jobs took, for a last column; None: no such column.
+        slots: the number of GPUs, or of parallel jobs if no job uses a GPU.
+    """
     head = ["figure", "runs", "new", "tables", "new", "claims", "training tokens", "GPU hours" if gpu else "CPU hours"]
-    head += ["disk", *(["GPUs per run"] if gpu else []), "memory", "wall time", *(["took"] if results else [])]
-    rows = [head]
-    seen: set[str] = set()
-    claims: dict[str, int] = {}
+    head += ["disk", *(["GPUs per run"] if gpu else []), "memory", "wall time", *(["took"] if past is not None else [])]
+    counted: list[tuple[list[str], set[str], set[str], int]] = []  # first cells, jobs, new jobs, figures
+    seen, claims = set[str](), 0
     for target, task in plan.figures.items():
         runs, tables = plan.runs_of(target), plan.tables_of(target)
         jobs = jobs_for(plan, tables)
-        new = jobs - seen
-        claims[target] = len({claim.id for _, claim, _ in task.verdicts})
-        counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), claims[target])
-        rows.append([target, *map(str, counts), *costs(jobs, new, figures=1)])
+        new, own = jobs - seen, len({claim.id for _, claim, _ in task.verdicts})
+        counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), own)
+        counted.append(([target, *map(str, counts)], jobs, new, 1))
         seen |= jobs
-    total = ["all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(sum(claims.values()))]
-    rows.append([*total, *costs(seen, seen, len(plan.figures))])
-
-    trained = sum(run.checkpoint is None for run in plan.runs.values())
-    title = f"Plan at the scale '{plan.scale}': data sets {len(plan.data)}, training runs {trained}, "
-    title += f"tables {len(plan.measurements)}, figures {len(plan.figures)}"
-    large = _too_large(plan, workflow, needed) if gpu else []
-    elsewhere = [*_published_lines(plan), *_checkpoint_lines(checkpoints or {})]
-    if left_out:
-        elsewhere += [f"Without seeds for the scale '{plan.scale}', and so not planned: {', '.join(left_out)}.", ""]
-    if results is not None:
-        made = [sum(job in past for job in jobs) for jobs in (plan.runs, plan.measurements)]
-        words = f"{made[0]} of {len(plan.runs)} runs and {made[1]} of {len(plan.measurements)} tables"
-        elsewhere += [f"Made already in {results}: {words}. The table counts them, too.", ""]
-    if workflow.dry_run is None:
-        elsewhere += _unregistered_lines(plan)
-    notes = _notes(plan, workflow, needed, gpu, slots)
-    return "\n".join([title, "", *_aligned(rows), "", *elsewhere, *large, *notes])
+        claims += own
+    total = ["all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims)]
+    counted.append((total, seen, seen, len(plan.figures)))
+    rows = [head]
+    for cells, jobs, new, figures in counted:
+        around = CALL_SECONDS + DRAW_SECONDS * figures
+        times = [_time(around + wall_seconds(plan, jobs, needed, slots))]
+        if past is not None:
+            times.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
+        rows.append([*cells, *_sums(plan, new, needed, gpu), *_most(plan, jobs, needed, gpu), *times])
+    return rows
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
@@ -102,6 +114,22 @@ def _published_lines(plan: Plan) -> list[str]:
     """A line about imported weights."""
     names = dict.fromkeys(run.checkpoint.name for run in plan.runs.values() if run.checkpoint is not None)
     return [f"Imported weights, not trained here: {', '.join(names)}.", ""] if names else []
+
+
+def _left_out_lines(plan: Plan, left_out: Sequence[str]) -> list[str]:
+    """A line about the figures that the scale does not have."""
+    return (
+        [f"Without seeds for the scale '{plan.scale}', and so not planned: {', '.join(left_out)}.", ""]
+        if left_out
+        else []
+    )
+
+
+def _made_lines(plan: Plan, past: Mapping[str, Need], results: Path) -> list[str]:
+    """A line that counts the finished jobs."""
+    runs, tables = (sum(job in past for job in jobs) for jobs in (plan.runs, plan.measurements))
+    words = f"{runs} of {len(plan.runs)} runs and {tables} of {len(plan.measurements)} tables"
+    return [f"Made already in {results}: {words}. The table counts them, too.", ""]
 
 
 def _unregistered_lines(plan: Plan) -> list[str]:

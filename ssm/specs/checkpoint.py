@@ -11,6 +11,7 @@ from ssm.base.files import home_expanded
 from ssm.base.strict_parsing import problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.diagnosis_defaults import BUDGET
 from ssm.specs.extension import (
     POLICIES,
     POLICY_OPTIONS,
@@ -58,7 +59,7 @@ class CheckpointSpec(Spec):
     context: PositiveInt | None = None  # T, the training context in tokens; by default from the checkpoint
     length: PositiveInt | None = None  # read up to this number of tokens; default: 16 contexts
     tolerance: float | None = None  # paired ratio of perplexities above which the model counts as broken; default 1.1
-    budget: Annotated[float, Field(gt=0)] = 10.0  # minutes for the measurements of a diagnosis
+    budget: Annotated[float, Field(gt=0)] = BUDGET  # minutes for the measurements of a diagnosis
     sequences: int | None = None  # maximum number of windows; default 256
     passkey: bool = True  # also test retrieval: passkeys, needles and prompts of RULER
     # `bfloat16`: autocast; scans stay in float32. By default bfloat16 on a GPU and float32 on a CPU.

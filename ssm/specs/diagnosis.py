@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssm.specs.base import Spec
+from ssm.specs.diagnosis_defaults import BUDGET, SEED, SEQUENCES, TOLERANCE
 
 LEAST = 4  # windows; with fewer there is no interval and no class of the curve
 # With fewer windows a model is never said to hold, because failures may be rare. Example: one window in ten fails by 4
@@ -16,7 +17,6 @@ ENOUGH = 64
 FOURFOLD = 4  # four times as many windows halve an interval
 RESERVED = 0.4  # share of the budget that is kept for the measurements that explain a verdict
 DEFAULT_CONTEXTS = 16  # default length, in contexts
-TOLERANCE = 1.1  # paired ratio of perplexities above which a model counts as broken
 WHY_TOLERANCE = (
     "lg Definition 3.2 allows no increase. No finite text can confirm that, so a bound is needed. Ten percent more "
     "perplexity (0.095 nats per token) is also the bound in this project's claims about lg Figure 5."
@@ -29,11 +29,11 @@ class DiagnosisSpec(Spec):
     context: PositiveInt  # T, tokens of a training sequence
     length: PositiveInt  # the model is read up to this number of tokens
     tolerance: Annotated[float, Field(gt=1)] = TOLERANCE
-    budget_seconds: PositiveFloat = 600.0  # questions that are not decided by then stay open
-    sequences: Annotated[int, Field(ge=LEAST)] = 256  # maximum number of windows
+    budget_seconds: PositiveFloat = 60 * BUDGET  # questions that are not decided by then stay open
+    sequences: Annotated[int, Field(ge=LEAST)] = SEQUENCES  # maximum number of windows
     passkey: bool = True
     precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: autocast; scans stay in float32
-    seed: int = 1  # order of the windows, and samples of the bootstrap
+    seed: int = SEED  # order of the windows, and samples of the bootstrap
 
     @model_validator(mode="after")
     def _sane(self) -> DiagnosisSpec:

@@ -31,6 +31,7 @@ FORWARD_TOKENS = 8192  # default maximum for a forward pass: it fits a GPU toget
 USUAL = StatePassing()  # default intervention
 USUAL_POLICY = USUAL.policy
 STEPS = 100  # default training steps
+IN_CONTEXT_TOLERANCE = 0.02  # default
 POLICIES = (*INTERVENTIONS, *REPAIRS)  # initial states for post-training, and repairs without training
 STORED_REPAIRS = tuple(name for name, repair in REPAIRS.items() if not repair.in_reading)  # in a checkpoint's files
 STATE_OPTIONS = ("p_zero", "sigma")  # of an initial state
@@ -39,6 +40,7 @@ TRAINING_OPTIONS = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activa
 POLICY_OPTIONS = (*STATE_OPTIONS, *REPAIR_OPTIONS, *TRAINING_OPTIONS)
 
 Measure = Literal["far_perplexity", "paired_ratio"]
+MEASURE: Measure = "far_perplexity"  # default
 
 
 class ExtensionSpec(Spec):
@@ -58,8 +60,8 @@ class ExtensionSpec(Spec):
     micro_batch_tokens: PositiveInt | None = None  # in a forward pass; None: at most FORWARD_TOKENS
     activation_checkpointing: bool = False
     control: bool = False  # also train the same number of steps from zero states
-    measure: Measure = "far_perplexity"  # the best checkpoint has the lowest value
-    in_context_tolerance: NonNegativeFloat = 0.02  # allowed relative increase of the perplexity within the context
+    measure: Measure = MEASURE  # the best checkpoint has the lowest value
+    in_context_tolerance: NonNegativeFloat = IN_CONTEXT_TOLERANCE  # allowed relative increase of perplexity in context
 
     @model_validator(mode="after")
     def _repair_can_be_exported(self) -> ExtensionSpec:

@@ -13,7 +13,8 @@ from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import Diagnosis, Facts, Tables
 from ssm.diagnosis.verdict import verdict_of
 from ssm.evaluation.bins import bin_edges
-from ssm.specs.diagnosis import ENOUGH, TOLERANCE
+from ssm.specs.diagnosis import ENOUGH
+from ssm.specs.diagnosis_defaults import TOLERANCE
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 from ssm.specs.measurements.length_class import LengthClass

@@ -16,10 +16,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ssm.diagnosis import sampling, verdict
+from ssm.diagnosis import sampling
+from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED, outcome_of
 from ssm.diagnosis.readings import failure_position, ratios
-from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, outcome_of
-from ssm.specs.diagnosis import ENOUGH, TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis import ENOUGH, DiagnosisSpec
+from ssm.specs.diagnosis_defaults import TOLERANCE
 from ssm.specs.measurements.position_loss import PositionLoss
 
 CONTEXT, LENGTH = 16, 64
@@ -96,7 +97,7 @@ RARELY = rare(0.1, 4.0)  # a true ratio of 1.49
 @pytest.mark.parametrize(("windows", "wrong"), [(4, 0.66), pytest.param(16, 0.19, marks=pytest.mark.exhaustive)])
 def test_few_windows_would_miss_a_rare_failure(windows: int, wrong: float, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares(RARELY, windows, 20)[HOLDS] == 0
-    monkeypatch.setattr(verdict, "ENOUGH", 1)
+    monkeypatch.setattr("ssm.diagnosis.outcome.ENOUGH", 1)
     assert shares(RARELY, windows, 60)[HOLDS] == pytest.approx(wrong, abs=0.12)  # 0.9 ** windows: none of them fails
 
 

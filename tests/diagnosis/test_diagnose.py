@@ -29,7 +29,8 @@ from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import digits, sentence_of
 from ssm.models.backbone import build_model
 from ssm.models.formats import export_checkpoint
-from ssm.specs.diagnosis import ENOUGH, TOLERANCE, WHY_TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis_defaults import TOLERANCE
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 QUICK: dict[str, Any] = {"context": 16, "length": 64, "device": "cpu", "threads": 1, "passkey": False}
@@ -361,7 +362,7 @@ def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_help_and_documentation_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    """The numbers are written there as text, so that help does not import a spec."""
+    """Help and documentation repeat some numbers as text. Help imports no spec, because that is slow."""
     with pytest.raises(SystemExit):
         main(["diagnose", "--help"])
     said = " ".join(capsys.readouterr().out.split())

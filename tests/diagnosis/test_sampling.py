@@ -27,7 +27,8 @@ from ssm.diagnosis.recall import ruler
 from ssm.diagnosis.sampling import Sample, rounds, sample
 from ssm.diagnosis.session import FixedWindowsContext, Session
 from ssm.specs.data import BytesTokenizer
-from ssm.specs.diagnosis import LEAST, TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis import LEAST, DiagnosisSpec
+from ssm.specs.diagnosis_defaults import TOLERANCE
 
 CONTEXT, LENGTH, WINDOWS = 16, 128, 160
 BORDER = log(TOLERANCE)

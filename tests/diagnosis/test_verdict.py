@@ -11,18 +11,10 @@ import pytest
 from diagnosis.fabricated import bump, diagnosis, everything, facts, fails_from, holds, passkeys, prompts, tables
 
 from ssm.diagnosis.definitions import why_they_differ
+from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED, outcome_of
 from ssm.diagnosis.readings import solved
 from ssm.diagnosis.result import Diagnosis, Interval, Tables
-from ssm.diagnosis.verdict import (
-    BREAKS,
-    HOLDS,
-    NOT_DECIDED,
-    definition_words,
-    extension_words,
-    generalization_words,
-    outcome_of,
-    verdict_of,
-)
+from ssm.diagnosis.verdict import definition_words, extension_words, generalization_words, verdict_of
 
 NO_STATE = "the model has no recurrent state: the state of each layer is a cache of keys and values"
 

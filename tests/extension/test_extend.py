@@ -26,7 +26,7 @@ from ssm.base.tables import read_table
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.diagnosis import load_diagnosis
-from ssm.diagnosis.verdict import BREAKS, NOT_DECIDED
+from ssm.diagnosis.outcome import BREAKS, NOT_DECIDED
 from ssm.extension import extend, stages
 from ssm.extension.choice import Candidate, choose
 from ssm.extension.losses import Factors, factors_between

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from ssm.diagnosis.intervals import UNSEEN
+from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED
 from ssm.diagnosis.result import Interval, Tables
-from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED
 from ssm.evaluation.bins import bin_edges
 from ssm.extension.choice import ORIGINAL, Candidate
 from ssm.extension.losses import Factors, factors_between, losses_of

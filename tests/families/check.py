@@ -13,7 +13,8 @@ from typing import Any
 from families import models
 
 from ssm.cli.main import main
-from ssm.diagnosis.verdict import BREAKS, HOLDS, NOT_DECIDED, STATE
+from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED
+from ssm.diagnosis.verdict import STATE
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
 from ssm.models.families import Family
 from ssm.models.load import LoadedModel, load_any_model

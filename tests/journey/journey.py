@@ -31,7 +31,7 @@ from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
 from ssm.models.checkpoint import load_model
 from ssm.models.formats import export_checkpoint
 from ssm.plan import load_config, make_plan
-from ssm.specs.diagnosis import TOLERANCE
+from ssm.specs.diagnosis_defaults import TOLERANCE
 from ssm.specs.training import RunSpec
 
 ROOT = Path(__file__).parents[2]

@@ -95,9 +95,10 @@ def test_the_map_times_the_values_is_the_output_of_the_recurrence(name: str, wit
     assert weights.shape[::2] == (B, T)
     assert weights.triu(1).abs().max() == 0
     if mixer.spec.kind == "attention":
-        y = (weights @ mixer.values(u, None, resets)).transpose(1, 2)
-        gate = mixer._project(u, None, resets)[0][-1]
-        assert worst([mixer._finish(y, gate)], [mixer(u, None, resets)[0]]) < 1e-12
+        attended = mixer.attended(u, None, resets)
+        values = attended.values.repeat_interleave(mixer.heads // mixer.groups, 1)
+        y = (weights @ values).transpose(1, 2)
+        assert worst([mixer._finish(y, attended.gate)], [mixer(u, None, resets)[0]]) < 1e-12
         return
     if mixer.spec.taxonomy.scan == "delta_scan":
         values = calls(mixer, u, resets)[0][1].v.transpose(1, 2)  # (B, H, T, P)

@@ -12,32 +12,17 @@ import triton.language as tl
 from torch import Tensor
 
 from ssm_kernels.gated_scan.triton_key_scores import key_scores_backward_kernel, key_scores_kernel
-from ssm_kernels.gated_scan.triton_states import LOWEST, Problem, decay_of, forgotten, key_decay
+from ssm_kernels.gated_scan.triton_states import (
+    LOWEST,
+    Problem,
+    decay_from_start,
+    decay_of,
+    decay_to_end,
+    forgotten,
+    key_decay,
+)
 from ssm_kernels.native.triton_launch import HALF, launch, rows, tile
 from ssm_kernels.native.triton_tiles import linear, load_rows, product
-
-
-@triton.jit
-def decay_from_chunk_start(
-    log_decay, resets, b, h, t, i, k, k_in, T, H, K, EXCLUSIVE: tl.constexpr, COMPUTE: tl.constexpr
-):  # fmt: skip
-    """(C, BK) log decay from the chunk's start to each query. If EXCLUSIVE, without the query's own step."""
-    t_in = t < T
-    if EXCLUSIVE:
-        inside = (t_in & (i > 0))[:, None] & k_in[None, :]
-        g = key_decay(log_decay, resets, b, h, t[:, None] - 1, k[None, :], inside, T, H, K, COMPUTE)
-        return tl.cumsum(g, 0) + forgotten(resets, b, t, t_in, T, COMPUTE)[:, None]
-    else:
-        inside = t_in[:, None] & k_in[None, :]
-        return tl.cumsum(key_decay(log_decay, resets, b, h, t[:, None], k[None, :], inside, T, H, K, COMPUTE), 0)
-
-
-@triton.jit
-def decay_to_chunk_end(log_decay, resets, b, h, t, i, k, k_in, T, H, K, C: tl.constexpr, COMPUTE: tl.constexpr):
-    """(C, BK) log decay from each key to the chunk's end."""
-    inside = ((i < C - 1) & (t + 1 < T))[:, None] & k_in[None, :]
-    g = key_decay(log_decay, resets, b, h, t[:, None] + 1, k[None, :], inside, T, H, K, COMPUTE)
-    return tl.cumsum(g, 0, reverse=True)
 
 
 @triton.jit
@@ -63,7 +48,7 @@ def key_forward_kernel(
         k_in = k_at < K
         q_t = load_rows(q, row, q_row, group * K, k_at, t_in, k_in)  # (C, BK)
         s = tl.load(states + (chunk * K + k_at[:, None]) * V + v_at[None, :], k_in[:, None] & v_in[None, :], 0.0)
-        from_start = decay_from_chunk_start(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
+        from_start = decay_from_start(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
         out = product(q_t.to(COMPUTE) * decay_of(from_start), s, out, PRECISION)
     pairs = tl.load(scores + (chunk * C + i[:, None]) * C + i[None, :], i[:, None] >= i[None, :], 0.0)  # (C, C)
     v_t = load_rows(v, row, v_row, h * V, v_at, t_in, v_in)  # (C, BV)
@@ -94,7 +79,7 @@ def key_values_kernel(
         k_in = k_at < K
         k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in)  # (C, BK)
         s = tl.load(leaving + (chunk * K + k_at[:, None]) * V + v_at[None, :], k_in[:, None] & v_in[None, :], 0.0)
-        to_end = decay_to_chunk_end(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, C, COMPUTE)
+        to_end = decay_to_end(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, C, COMPUTE)
         out = product(k_t.to(COMPUTE) * decay_of(to_end), s, out, PRECISION)
     pairs = tl.load(
         scores + (chunk * C + i[None, :]) * C + i[:, None], i[None, :] >= i[:, None], 0.0
@@ -165,8 +150,8 @@ def key_gradients_kernel(
         dq_state = product(dy_t, tl.trans(before), dq_state, PRECISION)
         dk_state = product(v_t, tl.trans(after), dk_state, PRECISION)
         through += tl.sum(before * after, 1)
-    dq_state *= decay_of(decay_from_chunk_start(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE))
-    dk_state *= decay_of(decay_to_chunk_end(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, C, COMPUTE))
+    dq_state *= decay_of(decay_from_start(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE))
+    dk_state *= decay_of(decay_to_end(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, C, COMPUTE))
     q_t = load_rows(q, row, q_row, group * K, k_at, t_in, k_in).to(COMPUTE)  # (C, BK)
     k_t = load_rows(k, row, k_row, group * K, k_at, t_in, k_in).to(COMPUTE)  # (C, BK)
     at = (row[:, None] * H + h) * K + k_at[None, :]

@@ -11,34 +11,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ssm_kernels.gated_scan.triton_states import decay_of, forgotten, key_decay
+from ssm_kernels.gated_scan.triton_states import decay_from_start, decay_of, decay_to_end, forgotten, key_decay
 from ssm_kernels.native.triton_tiles import load_rows, product
 
 BLOCK = tl.constexpr(16)
-
-
-@triton.jit
-def decay_from_block_start(
-    log_decay, resets, b, h, t, k, k_in, T, H, K, EXCLUSIVE: tl.constexpr, COMPUTE: tl.constexpr
-):  # fmt: skip
-    """(16, BK) log decay from a block's start to each of its queries. If EXCLUSIVE, without the query's own step."""
-    i = tl.arange(0, BLOCK)
-    t_in = t < T
-    if EXCLUSIVE:
-        inside = (t_in & (i > 0))[:, None] & k_in[None, :]
-        g = key_decay(log_decay, resets, b, h, t[:, None] - 1, k[None, :], inside, T, H, K, COMPUTE)
-        return tl.cumsum(g, 0) + forgotten(resets, b, t, t_in, T, COMPUTE)[:, None]
-    else:
-        inside = t_in[:, None] & k_in[None, :]
-        return tl.cumsum(key_decay(log_decay, resets, b, h, t[:, None], k[None, :], inside, T, H, K, COMPUTE), 0)
-
-
-@triton.jit
-def decay_to_block_end(log_decay, resets, b, h, t, k, k_in, T, H, K, COMPUTE: tl.constexpr):
-    """(16, BK) log decay from each key to its block's end."""
-    inside = ((tl.arange(0, BLOCK) < BLOCK - 1) & (t + 1 < T))[:, None] & k_in[None, :]
-    g = key_decay(log_decay, resets, b, h, t[:, None] + 1, k[None, :], inside, T, H, K, COMPUTE)
-    return tl.cumsum(g, 0, reverse=True)
 
 
 @triton.jit
@@ -68,13 +44,13 @@ def key_scores_kernel(
     k_in = k_at < K
     out = scores + ((c.to(tl.int64) * batch_heads + bh) * C + block * BLOCK + i[:, None]) * C
     q_t = load_rows(q, batch_row + t, q_row, group * K, k_at, t < T, k_in).to(COMPUTE)  # (16, BK)
-    from_start = decay_from_block_start(log_decay, resets, b, h, t, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
+    from_start = decay_from_start(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
     q_decayed = q_t * decay_of(from_start)
     between = tl.zeros([BK], COMPUTE)  # over the blocks between keys and queries
     for n in range(1, block + 1):
         s = start - n * BLOCK + i
         k_s = load_rows(k, batch_row + s, k_row, group * K, k_at, s < T, k_in).to(COMPUTE)
-        to_end = decay_to_block_end(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
+        to_end = decay_to_end(log_decay, resets, b, h, s, i, k_at, k_in, T, H, K, BLOCK, COMPUTE)
         k_decayed = k_s * decay_of(to_end + between[None, :])
         tile = product(q_decayed, tl.trans(k_decayed), tl.zeros([BLOCK, BLOCK], COMPUTE), PRECISION)
         tl.store(out + (block - n) * BLOCK + i[None, :], tile)
@@ -136,12 +112,12 @@ def key_scores_backward_kernel(
     for n in range(1, block + 1):  # keys of the previous blocks
         s = start - n * BLOCK + i
         k_s = load_rows(k, batch_row + s, k_row, group * K, k_at, s < T, k_in).to(COMPUTE)
-        to_end = decay_to_block_end(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
+        to_end = decay_to_end(log_decay, resets, b, h, s, i, k_at, k_in, T, H, K, BLOCK, COMPUTE)
         d = tl.load(pairs + (block * BLOCK + i[:, None]) * C + (block - n) * BLOCK + i[None, :])  # (16, 16)
         d = tl.where(t[:, None] > s[None, :] + GAP, d, 0.0)
         dq_t = product(d, k_s * decay_of(to_end + between[None, :]), dq_t, PRECISION)
         between += decay_over_block(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
-    from_start = decay_from_block_start(log_decay, resets, b, h, t, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
+    from_start = decay_from_start(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
     dq_t *= decay_of(from_start)
     decay = tl.zeros([BLOCK, BK], COMPUTE)
     for n in range(BLOCK):  # keys of this block, from last to first
@@ -160,12 +136,12 @@ def key_scores_backward_kernel(
     for n in range(1, blocks - block):  # queries of the next blocks
         s = start + n * BLOCK + i
         q_s = load_rows(q, batch_row + s, q_row, group * K, k_at, s < T, k_in).to(COMPUTE)
-        from_start = decay_from_block_start(log_decay, resets, b, h, s, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
+        from_start = decay_from_start(log_decay, resets, b, h, s, i, k_at, k_in, T, H, K, EXCLUSIVE, COMPUTE)
         d = tl.load(pairs + ((block + n) * BLOCK + i[None, :]) * C + block * BLOCK + i[:, None])  # (16, 16) transposed
         d = tl.where(s[None, :] > t[:, None] + GAP, d, 0.0)
         dk_t = product(d, q_s * decay_of(from_start + between[None, :]), dk_t, PRECISION)
         between += decay_over_block(log_decay, resets, b, h, s, k_at, k_in, T, H, K, COMPUTE)
-    dk_t *= decay_of(decay_to_block_end(log_decay, resets, b, h, t, k_at, k_in, T, H, K, COMPUTE))
+    dk_t *= decay_of(decay_to_end(log_decay, resets, b, h, t, i, k_at, k_in, T, H, K, BLOCK, COMPUTE))
     decay = tl.zeros([BLOCK, BK], COMPUTE)
     for n in range(BLOCK):  # queries of this block, from first to last
         s = start + n

@@ -120,6 +120,32 @@ def key_decay(log_decay, resets, b, h, t, k, inside, T, H, K, COMPUTE: tl.conste
 
 
 @triton.jit
+def decay_from_start(
+    log_decay, resets, b, h, t, i, k, k_in, T, H, K, EXCLUSIVE: tl.constexpr, COMPUTE: tl.constexpr
+):  # fmt: skip
+    """(C, BK) log decay from the start of a chunk, or of a block, to each query: its i-th token, at step t.
+
+    If EXCLUSIVE, without the query's own step.
+    """
+    t_in = t < T
+    if EXCLUSIVE:
+        inside = (t_in & (i > 0))[:, None] & k_in[None, :]
+        g = key_decay(log_decay, resets, b, h, t[:, None] - 1, k[None, :], inside, T, H, K, COMPUTE)
+        return tl.cumsum(g, 0) + forgotten(resets, b, t, t_in, T, COMPUTE)[:, None]
+    else:
+        inside = t_in[:, None] & k_in[None, :]
+        return tl.cumsum(key_decay(log_decay, resets, b, h, t[:, None], k[None, :], inside, T, H, K, COMPUTE), 0)
+
+
+@triton.jit
+def decay_to_end(log_decay, resets, b, h, t, i, k, k_in, T, H, K, LENGTH: tl.constexpr, COMPUTE: tl.constexpr):
+    """(LENGTH, BK) log decay from each key, at step t, to the end of its chunk or block: the key is its i-th token."""
+    inside = ((i < LENGTH - 1) & (t + 1 < T))[:, None] & k_in[None, :]
+    g = key_decay(log_decay, resets, b, h, t[:, None] + 1, k[None, :], inside, T, H, K, COMPUTE)
+    return tl.cumsum(g, 0, reverse=True)
+
+
+@triton.jit
 def states_kernel(
     x, w, log_decay, resets, start, states, last, total, x_row, w_row, T, H, G, K, V, batch_heads, chunks, each,
     DECAY: tl.constexpr, EXCLUSIVE: tl.constexpr, REVERSE: tl.constexpr, C: tl.constexpr, BK: tl.constexpr,

@@ -32,7 +32,7 @@ def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tens
         ValueError: the outputs are not weighted sums of values in each head (GRU, S5, RWKV-4).
     """
     if isinstance(mixer, Attention):
-        return mixer.weights(u, None, resets)
+        return mixer.weights(u, resets)
     if mixer.spec.taxonomy.scan == "delta_scan":
         return _delta_map(scans_of(mixer, u, None, resets))
     recurrence = coefficients(mixer, u, None, resets)
@@ -62,7 +62,7 @@ def attention_mask(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Ten
         ValueError: the mixer has no diagonal linear recurrence (GRU, delta rule).
     """
     if isinstance(mixer, Attention):
-        seen = mixer._attend(u, None, resets)[3]  # (B, 1, T, T); None: all earlier tokens
+        seen = mixer.attended(u, None, resets).mask
         if seen is None:
             seen = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
         return seen.to(u.dtype).expand(u.shape[0], mixer.heads, -1, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,17 @@ from ssm.models.mixers.parts import residual_init, small_init, wide
 from ssm.models.mixers.rotary import rotate, rotation
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.attention import AttentionMixer
+
+
+class Attended(NamedTuple):
+    """What the tokens of a sequence attend with and to. S: the tokens of the cache before them."""
+
+    q: Tensor  # (B, H, T, K), rotated
+    keys: Tensor  # (B, G, S + T, K), rotated
+    values: Tensor  # (B, G, S + T, V)
+    mask: Tensor | None  # (B, 1, T, S + T) bool, the tokens that each token sees; None: itself and all earlier ones
+    gate: Tensor | None  # (B, T, H, K)
+    state: LayerState  # after the last token
 
 
 class Attention(Mixer, kind="attention"):
@@ -57,7 +69,7 @@ class Attention(Mixer, kind="attention"):
                 nn.init.zeros_(linear.bias)
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
-        q, keys, values, mask, gate, ended = self._attend(u, state, resets)
+        q, keys, values, mask, gate, ended = self.attended(u, state, resets)
         if self.value_dim != self.head_dim:  # memory-efficient kernels need equal sizes of keys and values
             width = max(self.head_dim, self.value_dim)
             q, keys, values = (F.pad(x, (0, width - x.shape[-1])) for x in (q, keys, values))
@@ -91,25 +103,18 @@ class Attention(Mixer, kind="attention"):
         gate = None if gate is None else gate.squeeze(1)  # (B, H, K)
         return self._finish(y, gate), self._kept(memory, seen) | conv
 
-    def weights(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> Tensor:
-        """The attention map softmax(q k^T / sqrt(K)) over the tokens of `state` and of u, (B, H, T, S + T)."""
-        q, keys, _, mask, *_ = self._attend(u, state, resets)
-        keys = keys.repeat_interleave(self.heads // self.groups, 1)  # (B, H, S + T, K)
+    def weights(self, u: Tensor, resets: Tensor | None = None) -> Tensor:
+        """The attention map softmax(q k^T / sqrt(K)) from an empty cache, (B, H, T, T)."""
+        attended = self.attended(u, None, resets)
+        keys = attended.keys.repeat_interleave(self.heads // self.groups, 1)  # (B, H, T, K)
+        mask = attended.mask
         if mask is None:
             mask = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
-        scores = q @ keys.transpose(-1, -2) * self.head_dim**-0.5
+        scores = attended.q @ keys.transpose(-1, -2) * self.head_dim**-0.5
         return scores.masked_fill(~mask, float("-inf")).softmax(-1)
 
-    def values(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> Tensor:
-        """The values that `weights` multiplies, for each head of queries, before the gate, (B, H, S + T, K)."""
-        return self._attend(u, state, resets)[2].repeat_interleave(self.heads // self.groups, 1)
-
-    def _attend(
-        self, u: Tensor, state: LayerState | None, resets: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, LayerState]:
-        """q (B, H, T, K) and keys (B, G, S + T, K), rotated; values; mask (None: only causal); gate (B, T, H, K);
-        the next state.
-        """
+    def attended(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Attended:
+        """What `forward` attends with and to."""
         (q, new, gate), conv = self._project(u, state, resets)
         q = q.transpose(1, 2)  # (B, H, T, K)
         memory, seen = self._extended(new, state)  # (B, G, S + T, 2, K), (B, S + T)
@@ -121,7 +126,7 @@ class Attention(Mixer, kind="attention"):
         mask = None
         if state is not None or resets is not None or self.spec.window is not None:
             mask, seen = self._mask(seen, resets, u.shape[1])
-        return q, keys, values, mask, gate, self._kept(memory, seen) | conv
+        return Attended(q, keys, values, mask, gate, self._kept(memory, seen) | conv)
 
     def _project(
         self, u: Tensor, state: LayerState | None, resets: Tensor | None

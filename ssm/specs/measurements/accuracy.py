@@ -92,5 +92,5 @@ class Accuracy(OfExamples):
     def capped(self, caps: DryRun, context: int) -> Self:
         """Keep the lengths within the cap, and always the shortest, because prompts have a minimum length."""
         lengths = self.lengths and tuple(length for length in self.lengths if length <= caps.max_contexts * context)
-        changed = {"lengths": self.lengths and (lengths or self.lengths[:1])}
-        return self.model_copy(update=changed | {"examples": min(self.examples, caps.max_sequences)})
+        fewer = {"lengths": self.lengths and (lengths or self.lengths[:1])}
+        return super().capped(caps, context).model_copy(update=fewer)

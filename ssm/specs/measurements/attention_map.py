@@ -9,7 +9,6 @@ from pydantic import Field, PositiveInt, model_validator
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
 from ssm.specs.base import Distinct, ReadCount
-from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import Arm, ArmsEntry
 from ssm.specs.measurements.of_examples import OfExamples
 from ssm.specs.model import ModelSpec
@@ -86,6 +85,3 @@ class AttentionMap(OfExamples):
     def rows(self, model: ModelSpec) -> float:
         length = self.test.least_context
         return self.examples * len(self.layers or range(model.n_layers)) * length * (length + 1) / 2
-
-    def capped(self, caps: DryRun, context: int) -> Self:
-        return self.model_copy(update={"examples": min(self.examples, caps.max_sequences)})

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from ssm.base.errors import ConfigError
 from ssm.specs.base import Name, ReadCount
+from ssm.specs.config import DryRun
 from ssm.specs.data import Data
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun
 from ssm.specs.tasks import TaskSpec
@@ -41,3 +42,6 @@ class OfExamples(OfRun):
 
     def data(self, run: RunSpec) -> Data:
         return self.task
+
+    def capped(self, caps: DryRun, context: int) -> Self:
+        return self.model_copy(update={"examples": min(self.examples, caps.max_sequences)})

@@ -39,6 +39,10 @@ class DeltaRuleMixer(MixerSpecBase):
         """Further outputs of the input projection after q, k, v and beta: for the decay, for the gate."""
         return []
 
+    def kept_of_extra(self, d_model: int) -> int:
+        """Numbers that decay and gate keep of a token for the gradients, besides their inputs `extra`."""
+        return 0
+
     def convolved(self, d_model: int) -> int:
         """Channels of the convolutions, 2 G K + H V: q, k and v."""
         H, K, V = self.state_shape(d_model)
@@ -60,6 +64,7 @@ class DeltaRuleMixer(MixerSpecBase):
         projected = 2 * self.convolved(d_model) + H + sum(self.extra(d_model))  # q, k, v before and after convolution
         read = 4 * H * V  # values that keys read from the state; y, normalized y, and that scaled
         a_token = projected + 2 * self.key_heads * K + read + 10 * H  # normalized q and k; beta, lengths
+        a_token += self.kept_of_extra(d_model)
         return ActivationMemory(
             a_token,
             border=self.recurrent_state_numbers(d_model),

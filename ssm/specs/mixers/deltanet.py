@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import Taxonomy
 from ssm.specs.mixers.delta_rule import DeltaRuleMixer
-from ssm.specs.sublayer import ActivationMemory
 
 
 class DeltaNetMixer(DeltaRuleMixer):
@@ -38,11 +36,10 @@ class DeltaNetMixer(DeltaRuleMixer):
         per_head = d_model // self.n_heads
         return (self.n_heads, self.key_dim or per_head, self.value_dim or per_head)
 
-    def activation_memory(self, d_model: int) -> ActivationMemory:
-        H, _, V = self.state_shape(d_model)
-        kept = super().activation_memory(d_model)
-        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # activated gate, and its product
-
     def extra(self, d_model: int) -> list[int]:
         H, _, V = self.state_shape(d_model)
         return [H * V] if self.gate else []
+
+    def kept_of_extra(self, d_model: int) -> int:
+        H, _, V = self.state_shape(d_model)
+        return 2 * H * V * self.gate  # activated gate, and its product

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from ssm.specs.mixers.base import Range, Taxonomy
 from ssm.specs.mixers.delta_rule import GatedDeltaRuleMixer
-from ssm.specs.sublayer import ActivationMemory
 
 
 class GatedDeltaNetMixer(GatedDeltaRuleMixer):
@@ -47,10 +45,9 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
         H, _, V = self.state_shape(d_model)
         return [H] * (self.decay == "input_dependent") + [H * V] * self.gate  # dt, gate
 
-    def activation_memory(self, d_model: int) -> ActivationMemory:
+    def kept_of_extra(self, d_model: int) -> int:
         H, _, V = self.state_shape(d_model)
-        kept = super().activation_memory(d_model)
-        return replace(kept, a_token=kept.a_token + 2 * H * V * self.gate)  # activated gate, and its product
+        return 2 * H * V * self.gate  # activated gate, and its product
 
     def parameters(self, d_model: int) -> int:
         by_head = 0 if self.decay == "none" else 2  # A_log, bias of dt

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
 from ssm.specs.mixers.base import Taxonomy
 from ssm.specs.mixers.delta_rule import GatedDeltaRuleMixer
-from ssm.specs.sublayer import ActivationMemory, linear
+from ssm.specs.sublayer import linear
 
 
 class KdaMixer(GatedDeltaRuleMixer):
@@ -55,8 +54,6 @@ class KdaMixer(GatedDeltaRuleMixer):
         decay = linear(R, H * K) + H * K + H  # up, the bias of dt, A_log
         return super().parameters(d_model) + decay + linear(R, H * V, self.gate_bias)
 
-    def activation_memory(self, d_model: int) -> ActivationMemory:
+    def kept_of_extra(self, d_model: int) -> int:
         H, K, V = self.state_shape(d_model)
-        kept = super().activation_memory(d_model)
-        decay, gate = 3 * H * K, 2 * H * V  # dt before and after softplus, log alpha; activated gate, its product
-        return replace(kept, a_token=kept.a_token + decay + gate)
+        return 3 * H * K + 2 * H * V  # dt before and after softplus, log alpha; activated gate, its product
