@@ -28,6 +28,7 @@ TOP = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 GENERATED = [*sorted((ROOT / FOLDER).glob("*.md")), ROOT / "docs" / "findings.md"]
 WRITTEN = [*TOP, *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path not in GENERATED)]
 PAGES = [*WRITTEN, *GENERATED, ROOT / "kernels" / "README.md", ROOT / "reports" / "README.md"]
+CONFIGS = sorted((ROOT / "config").rglob("*.yaml"))
 # Old phrases that must not return, with better ones, and the files where they are searched.
 PROSE = {"ssm": "*.py", "kernels": "*.*", "workflow": "*.*", "config": "*.yaml"}
 PHRASES = {
@@ -105,10 +106,17 @@ def test_long_sentences_are_counted() -> None:
 
 
 def test_lines_of_config_files_fit_the_width_of_code() -> None:
-    lines = {path.name: path.read_text("utf-8").splitlines() for path in (ROOT / "config").rglob("*.yaml")}
+    lines = {path.name: path.read_text("utf-8").splitlines() for path in CONFIGS}
     assert len(lines) > 50
     long = [(name, line) for name, found in lines.items() for line in found if len(line) > 120]
     assert [one for one in long if not one[1].startswith("# |")] == []
+
+
+@pytest.mark.parametrize("path", named(CONFIGS))
+def test_every_anchor_of_a_config_file_is_used(path: str) -> None:
+    events = list(yaml.parse((ROOT / path).read_text("utf-8")))
+    used = {event.anchor for event in events if isinstance(event, yaml.AliasEvent)}
+    assert {event.anchor for event in events if isinstance(event, yaml.NodeEvent) and event.anchor} <= used
 
 
 def test_tables_and_examples_of_help_texts_are_no_sentences() -> None:
