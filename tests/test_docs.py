@@ -28,6 +28,8 @@ TOP = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 GENERATED = [*sorted((ROOT / FOLDER).glob("*.md")), ROOT / "docs" / "findings.md"]
 WRITTEN = [*TOP, *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path not in GENERATED)]
 PAGES = [*WRITTEN, *GENERATED, ROOT / "kernels" / "README.md", ROOT / "reports" / "README.md"]
+OF_TASKS = [page for page in WRITTEN if page.is_relative_to(ROOT / "docs") and page.name != "README.md"]
+CONFIGS = sorted((ROOT / "config").rglob("*.yaml"))
 # Old phrases that must not return, with better ones, and the files where they are searched.
 PROSE = {"ssm": "*.py", "kernels": "*.*", "workflow": "*.*", "config": "*.yaml"}
 PHRASES = {
@@ -105,10 +107,17 @@ def test_long_sentences_are_counted() -> None:
 
 
 def test_lines_of_config_files_fit_the_width_of_code() -> None:
-    lines = {path.name: path.read_text("utf-8").splitlines() for path in (ROOT / "config").rglob("*.yaml")}
+    lines = {path.name: path.read_text("utf-8").splitlines() for path in CONFIGS}
     assert len(lines) > 50
     long = [(name, line) for name, found in lines.items() for line in found if len(line) > 120]
     assert [one for one in long if not one[1].startswith("# |")] == []
+
+
+@pytest.mark.parametrize("path", named(CONFIGS))
+def test_every_anchor_of_a_config_file_is_used(path: str) -> None:
+    events = list(yaml.parse((ROOT / path).read_text("utf-8")))
+    used = {event.anchor for event in events if isinstance(event, yaml.AliasEvent)}
+    assert {event.anchor for event in events if isinstance(event, yaml.NodeEvent) and event.anchor} <= used
 
 
 def test_tables_and_examples_of_help_texts_are_no_sentences() -> None:
@@ -128,18 +137,16 @@ def test_sentences_of_code_and_figure_files_are_counted(tmp_path: Path) -> None:
     assert [words.words(one) for one in words.sentences(words.markdown_of(figure))] == [5, 1, 2]
 
 
-@pytest.mark.parametrize("page", [page for page in named(WRITTEN) if page.startswith("docs/") or page[0] == "C"])
+@pytest.mark.parametrize("page", [*named(OF_TASKS), "CONTRIBUTING.md"])
 def test_a_page_about_a_task_begins_with_a_command(page: str) -> None:
-    if Path(page).name not in ("README.md", "CHANGELOG.md"):
-        assert re.match(r"# [^\n]+\n\n```", (ROOT / page).read_text(encoding="utf-8"))
+    assert re.match(r"# [^\n]+\n\n```", (ROOT / page).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", [page for page in named(WRITTEN) if page.startswith("docs/")])
+@pytest.mark.parametrize("page", named(OF_TASKS))
 def test_a_page_about_a_task_ends_with_a_command(page: str) -> None:
-    if Path(page).name != "README.md":
-        text = (ROOT / page).read_text(encoding="utf-8")
-        assert text.endswith("\n```\n")
-        assert text[:-4].rpartition("```\n")[2].startswith(PROGRAMS)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert text.endswith("\n```\n")
+    assert text[:-4].rpartition("```\n")[2].startswith(PROGRAMS)
 
 
 @pytest.mark.parametrize("page", named([*WRITTEN, ROOT / "kernels" / "README.md"]))

@@ -63,7 +63,7 @@ def measured(row: Mapping[str, Any]) -> str:
 
 
 def by_seed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Seed -> number of a verdict, a list of numbers, or its named parts. Empty: not from seeds, or not recorded."""
+    """Seed -> number of a verdict, a list of numbers, or its named parts. Empty: not from seeds."""
     found = row.get("by_seed") or {}
     return dict(json.loads(found)) if isinstance(found, str) else dict(found)
 

@@ -57,14 +57,13 @@ def decides_more(readings: Readings, facts: Facts) -> tuple[str, int]:
     """
     share = max(FOURFOLD, ENOUGH / facts.sequences)
     if facts.stopped_by == "budget":
-        # The rest of a budget is kept for other measurements. An earlier version did not write the time of reading.
-        seconds = facts.reading_seconds / (1 - RESERVED) or facts.seconds
+        seconds = facts.reading_seconds / (1 - RESERVED)  # the rest of a budget is kept for other measurements
         return "budget", ceil(share * seconds / 60)
     count = ceil(share * facts.sequences)
     least = max(ENOUGH if _all_within(readings.ratios, facts.tolerance) else 0, 2 * facts.sequences)
-    if facts.stopped_by == "text" or 0 < facts.windows < least:
+    if facts.stopped_by == "text" or facts.windows < least:
         return "text", count
-    return "sequences", min(count, facts.windows or count)
+    return "sequences", min(count, facts.windows)
 
 
 def worth_extending(found: Diagnosis) -> bool:
@@ -89,9 +88,7 @@ def text_to_extend(facts: Facts) -> int | None:
 
 def _text_lacks_windows(facts: Facts, length: int) -> bool:
     """Whether the text has too few windows of `length` for `ssm extend`."""
-    # Without the number of windows (an earlier version), only a diagnosis that read the whole text gives it.
-    windows = facts.windows or (facts.sequences if facts.stopped_by == "text" else FEWEST)
-    return windows * (facts.length + 1) < FEWEST * (length + 1)
+    return facts.windows * (facts.length + 1) < FEWEST * (length + 1)
 
 
 def _all_within(ratios: Mapping[int, Interval], tolerance: float) -> bool:

@@ -156,8 +156,10 @@ class Facts:
     context: int  # T, tokens
     length: int  # tokens
     sequences: int
+    windows: int  # that the text has, read or not
     tokens_read: int
     seconds: float
+    reading_seconds: float  # of `seconds`, for the verdict alone
     tokens_per_second: float
     state_bytes: int | None  # of one sequence
     peak_bytes: int
@@ -173,8 +175,6 @@ class Facts:
     missing: tuple[str, ...]  # "what was not measured: why"
     can_be_scaled: bool = False  # whether scale_a, which trains nothing, can repair a model that cannot be trained
     looks: int = 1  # at most how often the verdict was checked: all checks share the level of the intervals
-    windows: int = 0  # that the text has, read or not; 0: an earlier version did not write it
-    reading_seconds: float = 0.0  # of `seconds`, for the verdict alone; 0: an earlier version did not write it
     longest: int | None = None  # end of the model's table of positions; None: it has none
 
     def as_json(self) -> dict[str, Any]:

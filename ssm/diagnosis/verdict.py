@@ -227,7 +227,7 @@ def _windows(outcome: str, readings: Readings, facts: Facts) -> str:
     read = f"{facts.sequences:,} windows of the text were read."
     if outcome == NOT_DECIDED and not fails_between(readings, facts):
         more = {
-            "text": f"The text has {facts.windows or facts.sequences:,} windows: more text may decide it.",
+            "text": f"The text has {facts.windows:,} windows: more text may decide it.",
             "budget": "The time was over: a larger --budget may decide it.",
             "sequences": "The limit of windows was reached: a larger --sequences may decide it.",
         }[decides_more(readings, facts)[0]]

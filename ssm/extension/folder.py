@@ -112,13 +112,10 @@ class Folder:
             OutputError: a setting that may not change is different.
         """
         path = self.path / SETTINGS
-        old = None
+        old: dict[str, Any] | None = None
         if path.exists():
-            old = read_json(path, OutputError, "record of an extension")
-            if isinstance(old, dict) and "spec" in old and not old.keys() >= {*DIVIDED}:
-                earlier = "has an extension by an earlier version of ssm, which divided the text in another way"
-                raise OutputError(f"{self.path}: {earlier}; it is not changed: give another -o")
-            old = dict(shaped(old, Settings, f"{path}: not the record of an extension", OutputError))
+            record = read_json(path, OutputError, "record of an extension")
+            old = dict(shaped(record, Settings, f"{path}: not the record of an extension", OutputError))
         begun = old is not None and (self.diagnosis("before").exists() or self.run("extended").exists())
         if old is not None and begun and settings["held_out"]:
             settings = settings | {key: old[key] for key in DIVIDED}

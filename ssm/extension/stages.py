@@ -154,7 +154,7 @@ class Stages:
     def _ended_early(self, diagnosis: Diagnosis) -> bool:
         """Whether its verdict was decided before all windows were read."""
         facts = diagnosis.facts
-        all_read = facts.sequences >= self.spec.diagnosis.sequences or 0 < facts.windows <= facts.sequences
+        all_read = facts.sequences >= self.spec.diagnosis.sequences or facts.windows <= facts.sequences
         return facts.stopped_by == "decided" and not all_read
 
     def _trained(self, arm: str) -> dict[str, Any]:

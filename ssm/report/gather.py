@@ -79,13 +79,8 @@ class Verdict:
 
     @property
     def seeds(self) -> str:
-        """The number of every seed as text; empty: not from seeds, or not recorded."""
+        """The number of every seed as text; empty: not from seeds."""
         return seed_words(self.row) if by_seed(self.row) else ""
-
-    @property
-    def unrecorded(self) -> bool:
-        """Whether it is from several seeds, but their numbers were not recorded."""
-        return " seeds" in self.row["interval"] and not self.seeds
 
     @property
     def title(self) -> str:

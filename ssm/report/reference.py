@@ -50,7 +50,7 @@ class Judged(Spec):
     reason: str = ""  # why there is no estimate
     model: str = ""  # title of the judged model; empty if the figure has only one
     # seed -> the number that the interval is computed from, several, or its named parts; null: not finite; empty: not
-    # recorded
+    # from seeds
     by_seed: dict[
         str, float | Annotated[tuple[float | None, ...], Field(strict=False)] | dict[str, float | None] | None
     ] = {}
@@ -172,14 +172,14 @@ def judged(row: Mapping[str, Any], claim: ClaimSpec | None = None, model: str = 
         claim: the claim that was judged. A reference needs it for `timed`, `rounding` and `paper_number`.
         model: the title of the judged model; empty if the figure has only one.
     """
-    optional = Judged.later - {"reason"}
+    optional = Judged.later - {"reason", "p"}
     content = {name: row[name] for name in Judged.model_fields if name not in optional}
     for name in ("estimate", "low", "high"):
         content[name] = content[name] if content[name] is not None and math.isfinite(content[name]) else None
     content["reason"] = content["reason"] if content["estimate"] is None else ""
     content["registered"] = content["registered"] is not False
     content["by_seed"] = by_seed(row)
-    content |= {name: row[name] for name in ("p", "base_models", "base_group") if name in row}
+    content |= {name: row[name] for name in ("base_models", "base_group") if name in row}
     if claim is not None:
         content["timed"] = claim.quantity.timed
         content["rounding"] = claim.rounding or claim.quantity.rounding

@@ -21,7 +21,7 @@ def strip(row: Mapping[str, Any], expected: Expected) -> Markup:
     """The strip of a verdict.
 
     The expected region is shaded, the interval is a bar, and the estimate is a large dot. Small dots are the numbers
-    of the seeds, if they are recorded. The strip repeats the text next to it, so it is hidden from screen readers.
+    of the seeds, if it is from seeds. The strip repeats the text next to it, so it is hidden from screen readers.
     Without an estimate it is empty.
     """
     return _drawn({"": row}, expected, None) if row["estimate"] is not None else Markup("")

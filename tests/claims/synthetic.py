@@ -65,7 +65,6 @@ def figure_task(
     seeds: tuple[int, ...] = (1, 2, 3),
     panels: tuple[str, ...] = ("tiny",),
     target: str = "lg_fig5",
-    run: str = "{panel}_{arm}_s{seed}",
 ) -> FigureTask:
     """A planned figure with three arms: base, passed (trained further from base), and control, which does not exist.
 
@@ -79,8 +78,8 @@ def figure_task(
             "seed": seed,
             "context": T,
             "policy": "zero",
-            "run": run.format(panel=panel, arm=arm, seed=seed),
-            "origin": run.format(panel=panel, arm="base", seed=seed) if arm == "passed" else None,
+            "run": f"{panel}_{arm}_s{seed}",
+            "origin": f"{panel}_base_s{seed}" if arm == "passed" else None,
             "tables": {kind: f"{kind}_{panel}_{arm}_s{seed}" for kind in KINDS},
         }
         for panel in panels

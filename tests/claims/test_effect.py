@@ -19,7 +19,6 @@ from ssm.claims.verdict import judge
 from ssm.figures.figure import FigureSpec
 
 EXCESS = {"kind": "value_at", "measurement": "length_class", "column": "excess"}
-AXES = ("a", "conv", "size")
 Height = Callable[[int, int, int, int], float]  # of seed, a, conv, size
 
 

@@ -31,11 +31,10 @@ def falling(seed: int, noise: float = NOISE) -> np.ndarray:
     return fall
 
 
-def spiked(seed: int, height: float = 1.0, at: int = 150) -> np.ndarray:
+def spiked(seed: int, height: float = 1.0) -> np.ndarray:
     """The same loss with a spike that ends after some rows."""
-    spike: np.ndarray = falling(seed) + height * np.exp(-np.maximum(np.arange(ROWS) - at, 0) / 4) * (
-        np.arange(ROWS) >= at
-    )
+    after = np.arange(ROWS) - 150  # the row of the spike
+    spike: np.ndarray = falling(seed) + height * np.exp(-np.maximum(after, 0) / 4) * (after >= 0)
     return spike
 
 

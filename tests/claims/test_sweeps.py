@@ -34,11 +34,11 @@ def quantity(content: Mapping[str, Any]) -> Any:
     return TypeAdapter(QuantitySpec).validate_python(content)
 
 
-def family(folder: Path, height: Height, name: str = "d", seeds: int = 3, **axes: Any) -> list[dict[str, Any]]:
+def family(folder: Path, height: Height, name: str = "d", **axes: Any) -> list[dict[str, Any]]:
     """Series of arms whose excess is `height(seed, number)`; the name of an arm is `name` and its number."""
     found = []
     for x in X:
-        for seed in range(seeds):
+        for seed in range(3):
             table = f"{name}{x:g}_{seed}"
             synthetic.length_class(folder / f"{table}.parquet", "none", height(seed, x))
             one = synthetic.series(f"{name}{x:g}", seed, length_class=table)
@@ -176,12 +176,12 @@ def test_coverage_of_the_interval_of_an_order(steps: tuple[float, ...]) -> None:
     assert covered / 400 > 0.94  # 0.95 minus the noise of 400 trials
 
 
-def passkeys(path: Path, right: Mapping[int, int], trials: int = 20) -> None:
-    """A passkey table in which the first `right[length]` of the trials are correct."""
+def passkeys(path: Path, right: Mapping[int, int]) -> None:
+    """A passkey table in which the first `right[length]` of 20 trials are correct."""
     rows = [
         {"length": length, "depth": 0.5, "trial": trial, "correct": trial < count, "digits_right": 0}
         for length, count in right.items()
-        for trial in range(trials)
+        for trial in range(20)
     ]
     synthetic.save(path, "passkey", rows)
 

@@ -295,7 +295,10 @@ def test_a_file_with_a_few_wrong_bytes_is_read(tokenizer: Path, tmp_path: Path) 
     """And so is a small file in another encoding, among many."""
     (tmp_path / "small.txt").write_bytes("für".encode("latin-1"))
     (tmp_path / "text.txt").write_bytes("für die Größe möchten wir ".encode() * 50 + b"\xff\x00")
-    own_text([str(tmp_path / "*.txt")], tokenizer_named(str(tokenizer), 310), tmp_path / "tokens", 1.0)
+    store = own_text([str(tmp_path / "*.txt")], tokenizer_named(str(tokenizer), 310), tmp_path / "tokens", 1.0)
+    text = store.tokenizer().decode(store.held_out.read(0, store.held_out.n_tokens))
+    assert text.count("für die Größe möchten wir ") == 50
+    assert "f\N{REPLACEMENT CHARACTER}r" in text, "the small file"
 
 
 def test_a_large_binary_file_among_many_texts_is_refused(tokenizer: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def bump(octave: np.ndarray) -> np.ndarray:
 
 @cache
 def losses(
-    seed: int, excess: Excess = holds, sequences: int = 32, context: int = CONTEXT, length: int = LENGTH, **noise: float
+    seed: int, excess: Excess = holds, sequences: int = 32, length: int = LENGTH, **noise: float
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """position_loss and restart_loss. Both share the noise of the text; each has less noise of its own.
 
@@ -55,17 +55,17 @@ def losses(
     generator = np.random.default_rng(seed)
     edges = bin_edges(length)
     inner = np.linspace(edges[:-1], edges[1:] - 1, 33)  # (33, bins) positions inside
-    true = np.where(inner >= context, excess(np.log2(np.maximum(inner, 1))), 0.0).mean(0)  # (bins,)
+    true = np.where(inner >= CONTEXT, excess(np.log2(np.maximum(inner, 1))), 0.0).mean(0)  # (bins,)
     tokens = np.diff(edges)
     wobble = generator.normal(0, 0.2, (sequences, 1)) + generator.normal(0, 3.0, (sequences, len(true))) / tokens**0.5
     own = generator.normal(1, noise.get("spread", 0.3), (sequences, 1)) * true
     apart = generator.normal(0, noise.get("apart", 0.04), (sequences, len(true))) * (256 / tokens) ** 0.5
-    apart[:, edges[1:] <= context] = 0.0
+    apart[:, edges[1:] <= CONTEXT] = 0.0
     level = 2.5 + 1.5 / (1 + edges[1:]) ** 0.3
     restarted = level + wobble
     return (
         _table(restarted + own + apart, edges),
-        _table(restarted, edges).filter(pl.col("position_from") >= context // 2),
+        _table(restarted, edges).filter(pl.col("position_from") >= CONTEXT // 2),
     )
 
 
@@ -86,12 +86,12 @@ def remembrance(value: float, sequences: int = 8, context: int = CONTEXT, length
     )
 
 
-def states(growth: np.ndarray, sequences: int = 8, context: int = CONTEXT, length: int = LENGTH) -> pl.DataFrame:
+def states(growth: np.ndarray, sequences: int = 8) -> pl.DataFrame:
     """Heads with a std that grows by `growth` (layers, heads) beyond the context. Sequences differ by 5%."""
     generator = np.random.default_rng(3)
-    positions = 2 ** np.arange(length.bit_length())
-    octaves = np.log2(length / context)
-    power = np.clip(np.log2(positions / context) / octaves, 0, None)
+    positions = 2 ** np.arange(LENGTH.bit_length())
+    octaves = np.log2(LENGTH / CONTEXT)
+    power = np.clip(np.log2(positions / CONTEXT) / octaves, 0, None)
     rows = []
     for (layer, head), factor in np.ndenumerate(growth):
         with np.errstate(invalid="ignore"):
@@ -117,9 +117,9 @@ def states(growth: np.ndarray, sequences: int = 8, context: int = CONTEXT, lengt
     return pl.concat(frames)
 
 
-def passkeys(found: Callable[[int, float], int], context: int = CONTEXT, length: int = LENGTH) -> pl.DataFrame:
+def passkeys(found: Callable[[int, float], int]) -> pl.DataFrame:
     """8 trials per cell, the first `found(length, depth)` of them right."""
-    lengths = [context // 2 * 2**i for i in range(int(np.log2(length / context)) + 2)]
+    lengths = [CONTEXT // 2 * 2**i for i in range(int(np.log2(LENGTH / CONTEXT)) + 2)]
     rows = [
         {"length": n, "depth": depth, "trial": trial, "correct": trial < found(n, depth), "digits_right": 0}
         for n in lengths
@@ -173,8 +173,10 @@ def facts(**changes: Any) -> Facts:
         "context": CONTEXT,
         "length": LENGTH,
         "sequences": ENOUGH,
+        "windows": 16 * ENOUGH,
         "tokens_read": 6_291_456,
         "seconds": 373.2,
+        "reading_seconds": 223.9,
         "tokens_per_second": 21_400.0,
         "state_bytes": 77_856_768,
         "peak_bytes": 3_221_225_472,

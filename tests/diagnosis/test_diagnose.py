@@ -260,8 +260,6 @@ def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",), **c
         ({"windows": 10, "sequences": 8, "stopped_by": "sequences"}, 16384),
         ({"windows": 16, "sequences": 4, "stopped_by": "budget"}, 32768),
         ({"windows": 4, "sequences": 4, "stopped_by": "text", "length": 6144}, 4096),  # not below 2 T
-        ({"sequences": 10, "stopped_by": "text"}, 16384),  # an earlier version did not write the number of windows
-        ({"sequences": 10, "stopped_by": "budget"}, 32768),
     ],
 )
 def test_the_command_to_extend_asks_for_a_length_that_the_text_has(known: dict[str, Any], length: int) -> None:

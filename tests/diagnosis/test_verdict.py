@@ -95,7 +95,6 @@ def test_it_holds() -> None:
         ("budget", 8, "The time was over: a larger --budget may decide it."),
         ("sequences", 15, "The text has 15 windows: more text may decide it."),
         ("sequences", 16, "The limit of windows was reached: a larger --sequences may decide it."),
-        ("sequences", 0, "The limit of windows was reached: a larger --sequences may decide it."),
     ],
 )
 def test_it_is_not_decided(stopped_by: str, windows: int, more: str) -> None:
@@ -245,7 +244,7 @@ def test_few_windows_never_hold(windows: int) -> None:
     ratios = {4096: Interval(1.0, 0.99, 1.01), 8192: Interval(1.0, 0.99, 1.01)}
     assert outcome_of(ratios, 1.1, windows) == NOT_DECIDED
     assert outcome_of(ratios, 1.1, 64) == HOLDS
-    found = diagnosis(tables(0, sequences=windows), stopped_by="text")
+    found = diagnosis(tables(0, sequences=windows), stopped_by="text", windows=windows)
     assert found.verdict.outcome == NOT_DECIDED
     assert "that of a restart, but it takes 64 windows to say that it holds." in found.verdict.paragraph
     assert f"{windows} windows of the text were read. The text has {windows} windows: more" in found.verdict.paragraph

@@ -122,12 +122,12 @@ def of_a_ratio(drawn: np.ndarray) -> np.ndarray:
     return student(drawn, 1 - 0.05 / SHARING)
 
 
-def accelerated(drawn: np.ndarray, resamples: int = 999) -> np.ndarray:
+def accelerated(drawn: np.ndarray) -> np.ndarray:
     """The upper end of the bias-corrected, accelerated bootstrap (BCa)."""
     random, n = np.random.default_rng(5), drawn.shape[1]
     found = np.empty(len(drawn))
     for trial, values in enumerate(drawn):
-        means = np.sort(values[random.integers(n, size=(resamples, n))].mean(1))
+        means = np.sort(values[random.integers(n, size=(999, n))].mean(1))
         away = values - values.mean()
         square = (away**2).sum()
         acceleration = (away**3).sum() / (6 * square**1.5) if square else 0.0

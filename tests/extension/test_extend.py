@@ -313,22 +313,6 @@ def test_a_candidate_that_is_not_decided_is_measured_on_more_windows_without_tra
     assert content(out / "work/runs/extended") == content(other / "work/runs/extended") == trained
 
 
-def test_an_extension_of_an_earlier_version_is_not_changed(
-    world: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(whole, out)
-    settings = json.loads((out / "extension.json").read_text())
-    older = {key: value for key, value in settings.items() if key not in ("divided", "share", "held_out_files")}
-    (out / "extension.json").write_text(json.dumps(older | {"spec": settings["spec"] | {"held_out": 0.1}}))
-    before = content(out)
-    typed = ["extend", str(world / "theirs"), "--text", str(world / "texts"), "--context", str(CONTEXT)]
-    assert main([*typed, "-o", str(out)]) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "earlier version" in line]
-    assert line.endswith("it is not changed: give another -o")
-    assert content(out) == before
-
-
 def test_training_that_diverges_gains_nothing(world: Path, tmp_path: Path) -> None:
     found = extended(world, tmp_path / "out", lr=1e5)
     assert found["outcome"] == "nothing was gained"

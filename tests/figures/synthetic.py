@@ -38,12 +38,12 @@ def position_loss(path: Path, length: int, loss: Shape, offsets: Sequence[float]
     save(path, "position_loss", rows)
 
 
-def restart_loss(path: Path, context: int, length: int, loss: Shape, offsets: Sequence[float] = (0.0, 0.1)) -> None:
+def restart_loss(path: Path, context: int, length: int, loss: Shape) -> None:
     """One bin [3/4 kT, kT) for each k = 1, 2, 4 ..."""
     ends = [context * 2**i for i in range(20) if context * 2**i <= length]
     rows = [
         {"sequence": s, "position_from": 3 * end // 4, "position_to": end, "loss": loss(end) + offset}
-        for s, offset in enumerate(offsets)
+        for s, offset in enumerate((0.0, 0.1))
         for end in ends
     ]
     save(path, "restart_loss", rows)
@@ -65,32 +65,31 @@ def state_statistics(
     length: int,
     norm: Shape,
     std: Callable[[int, int, float], float] = lambda layer, head, p: 1.0,
-    layers: int = 2,
-    heads: int = 2,
-    sequences: int = 2,
 ) -> None:
-    """Norm `norm(position)` and std of heads `std(layer, head, position)`, times a factor of each sequence."""
+    """Norm `norm(position)` and std of heads `std(layer, head, position)`, times a factor of each sequence.
+
+    Two sequences of a model with two layers, each with two heads.
+    """
     rows = []
-    for s in range(sequences):
-        factor = 1 + 0.05 * (2 * s - sequences + 1)
+    for s, factor in enumerate((0.95, 1.05)):
         position = 4
         while position <= length:
             rows.append(_state(s, position, -1, -1, norm=norm(position) * factor))
-            for layer in range(layers):
-                for head in range(heads):
+            for layer in range(2):
+                for head in range(2):
                     rows.append(_state(s, position, layer, head, std=std(layer, head, position) * factor))
             position *= 2
     save(path, "state_statistics", rows)
 
 
-def length_class(path: Path, kind: str, excess: float | None, context: int = 32, length: int = 1024) -> None:
+def length_class(path: Path, kind: str, excess: float | None) -> None:
     """The class of one run."""
     row = dict.fromkeys(SCHEMAS["length_class"].columns) | {
         "class": kind,
         "excess": excess,
         "excess_error": None if excess is None else 0.02,
-        "context": context,
-        "length": length,
+        "context": 32,
+        "length": 1024,
         "sequences": 2,
     }
     save(path, "length_class", [row])
@@ -116,12 +115,12 @@ def taxonomy(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     save(path, "taxonomy", [s5 | row for row in rows])
 
 
-def cost(path: Path, exponents: dict[str, float], lengths: Sequence[int] = (8, 16, 32)) -> None:
+def cost(path: Path, exponents: dict[str, float]) -> None:
     """Costs that grow as T to the given power of each model."""
     rows = [
         {"model": model, "mixer": "s5", "length": length, "cost": kind, "repeat": 1, "value": length**power}
         for model, power in exponents.items()
-        for length in lengths
+        for length in (8, 16, 32)
         for kind in ("training_step", "training_memory", "decoding_step", "state")
     ]
     save(path, "cost", rows)

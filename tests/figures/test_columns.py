@@ -30,19 +30,19 @@ AT = {"kind": "value_at", **KEYS}
 LENGTHS, DEPTHS = (64, 128, 256), (0.0, 0.5, 1.0)
 
 
-def keys(path: Path, right: Callable[[int, float], int], trials: int = 10) -> str:
-    """A table in which `right(length, depth)` keys are found; returns the name of the table."""
+def keys(path: Path, right: Callable[[int, float], int]) -> str:
+    """A table in which `right(length, depth)` of 10 keys are found; returns the name of the table."""
     rows = [
         {"length": length, "depth": depth, "trial": trial, "correct": trial < right(length, depth), "digits_right": 0}
         for length in LENGTHS
         for depth in DEPTHS
-        for trial in range(trials)
+        for trial in range(10)
     ]
     synthetic.save(path, "passkey", rows)
     return path.stem
 
 
-def two_arms(folder: Path, seeds: int = 2, panel: str = "tiny") -> list[dict[str, Any]]:
+def two_arms(folder: Path, seeds: int = 2) -> list[dict[str, Any]]:
     """Base finds 8 - seed keys at 64, 4 at 128, 1 at 256; State Passing finds all. Depth 1 costs one key."""
     found = []
     for seed in range(seeds):
@@ -50,7 +50,7 @@ def two_arms(folder: Path, seeds: int = 2, panel: str = "tiny") -> list[dict[str
         base = keys(folder / f"b{seed}.parquet", lambda length, depth, r=right: r[length] - (depth == 1))
         far = keys(folder / f"p{seed}.parquet", lambda length, depth: 10 - (depth == 1))
         for arm, table in (("base", base), ("state_passing", far)):
-            found.append(synthetic.series(arm, seed, panel=panel, context=64, passkey=table))
+            found.append(synthetic.series(arm, seed, context=64, passkey=table))
     return found
 
 
@@ -280,8 +280,8 @@ def test_exponential_of_logarithms_at_the_middle_of_bins(tmp_path: Path) -> None
     np.testing.assert_allclose(drawn.get_ydata(), math.exp(1.1))
 
 
-def learning(folder: Path, arm: str, seed: int, steps: int = 100) -> dict[str, Any]:
-    rows = [{"step": step, "tokens": step, "loss": float(step), "accuracy": None} for step in range(1, steps + 1)]
+def learning(folder: Path, arm: str, seed: int) -> dict[str, Any]:
+    rows = [{"step": step, "tokens": step, "loss": float(step), "accuracy": None} for step in range(1, 101)]
     synthetic.save(folder / f"{arm}{seed}.parquet", "learning_curve", rows)
     return synthetic.series(arm, seed, learning_curve=f"{arm}{seed}")
 

@@ -281,18 +281,6 @@ def test_configurations_are_printed(tmp_path: Path) -> None:
     assert {"371M", "370M", "1.34B", "1.3B", "123k", "–"} <= set(printed)
 
 
-def test_taxonomy_tables_of_an_earlier_version_are_an_error_with_a_command(tmp_path: Path) -> None:
-    """Their recurrences are not LaTeX."""
-    synthetic.taxonomy(tmp_path / "taxonomy-1.parquet", [{}, {"model": "old", "recurrence": "x_t = x_{t-1} + B u_t"}])
-    drawn = synthetic.task([{"kind": "taxonomy_table"}], [], target="bn_appB", tables=["taxonomy-1"])
-    with pytest.raises(TableError) as error:
-        draw_figure(drawn, tmp_path)
-    path = tmp_path / "taxonomy-1.parquet"
-    assert str(error.value) == (
-        f"{path}: made by an earlier version of ssm; type `rm {path} && snakemake bn_appB --config scale={drawn.scale}`"
-    )
-
-
 def test_systems_are_printed(tmp_path: Path) -> None:
     nothing = dict.fromkeys(("selective", "linear", "identity"))
     grows = {"model": "attention", "system": "Attention", "state_numbers_late": 640, **nothing}

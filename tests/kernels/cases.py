@@ -35,7 +35,6 @@ def cases(
     longest: int = 300,
     widest: int = 19,
     states: Sequence[int] = tuple(range(1, 10)),
-    variants: Sequence[int] = tuple(range(32)),
 ) -> st.SearchStrategy[Case]:
     """Random cases for Hypothesis."""
     return st.builds(
@@ -47,7 +46,7 @@ def cases(
         width=st.one_of(st.integers(1, 19), st.integers(1, widest)),
         state=st.sampled_from(states),
         decay=st.sampled_from(DECAYS),
-        variant=st.sampled_from(variants),
+        variant=st.sampled_from(range(32)),
         resets=st.sampled_from((0.0, 0.05, 0.5)),
         start=st.booleans(),
     )

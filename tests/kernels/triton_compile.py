@@ -51,16 +51,16 @@ def compile_ahead(launch: Launch, capability: int) -> Resources:
     return Resources(launch.kernel.__name__, compiled.metadata.shared, registers, spilled)
 
 
-def intermediate_code(launch: Launch, capability: int = 90) -> str:
+def intermediate_code(launch: Launch) -> str:
     """A recorded launch as Triton's intermediate code (TTIR): one function, before Triton chooses layouts."""
-    target = GPUTarget("cuda", capability, 32)
+    target = GPUTarget("cuda", 90, 32)
     backend, source, context = make_backend(target), _source(launch), ir.context()
     options = backend.parse_options(_options(launch))
     ir.load_dialects(context)
     backend.load_dialects(context)
     functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
     made = source.make_ir(target, options, functions, modules, context)
-    return str(backend.make_ttir(made, {}, options, capability))
+    return str(backend.make_ttir(made, {}, options, target.arch))
 
 
 def _source(launch: Launch) -> ASTSource:

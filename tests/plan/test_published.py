@@ -29,8 +29,8 @@ def planned(folder: Path, scale: str = "smoke", target: str = "lg_fig5") -> Plan
     return make_plan(load_config(folder, scale, [target]))
 
 
-def of_arms(plan: Plan, target: str = "lg_fig5") -> dict[str, RunSpec]:
-    return {series.arm: plan.runs[series.run] for series in plan.figures[target].series}
+def of_arms(plan: Plan) -> dict[str, RunSpec]:
+    return {series.arm: plan.runs[series.run] for series in plan.figures["lg_fig5"].series}
 
 
 def test_an_arm_is_trained_at_one_scale_and_imported_at_another(folder: Path) -> None:

@@ -242,14 +242,6 @@ def test_all_numbers_of_a_seed_are_dots_but_parts_are_none() -> None:
         assert drawn.count('class="seed"') == dots
 
 
-def test_a_page_says_where_numbers_of_seeds_are_missing() -> None:
-    assert "were not recorded" not in pages()["lg"]
-    content = json.loads((REFERENCE / "lg_fig1.json").read_text())
-    del content["claims"][0]["by_seed"]
-    (REFERENCE / "lg_fig1.json").write_text(json.dumps(content))
-    assert "The numbers of single seeds were not recorded for 1 of these 3 verdicts." in pages()["lg"]
-
-
 def test_scales_have_one_order_whichever_folder_is_named() -> None:
     reports = Path(__file__).parents[2] / "reports"
     found = [[one.scale for one in all_scales(reports / scale)] for scale in ("smoke", "desk")]

@@ -145,32 +145,6 @@ def test_an_interval_can_be_computed_again_from_the_reference(place: Path, capsy
     assert "lg_fig5  base_fails: 1: 2.72, 2: 3, 3: 3.32" in printed
 
 
-OLDER = ("by_seed", "p", "base_models", "base_group", "paper_number")
-
-
-def test_an_older_reference_without_numbers_of_seeds_is_read(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines(capsys, "reference", "results/smoke", code=0)
-    every = Path("reports/README.md").read_text()
-    path = Path("reports/smoke/lg_fig5.json")
-    content = json.loads(path.read_text())
-    for one in content["claims"]:
-        for name in OLDER:
-            one.pop(name, None)
-    path.write_text(json.dumps(content))
-    assert lines(capsys, "compare", "results/smoke", code=0)[-1].startswith("4 of 4 claims agree")
-    lines(capsys, "reference", code=0)
-    table = [line for line in every.splitlines() if line.startswith("| `lg_fig5`")]
-    assert [line for line in Path("reports/README.md").read_text().splitlines() if line in table] == table
-
-
-def test_a_table_of_verdicts_without_numbers_of_seeds_is_read(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = Path("results/smoke/verdicts/lg_fig5.parquet")
-    write_table(read_table(path).drop("by_seed", "p"), VERDICTS, path, read_provenance(path))
-    lines(capsys, "reference", "results/smoke", code=0)
-    assert '"by_seed"' not in Path("reports/smoke/lg_fig5.json").read_text()
-    assert "lg_fig5  base_fails: no numbers of seeds" in lines(capsys, "verdicts", "results/smoke", "--seeds", code=0)
-
-
 def made(verdict: str, claim: str = "it", number: str = "a", scale: str = "smoke", **changes: Any) -> Reference:
     one = Judged(
         claim=claim, says="it holds", estimate=2.0, low=1.5, high=2.5, interval="95% Student t over 5 seeds",

@@ -28,5 +28,4 @@ VERDICTS = Schema(
         "p": float,  # p-value against the nearest bound of the region; null: the number has no interval
     },
     may_be_empty=True,  # a figure need not claim anything
-    optional=frozenset({"by_seed", "p"}),  # older tables lack them
 )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ssm.base.errors import TableError
 from ssm.base.lazy import textpath
 from ssm.claims.series import PlannedFigure
-from ssm.claims.snakemake_command import snakemake_command
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
 from ssm.figures.panel import Row
@@ -44,10 +41,6 @@ class TaxonomyTable(Plot):
         frame = own_table(task, tables, "taxonomy")
         if frame is None:
             return []
-        if not frame["recurrence"].str.contains("$", literal=True).all():
-            old = [shlex.quote(str(tables / f"{name}.parquet")) for name in task.own_tables("taxonomy")]
-            again = snakemake_command(f"{task.target} --config scale={task.scale}")
-            raise TableError(f"{old[0]}: made by an earlier version of ssm; type `rm {' '.join(old)} && {again}`")
         blocks = [_block(row) for row in frame.unique("model", maintain_order=True).iter_rows(named=True)]
         lines = 2.2 + sum(_lines(block) + GAP for block in blocks)
         return [Row(LINE * lines, [lambda axes, _: _draw(axes, blocks, lines)], 1)]

@@ -20,17 +20,17 @@ Load = Callable[[Path], nn.Module]
 Replacements = tuple[tuple[Any, str, Any], ...]  # (module or class, name of an attribute, replacement)
 
 
-def tokens(seed: int = 0, batch: int = 2, length: int = 23) -> Tensor:
-    """Random tokens (B, T)."""
-    return torch.randint(VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
+def tokens() -> Tensor:
+    """Random tokens (2, 23)."""
+    return torch.randint(VOCABULARY, (2, 23), generator=torch.Generator().manual_seed(0))
 
 
-def moved(peer: nn.Module, spread: float = 0.2) -> nn.Module:
+def moved(peer: nn.Module) -> nn.Module:
     """The model with noise on every weight, so that each has an effect; tied weights stay tied."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in peer.parameters():
-            parameter += spread * torch.randn(parameter.shape, generator=generator)
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
     return peer.eval()
 
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from models import tiny
 from pydantic import TypeAdapter
 from ssm_kernels.testing.numerics import normal
 from torch import Tensor, nn
 
+from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.base import Mixer
 from ssm.models.state import LayerState, State
 from ssm.specs.mixers import MixerSpec
+from ssm.specs.model import ModelSpec
 
 D = 8  # d_model
 Forward = Callable[[Tensor, LayerState | None], tuple[Tensor, LayerState]]
@@ -106,6 +109,18 @@ def move(module: nn.Module, seed: int = 0) -> nn.Module:
             spread = 0.4 if parameter.dim() == 2 else 0.1
             parameter += spread * torch.randn(parameter.shape, generator=generator)
     return module
+
+
+def model_spec(**fields: Any) -> ModelSpec:
+    """The spec of a language model with three layers."""
+    return ModelSpec.parse({"name": "tiny", "d_model": D, "n_layers": 3, "peak_lr": 1e-3} | fields, "test")
+
+
+def model(**fields: Any) -> LanguageModel:
+    """The language model of `model_spec` in float64, with noise on every weight."""
+    built = build_model(model_spec(**fields), tiny.VOCABULARY, 0)
+    move(built)
+    return built.double()
 
 
 def inputs(seed: int, batch: int, length: int) -> Tensor:

@@ -24,7 +24,6 @@ from ssm.specs.initial_states.random_noise import RandomNoise
 from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.tbtt import Tbtt
 from ssm.specs.initial_states.zero import ZeroState
-from ssm.specs.model import ModelSpec
 from ssm.specs.training import Budget, RunSpec, TrainingSpec
 
 T = 11
@@ -39,16 +38,6 @@ HYBRID = {
     "mixer": systems.SYSTEMS["mamba2"],
     "mixer_at": {1: systems.SYSTEMS["attention, window"], 2: systems.SYSTEMS["rwkv6"]},
 }
-
-
-def spec(**fields: Any) -> ModelSpec:
-    return ModelSpec.parse({"name": "tiny", "d_model": systems.D, "n_layers": 3, "peak_lr": 1e-3} | fields, "test")
-
-
-def model(**fields: Any) -> LanguageModel:
-    built = build_model(spec(**fields), tiny.VOCABULARY, 0)
-    systems.move(built)
-    return built.double()
 
 
 def states(one: State, other: State) -> tuple[list[Tensor], list[Tensor]]:
@@ -70,7 +59,7 @@ def decoded(built: LanguageModel, tokens: Tensor, state: State | None) -> tuple[
 @pytest.mark.parametrize("mixers", [{"mixer": systems.SYSTEMS["gla"]}, HYBRID], ids=["gla", "hybrid"])
 def test_splits_resets_and_decoding(around: dict[str, Any], mixers: dict[str, Any]) -> None:
     """A split, a reset and decoding token by token give equal logits and equal final states."""
-    built, tokens = model(**around, **mixers), tiny.tokens(0, 2, T)
+    built, tokens = systems.model(**around, **mixers), tiny.tokens(0, 2, T)
     with torch.no_grad():
         start = built(tiny.tokens(1, 2, 3))[1]
         whole, ended = built(tokens, start)
@@ -93,7 +82,7 @@ def test_files_and_recomputation(tmp_path: Path, name: str) -> None:
     """A model from a file has equal gradients, bit for bit. So has a model that recomputes activations."""
     data = DataSpec.parse({"name": "text", "corpus": {"kind": "files", "paths": ["*.txt"]}}, "test")
     training = TrainingSpec(context=8, batch_tokens=32, budget=Budget(steps=1))
-    run = RunSpec(model=spec(mixer=systems.SYSTEMS[name]), data=data, training=training, seed=3)
+    run = RunSpec(model=systems.model_spec(mixer=systems.SYSTEMS[name]), data=data, training=training, seed=3)
     built = build_model(run.model, data.vocab_size, 3)
     systems.move(built)
     save_model(tmp_path / "model.safetensors", built, run, 7, "text")
@@ -112,7 +101,7 @@ def test_files_and_recomputation(tmp_path: Path, name: str) -> None:
 
 
 def test_names_of_ffn_states() -> None:
-    built = model(mixer=systems.SYSTEMS["rwkv6"], ffn={"kind": "rwkv_channel_mix", "d_hidden": 12})
+    built = systems.model(mixer=systems.SYSTEMS["rwkv6"], ffn={"kind": "rwkv_channel_mix", "d_hidden": 12})
     state = built(tiny.tokens(0, 2, 3))[1]
     assert set(state.layers[0]) == {"memory", "shift", "ffn.shift"}
     back = State.from_tensors(state.tensors("last."), "last.")
@@ -123,7 +112,7 @@ def test_names_of_ffn_states() -> None:
 def test_initialization_by_layer() -> None:
     """RWKV's initialization depends on the layer."""
     ffn = {"kind": "rwkv_channel_mix", "d_hidden": 12}
-    built = build_model(spec(mixer=systems.SYSTEMS["rwkv6"], ffn=ffn), tiny.VOCABULARY, 0)
+    built = build_model(systems.model_spec(mixer=systems.SYSTEMS["rwkv6"], ffn=ffn), tiny.VOCABULARY, 0)
     assert torch.equal(built.layers[0].ffn.key_mix, 1 - torch.arange(systems.D) / systems.D)
     assert not torch.equal(built.layers[0].ffn.key_mix, built.layers[2].ffn.key_mix)
     first, last = built.layers[0].mixer, built.layers[2].mixer
@@ -131,7 +120,9 @@ def test_initialization_by_layer() -> None:
     assert torch.equal(first.shift_mix, 1 - torch.arange(systems.D) / systems.D)
     assert first.decay_base[0] == -6
     assert first.decay_base[-1] == -1
-    slow = build_model(spec(mixer=systems.SYSTEMS["rwkv6"] | {"decay_range": [1e-4, 1e-3]}), tiny.VOCABULARY, 0)
+    slow = build_model(
+        systems.model_spec(mixer=systems.SYSTEMS["rwkv6"] | {"decay_range": [1e-4, 1e-3]}), tiny.VOCABULARY, 0
+    )
     for layer in slow.layers:
         assert layer.mixer.decay_base[[0, -1]].exp().tolist() == pytest.approx([1e-4, 1e-3])
         assert (layer.mixer.decay_base.diff() > 0).all()
@@ -154,7 +145,7 @@ def test_initial_states_need_a_recurrence(mixer: str, policy: InitialStateSpec, 
         fields["mixer"] = systems.SYSTEMS["attention"]
     else:
         fields["mixer_at"] = {1: systems.SYSTEMS[mixer]}
-    content = {"model": spec(**fields), "data": data, "seed": 0}
+    content = {"model": systems.model_spec(**fields), "data": data, "seed": 0}
     training = {"context": 8, "batch_tokens": 32, "budget": Budget(steps=1)}
     with pytest.raises(ConfigError) as error:
         RunSpec.parse(content | {"training": TrainingSpec(**training, initial_state=policy)}, "file: arms.a")
@@ -164,5 +155,7 @@ def test_initial_states_need_a_recurrence(mixer: str, policy: InitialStateSpec, 
     for other in ("attention", "attention, window"):
         fields["mixer_at"] = {1: systems.SYSTEMS[other], 2: systems.SYSTEMS["gla"]}
         RunSpec.parse(
-            content | {"model": spec(**fields), "training": TrainingSpec(**training, initial_state=Tbtt())}, "file"
+            content
+            | {"model": systems.model_spec(**fields), "training": TrainingSpec(**training, initial_state=Tbtt())},
+            "file",
         )

@@ -39,12 +39,12 @@ def halves(memory: Tensor) -> tuple[Tensor, Tensor]:
     return average, weight
 
 
-def peer_of(mixer: Rwkv4, number: int = 1) -> nn.Module:
-    """transformers' time mixing with our weights."""
+def peer_of(mixer: Rwkv4) -> nn.Module:
+    """transformers' time mixing of layer 1 with our weights."""
     from transformers import RwkvConfig
     from transformers.models.rwkv.modeling_rwkv import RwkvSelfAttention
 
-    peer: nn.Module = RwkvSelfAttention(RwkvConfig(hidden_size=D, num_hidden_layers=3), layer_id=number).double()
+    peer: nn.Module = RwkvSelfAttention(RwkvConfig(hidden_size=D, num_hidden_layers=3), layer_id=1).double()
     names = {"mix_": "time_mix_", "out_proj": "output"}
     with torch.no_grad():
         for name, parameter in mixer.named_parameters():
@@ -55,7 +55,7 @@ def peer_of(mixer: Rwkv4, number: int = 1) -> nn.Module:
     return peer
 
 
-def their_state(mixer: Rwkv4, state: dict[str, Tensor], number: int = 1) -> list[Tensor]:
+def their_state(mixer: Rwkv4, state: dict[str, Tensor]) -> list[Tensor]:
     """[ffn's shift, shift, num, den, max], each (B, D, layers), from our state. The maximum is arbitrary."""
     average, weight = halves(state["memory"])
     m = torch.full_like(average, 0.7)
@@ -64,7 +64,7 @@ def their_state(mixer: Rwkv4, state: dict[str, Tensor], number: int = 1) -> list
 
     def placed(x: Tensor) -> Tensor:
         all_layers = layers.clone()
-        all_layers[number] = x
+        all_layers[1] = x
         return all_layers.movedim(0, -1)
 
     return [placed(x) for x in (torch.zeros_like(average), state["shift"], average * den, den, m)]

@@ -16,27 +16,24 @@ from ssm_kernels.testing.numerics import worst
 from torch import Tensor, nn
 
 from ssm.base.errors import ConfigError
-from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.backbone import LanguageModel
 from ssm.models.state import LayerState, State
 from ssm.specs.model import ModelSpec
 
 T, B = 9, 2
 MIXER = systems.SYSTEMS["rwkv7"] | {"value_rank": 3}
-FFN = {"kind": "rwkv_channel_mix", "d_hidden": 12, "receptance": False}
+LAYERS = {"mixer": MIXER, "ffn": {"kind": "rwkv_channel_mix", "d_hidden": 12, "receptance": False}}
 
 
 pytestmark = pytest.mark.usefixtures("plain_backend")
 
 
 def spec(**fields: Any) -> ModelSpec:
-    given = {"name": "tiny", "d_model": systems.D, "n_layers": 3, "peak_lr": 1e-3, "mixer": MIXER, "ffn": FFN}
-    return ModelSpec.parse(given | fields, "test")
+    return systems.model_spec(**LAYERS | fields)
 
 
 def model(**fields: Any) -> LanguageModel:
-    built = build_model(spec(**fields), tiny.VOCABULARY, 0)
-    systems.move(built)
-    return built.double()
+    return systems.model(**LAYERS | fields)
 
 
 class Stack(nn.Module):
