@@ -59,7 +59,7 @@ class ArmEntry(Spec):
     model: str | None = None  # a model that replaces the panel's model
     data: str | None = None  # a text or task that replaces the figure's
     snapshot_of: str | None = None  # do not train: use the weights of this arm during its training ...
-    at: float | None = None  # ... after this fraction of its steps
+    at: Annotated[float, Field(gt=0, lt=1)] | None = None  # ... after this fraction of its steps
     grid: Grid | None = None  # make this arm a family: one member for each combination of values; none: the figure's
     member: Member | None = None  # its place in a family
 
@@ -208,8 +208,9 @@ class FigureSpec(Spec):
 
     def _check_claim_ids(self) -> None:
         ids = [claim.id for claim in self.claims]
-        if len(set(ids)) != len(ids):
-            raise ValueError("two claims have the same id")
+        twice = next((one for one in ids if ids.count(one) > 1), None)
+        if twice is not None:
+            raise ValueError(f"claims: the id '{twice}' is given twice")
 
     def _check_measurement_names(self) -> None:
         kinds: dict[str, str] = {}

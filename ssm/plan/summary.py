@@ -134,13 +134,15 @@ def _made_lines(plan: Plan, past: Mapping[str, Need], results: Path) -> list[str
 
 def _unregistered_lines(plan: Plan) -> list[str]:
     """A line about figures with claims that are not registered."""
-    missing = {target: len(task.verdicts) - len(task.registered) for target, task in plan.figures.items()}
-    counts = [
-        f"{target} ({count} of {len(plan.figures[target].verdicts)})" for target, count in missing.items() if count
-    ]
-    if not counts:
+    missing = {
+        target: f"{target} ({len(task.verdicts) - len(task.registered)} of {len(task.verdicts)})"
+        for target, task in plan.figures.items()
+        if len(task.registered) < len(task.verdicts)
+    }
+    if not missing:
         return []
-    return [f"Claims that are not registered: {', '.join(counts)}. `ssm register --check` says why.", ""]
+    command = f"ssm register {' '.join(missing)} --check --scale {plan.scale}"
+    return [f"Claims that are not registered: {', '.join(missing.values())}. `{command}` says why.", ""]
 
 
 def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
