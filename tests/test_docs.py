@@ -170,20 +170,25 @@ def test_commands_exist(page: str) -> None:
             assert asked <= figures, line
 
 
+def with_small_figure(folder: Path) -> Path:
+    """A copy of the config folder, with the small figure of the guide as x_mine."""
+    (text,) = [block for block in blocks("docs/change-a-figure.md", "yaml") if block.startswith("paper: ")]
+    shutil.copytree(ROOT / "config", folder / "config")
+    (folder / "config" / "figures" / "x_mine.yaml").write_text(text)
+    return folder / "config"
+
+
 def test_the_small_example_figure_is_planned_and_registered_as_the_guide_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (text,) = [block for block in blocks("docs/change-a-figure.md", "yaml") if block.startswith("paper: ")]
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    (tmp_path / "config" / "figures" / "x_mine.yaml").write_text(text)
-    plan = make_plan(load_config(tmp_path / "config", "smoke", ["x_mine"]))
+    config = with_small_figure(tmp_path)
+    plan = make_plan(load_config(config, "smoke", ["x_mine"]))
     assert (len(plan.runs), len(plan.measurements), len(plan.figures["x_mine"].claims)) == (6, 12, 1)
     (command,) = re.findall("`ssm (register x_NAME.*?)`", (ROOT / "CONTRIBUTING.md").read_text())
-    arguments = [*shlex.split(command.replace("x_NAME", "x_mine")), "--config", str(tmp_path / "config")]
+    arguments = [*shlex.split(command.replace("x_NAME", "x_mine")), "--config", str(config)]
     assert main(arguments) == 0
     assert "x_mine (smoke)" in capsys.readouterr().out
-    everywhere = ["register", "x_mine", "--config", str(tmp_path / "config")]
-    assert main(everywhere) == 0
+    assert main(["register", "x_mine", "--config", str(config)]) == 0
     assert "x_mine (gpu), x_mine (paper)" in capsys.readouterr().out
 
 
@@ -191,11 +196,10 @@ def test_a_figure_that_can_be_judged_at_one_scale_only_is_not_registered_at_anot
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The claim reads 16 T: 512 tokens at scale smoke, 2,048 at scale gpu."""
-    (text,) = [block for block in blocks("docs/change-a-figure.md", "yaml") if block.startswith("paper: ")]
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    file = tmp_path / "config" / "figures" / "x_mine.yaml"
-    file.write_text(text.replace("times_context: 16, sequences", "length: 512, sequences"))
-    assert main(["register", "x_mine", "--scale", "gpu", "--config", str(tmp_path / "config")]) == 2
+    config = with_small_figure(tmp_path)
+    file = config / "figures" / "x_mine.yaml"
+    file.write_text(file.read_text().replace("times_context: 16, sequences", "length: 512, sequences"))
+    assert main(["register", "x_mine", "--scale", "gpu", "--config", str(config)]) == 2
     assert capsys.readouterr().err.endswith("not at 2,048; planned at the scale 'gpu'\n")
 
 

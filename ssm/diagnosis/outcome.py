@@ -25,8 +25,8 @@ def outcome_of(ratios: Mapping[int, Interval], tolerance: float, windows: int, f
     """
     if any(isnan(ratio.value) or ratio.low > tolerance for ratio in ratios.values()):
         return BREAKS
-    between = failure is not None and isfinite(failure.high)
-    return HOLDS if _all_within(ratios, tolerance) and windows >= ENOUGH and not between else NOT_DECIDED
+    holds = _all_within(ratios, tolerance) and windows >= ENOUGH and not _certain(failure)
+    return HOLDS if holds else NOT_DECIDED
 
 
 def at_chance(readings: Readings, facts: Facts) -> bool:
@@ -45,8 +45,7 @@ def lost_inside(readings: Readings, facts: Facts) -> bool:
 
 def fails_between(readings: Readings, facts: Facts) -> bool:
     """Whether the model certainly fails somewhere, but at none of the lengths that decide."""
-    certain = readings.failure is not None and isfinite(readings.failure.high)
-    return certain and _all_within(readings.ratios, facts.tolerance)
+    return _certain(readings.failure) and _all_within(readings.ratios, facts.tolerance)
 
 
 def decides_more(readings: Readings, facts: Facts) -> tuple[str, int]:
@@ -89,6 +88,11 @@ def text_to_extend(facts: Facts) -> int | None:
 def _text_lacks_windows(facts: Facts, length: int) -> bool:
     """Whether the text has too few windows of `length` for `ssm extend`."""
     return facts.windows * (facts.length + 1) < FEWEST * (length + 1)
+
+
+def _certain(failure: Interval | None) -> bool:
+    """Whether the position of a failure has an upper end, so that there is a failure."""
+    return failure is not None and isfinite(failure.high)
 
 
 def _all_within(ratios: Mapping[int, Interval], tolerance: float) -> bool:

@@ -19,7 +19,7 @@ from ssm.claims.reader import Reader
 from ssm.claims.series import Seeds
 from ssm.figures.grid import AxisName, Grid, expanded
 from ssm.figures.plots import PlotSpec
-from ssm.specs.base import Distinct, Names, Prose, Spec
+from ssm.specs.base import Distinct, Names, Prose, Spec, given_twice
 from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements import MeasurementEntry
 from ssm.specs.measurements.base import ArmsEntry, OfNothing
@@ -207,8 +207,7 @@ class FigureSpec(Spec):
                     self._check_is_a_panel(model, f"claims.{claim.id}.quantity.against_model")
 
     def _check_claim_ids(self) -> None:
-        ids = [claim.id for claim in self.claims]
-        twice = next((one for one in ids if ids.count(one) > 1), None)
+        twice = given_twice([claim.id for claim in self.claims])
         if twice is not None:
             raise ValueError(f"claims: the id '{twice}' is given twice")
 

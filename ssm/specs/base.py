@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from abc import ABC
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args
@@ -166,8 +167,13 @@ def short_hash(content: Any, digits: int = 8) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
+def given_twice(values: Sequence[T]) -> T | None:
+    """The first value that an earlier one equals; None: all differ."""
+    return next((value for place, value in enumerate(values) if value in values[:place]), None)
+
+
 def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
-    twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
+    twice = given_twice(values)
     if twice is not None:
         raise ValueError(f"{shown(twice)} is given twice")
     return values

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct
+from ssm.specs.base import Distinct, given_twice
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfNothing
 
@@ -70,8 +70,7 @@ class ExtrapolationError(OfNothing):
         more = sorted(set(self.descent_sizes or ()) - set(self.sizes))
         if more:
             raise ValueError(f"descent_sizes: {more[0]} is not in sizes, so there is no exact fit to compare with")
-        texts = [f"{noise:g}" for noise in self.noises]  # as in the column `fit`
-        twice = next((text for text in texts if texts.count(text) > 1), None)
+        twice = given_twice([f"{noise:g}" for noise in self.noises])  # as in the column `fit`
         if twice is not None:
             raise ValueError(f"noises: two are {twice} to six digits")
         return self
