@@ -129,9 +129,13 @@ def _last_answer(parent: socket.socket) -> bytes:
 
 
 def identity(variables: Mapping[str, str]) -> dict[str, Any]:
-    """What a server and its client must share: everything that affects the packages which the server imported."""
+    """What a server and its client must share: everything that affects the packages which the server imported.
+
+    Paths have no symlinks, because the same environment can be reached by several paths.
+    """
     shared = {name: value for name, value in variables.items() if name not in OWN and not name.endswith(THREADS)}
-    return {"python": [sys.prefix, sys.version], "code": __file__, "shared": shared}
+    python, code = Path(sys.prefix).resolve(), Path(__file__).resolve()
+    return {"python": [str(python), sys.version], "code": str(code), "shared": shared}
 
 
 def same_user(peer: socket.socket) -> bool:

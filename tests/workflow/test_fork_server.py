@@ -135,6 +135,16 @@ def test_a_client_has_the_exit_code_and_the_output_of_its_worker(workflow: Workf
     assert helped.returncode == 0
 
 
+def test_a_link_to_an_environment_is_the_same_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise every job would import torch again, and nothing would say so."""
+    before = identity(os.environ)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    assert identity(os.environ) == before
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert identity(os.environ) != before
+
+
 def test_jobs_run_at_the_same_time(workflow: Workflow) -> None:
     first = workflow.ask(*JUDGE)
     worker = workflow.worker()
