@@ -6,7 +6,7 @@ Operations: a forward pass has the operations of ssm/plan/parameters.py. A train
 Time: the values are in config.yaml: hardware. On a GPU, a job takes its operations divided by (peak x utilization).
 It takes at least `layer_ms` for each layer and training batch, because Python and kernel launches need time. Training
 has the peak of its precision, measurements have that of float32. On a CPU, a thread does `cpu_gflops`, and each layer
-and batch adds `cpu_layer_ms`.
+and batch adds `cpu_layer_ms`. In training, each step of a GRU adds a share of that.
 
 GPUs and memory: a run takes 2, 4, 8 ... GPUs if its peak memory (ssm/plan/memory.py) does not fit into one or it takes
 too long. The limit is config.yaml: gpus_per_run. Each process trains its share of a batch. On a CPU, the memory that an
@@ -41,7 +41,7 @@ from ssm.specs.training import RunSpec
 MB = 1e6
 # The keys True and False: with and without a GPU. With one, a job starts Python, torch and the GPU, and reads weights.
 # Without one, it is forked from a process that has imported everything.
-START_SECONDS = {True: 30.0, False: 0.7}
+START_SECONDS = {True: 30.0, False: 0.5}
 LEAST_SECONDS = 600.0  # a job requests at least this: shared disks can be slow, and short jobs start early anyway
 AROUND_SECONDS = 180.0  # of a time limit: a job's start and its last step, without checkpoints
 DISK_RATE = 200.0  # MB/s of one job, assumed for a shared disk that others use too
@@ -49,6 +49,7 @@ CHECKPOINTS_A_JOB = 3  # one is read at the start, one written at the end, and p
 ATTEMPTS = 4  # the first attempt of a job, and the retries of the slurm profile
 MEMORY_MB = {True: 6000, False: 2000}  # of any job: Python, torch, and the libraries of a GPU
 HELD_BACK = 1.5  # memory of a process as a multiple of what it uses: the C library keeps freed memory
+STEP_LAYERS = 1 / 16  # a step of a recurrence that is not linear adds this share of a layer's time on a CPU (a GRU's)
 CHECKPOINT_BYTES = 12  # for each parameter
 GOOD = 2  # sets of weights that a run keeps while it trains, to return to if it diverges
 PASS_TOKENS = {True: 131_072, False: 2048}  # in a measurement's forward pass
@@ -221,7 +222,7 @@ class _Estimator:
         each = operations_per_token(model, vocabulary, training.context, channels)
         operations = training.passes * each * training_tokens(run)
         batches = steps * (training.batch_size // training.micro_batch_size)
-        seconds = self._seconds(operations, training.precision, batches * model.n_layers * training.passes / 3)
+        seconds = self._seconds(operations, training.precision, batches * self._layers(run) * training.passes / 3)
         gpus = self._gpus(run, seconds)
         processes = max(1, gpus)  # one for each GPU
         peak, states = peak_memory(run, processes).total / MB, policy_bytes(run) / MB
@@ -261,6 +262,11 @@ class _Estimator:
         seconds += START_SECONDS[self.gpu]
         host = MEMORY_MB[bool(gpus)] + ceil(memory + (0 if gpus else HELD_BACK * graph))
         return Need(gpus, self.threads, host, seconds, ceil(disk), gpu_memory_mb=gpus * ceil(memory / 2 + graph))
+
+    def _layers(self, run: RunSpec) -> float:
+        """Layers of a training batch that add time. A recurrence that is not linear runs step by step on a CPU."""
+        by_step = sum(mixer.taxonomy.by_step for mixer in run.own_model.mixers())
+        return run.own_model.n_layers + (0.0 if self.gpu else by_step * run.training.context * STEP_LAYERS)
 
     def _seconds(self, operations: float, precision: str, layers: float) -> float:
         """Seconds on one GPU (the longer of arithmetic and kernel launches) or on the CPU threads (the sum of both).

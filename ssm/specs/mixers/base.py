@@ -39,6 +39,11 @@ class Taxonomy:
         """Whether the recurrence is linear and A_t is diagonal. In the delta rule, A_t is a full matrix."""
         return self.scan not in ("none", "delta_scan")
 
+    @property
+    def by_step(self) -> bool:
+        """Whether the recurrence is not linear, so that no scan exists and steps run one after another."""
+        return self.scan == "none" and self.decay == "gate"
+
 
 class MixerSpecBase(SublayerSpec, PluginSpec):
     """One system, such as Mamba-2."""
