@@ -252,7 +252,7 @@ class _Estimator:
             seconds += self._seconds(operations, "float32", passes * work.model.n_layers / 3)
         if isinstance(measurement, OfRun):
             assert run is not None
-            memory = 2 * 4 * parameter_count(run.own_model, run.data.vocab_size, run.data.channels) / MB
+            memory = 2 * _weights_mb(run)
             disk += measurement.rows(run.own_model) * ROW_BYTES / MB
         if isinstance(measurement, OfWindows) and measurement.backward:
             assert run is not None

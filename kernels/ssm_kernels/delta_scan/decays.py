@@ -133,8 +133,7 @@ def _pair_sums(L: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor
 
     Column (t, s) of `sums` (L, (L + 1)^2) is 1 at the steps s <= i < t, else 0. A row of log decays times this matrix
     gives the log decays between two places: after token s - 1 (or the chunk's start), and before token t (or the
-    chunk's end). `mask`
-    (1, (L + 1)^2) is -inf if token s - 1 does not come before t.
+    chunk's end). `mask` (1, (L + 1)^2) is -inf if token s - 1 does not come before t.
     """
     t, s, i = torch.arange(L + 1)[:, None, None], torch.arange(L + 1)[None, :, None], torch.arange(L)[None, None, :]
     sums = ((s <= i) & (i < t)).to(dtype).view(-1, L).t().contiguous()  # (L, (L + 1)^2)
