@@ -71,30 +71,18 @@ def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
 
 
 def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
-    numbers: dict[str, Any] = {"estimate": None, "low": None, "high": None, "interval": "none", "p": None}
-    verdict, reason = OPEN, DRY_RUN
-    by_seed: BySeed = {}
     elsewhere = claim.models is not None and panel not in claim.models
+    by_seed: BySeed = {}
+    decided = _undecided(DRY_RUN)
     try:
         if elsewhere:
             raise UndecidableError(f"this claim is about models that the scale {task.scale} does not have")
-        found: Estimate = claim.quantity.estimate(PanelTables(task, panel, tables))
+        found = claim.quantity.estimate(PanelTables(task, panel, tables))
         if not task.dry_run:
-            unrounded_numbers = (found.value, found.low, found.high)
-            value, low, high = (_rounded(one, claim.expected, claim.quantity.rounding) for one in unrounded_numbers)
-            if _separate_trainings(task, claim, panel):
-                verdict, reason = OPEN, ONE_SEED
-            else:
-                verdict, reason = decide(low, high, claim.expected)
-                unrounded, _ = decide(found.low, found.high, claim.expected)
-                if unrounded != verdict:
-                    reason += f"; only rounding would make it {unrounded}"
-            by_seed = found.by_seed
-            p = None if reason == ONE_SEED else p_value(found, claim.expected, verdict)
-            numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval, "p": p}
+            decided, by_seed = _decided(task, claim, panel, found), found.by_seed
     except UndecidableError as problem:
         if not task.dry_run:
-            reason, by_seed = str(problem), problem.by_seed
+            decided, by_seed = _undecided(str(problem)), problem.by_seed
     registered, registration = _registration(task, name, claim, panel, tables)
     return {
         "target": task.target,
@@ -102,16 +90,34 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
         "says": claim.says,
         "paper": claim.paper,
         "quantity": claim.quantity.words(PanelTables(task, panel, tables)),
-        **numbers,
+        **decided,
         "expected": claim.expected.words(),
-        "verdict": verdict,
-        "reason": reason,
         "sort": ELSEWHERE if elsewhere else ADDED if claim.ours else DEFINITION if claim.quantity.definition else PAPER,
         "number": task.numbers.get(name, f"{task.target}/{name}"),
         "registered": registered,
         "registration": registration,
         "by_seed": "" if isinstance(claim.quantity, FigureQuantity) else _as_json(by_seed),
     }
+
+
+def _undecided(reason: str) -> dict[str, Any]:
+    """The columns of a row that `_decided` returns, without an estimate."""
+    none = dict.fromkeys(("estimate", "low", "high", "p"))
+    return {**none, "interval": "none", "verdict": OPEN, "reason": reason}
+
+
+def _decided(task: JudgedFigure, claim: ClaimSpec, panel: str, found: Estimate) -> dict[str, Any]:
+    """The columns of a row that follow from an estimate: the rounded numbers, the verdict and its reason."""
+    unrounded = (found.value, found.low, found.high)
+    value, low, high = (_rounded(one, claim.expected, claim.quantity.rounding) for one in unrounded)
+    numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval}
+    if _separate_trainings(task, claim, panel):
+        return {**numbers, "p": None, "verdict": OPEN, "reason": ONE_SEED}
+    verdict, reason = decide(low, high, claim.expected)
+    exactly, _ = decide(found.low, found.high, claim.expected)
+    if exactly != verdict:
+        reason += f"; only rounding would make it {exactly}"
+    return {**numbers, "p": p_value(found, claim.expected, verdict), "verdict": verdict, "reason": reason}
 
 
 def _as_json(by_seed: BySeed) -> str:
