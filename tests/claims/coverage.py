@@ -3,8 +3,8 @@
     python tests/claims/coverage.py
 
 A seed that solves the task has a share of right answers of .97, another one .46, with a spread of .02. A seed that
-solves it does so at a random step between 100 and 800, when training ends. The script draws 3 to 40 seeds, of which
-10, 20, 50, 80 or 90% solve the task on average. It prints how often, in percent, an interval over these seeds contains the
+solves it does so at a random step between 100 and 800, when training ends. The script draws 3 to 40 seeds, of which 10,
+20, 50, 80 or 90% solve the task on average. It prints how often, in percent, an interval over these seeds contains the
 true value. The paired differences are those from an arm in which half of the seeds solve it. In half of the seeds, the
 same luck decides for both arms.
 
