@@ -131,7 +131,7 @@ def _last_answer(parent: socket.socket) -> bytes:
 def identity(variables: Mapping[str, str]) -> dict[str, Any]:
     """What a server and its client must share: everything that affects the packages which the server imported.
 
-    Paths have no symlinks, because the same environment can be reached by several paths.
+    The paths of Python and of the code have no symlinks, because several paths can lead to the same environment.
     """
     shared = {name: value for name, value in variables.items() if name not in OWN and not name.endswith(THREADS)}
     python, code = Path(sys.prefix).resolve(), Path(__file__).resolve()
