@@ -56,13 +56,18 @@ class CheckpointJob:
         return self.spec.extend_words if self.extends else self.spec.diagnose_words
 
     @property
+    def finished(self) -> str:
+        """The name of the empty file that marks a finished answer to these arguments."""
+        return f".{_hashed(self.words)}.made"
+
+    @property
     def version(self) -> str:
         """Eight hex digits: a hash of the arguments and of the files' sizes and times.
 
         Unfinished work of another version is not continued.
         """
         states = [(str(file), (status := file.stat()).st_size, status.st_mtime_ns) for file in self.files or ()]
-        return hashlib.sha256(json.dumps([self.words, states]).encode()).hexdigest()[:8]
+        return _hashed([self.words, states])
 
     def need(self, workflow: WorkflowConfig, gpu: bool) -> Need:
         """The expected needs of the job: its whole time budget, and training like that of a run.
@@ -108,3 +113,8 @@ def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
         held_out = text_files(spec.held_out) if spec.held_out else ()
         jobs.append(CheckpointJob(spec, True, rule_inputs(*read, held_out), size))
     return {job.id: job for job in jobs}
+
+
+def _hashed(content: object) -> str:
+    """Eight hex digits of a hash."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]

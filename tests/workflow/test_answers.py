@@ -37,12 +37,17 @@ def test_a_checkpoint_is_diagnosed_and_extended_once(own: Path) -> None:
         assert call[-4:] == ["--device", "auto", "--threads", "1"]
     assert answers(own, *BOTH) == []
     assert {path.name for path in (own / ANSWERS).iterdir()} == {"diagnosis", "extension"}
-    assert (own / "a b/smoke/logs/checkpoints/mine-1.3b/extension.log").read_text() == "extend progress\n"
+    (log,) = (own / "a b/smoke/logs/checkpoints/mine-1.3b").glob("extension.*.log")
+    assert log.read_text() == "extend progress\n"
 
     # A key of the extension only.
     edit(own / "config", "models.yaml", "my model,", "my model, steps: 7,")
     (call,) = answers(own, *BOTH)
     assert (call[0], after("--steps", call)) == ("extend", "7")
+
+    # A wrong path is not taken for files that a finished answer no longer needs: `ssm` runs, and names the path.
+    edit(own / "config", "models.yaml", "my text/", "my txt/")
+    assert [after("--text", call) for call in answers(own, *BOTH)] == ["my txt/*.txt"] * 2
 
 
 @pytest.mark.exhaustive

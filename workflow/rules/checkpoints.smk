@@ -1,7 +1,8 @@
 # The targets of users' own checkpoints (config/models.yaml): diagnose_<name> and extend_<name>.
 #
 # Snakemake deletes an output before its job runs, but the old page should stay until the new one is complete. So the output
-# of the rule is an empty file next to the page, and `ssm` itself replaces the old folder by the complete new one.
+# of the rule is an empty file next to the page, and `ssm` itself replaces the old folder by the complete new one. The name of
+# the file has a hash of the command's arguments. So a page of other arguments does not count as finished.
 
 
 rule answer:
@@ -9,9 +10,9 @@ rule answer:
     input:
         lambda wildcards: CHECKPOINTS[wildcards.job].files or [],
     output:
-        touch(f"{S}/checkpoints/{{job}}/.made"),
+        touch(f"{S}/checkpoints/{{job}}/.{{arguments}}.made"),
     log:
-        f"{S}/logs/checkpoints/{{job}}.log",
+        f"{S}/logs/checkpoints/{{job}}.{{arguments}}.log",
     conda:
         "../envs/ssm.yaml"
     threads: cpus
@@ -39,7 +40,7 @@ for job in CHECKPOINTS.values():
         name:
             job.target
         input:
-            f"{S}/checkpoints/{job.id}/.made",
+            f"{S}/checkpoints/{job.id}/{job.finished}",
         localrule: True
         message:
             "{rule} is complete"
