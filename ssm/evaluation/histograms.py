@@ -42,7 +42,9 @@ def histograms(
             for layer, decays in _decays(model, tokens)
         }  # (B, states) each
         if not by_layer:
-            raise CheckpointError("no layer of the model is a linear recurrence with a decay")
+            raise CheckpointError(
+                "no layer of the model has a decay for each state (a linear recurrence, diagonal A_t)"
+            )
         by_layer[0] = [torch.cat(of_layers, 1) for of_layers in zip(*by_layer.values(), strict=True)]
         for layer, values in by_layer.items():
             columns = (

@@ -101,6 +101,11 @@ class ModelSpec(Spec):
         return tuple(layer for layer, mixer in enumerate(self.mixers()) if isinstance(mixer, AttentionMixer))
 
     @property
+    def decaying(self) -> tuple[int, ...]:
+        """The layers (from 0) in which every state has a decay: linear recurrences with a diagonal A_t."""
+        return tuple(i for i, mixer in enumerate(self.mixers()) if mixer.taxonomy.diagonal and not mixer.averages)
+
+    @property
     def endless(self) -> tuple[int, ...]:
         """The layers (from 0) whose state grows with every token: attention without a window."""
         return tuple(layer for layer, mixer in enumerate(self.mixers()) if mixer.grows)

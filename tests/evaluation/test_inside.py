@@ -111,9 +111,9 @@ def test_a_constant_decay_has_no_range(ctx: EvaluationContext) -> None:
 @pytest.mark.parametrize("mixer", [ATTENTION, {"kind": "rwkv4"}], ids=["attention", "rwkv4"])
 def test_layers_without_a_decay_are_refused(ctx: EvaluationContext, mixer: dict[str, object]) -> None:
     """The state of RWKV-4 is an average, and its weight decides how much of it stays."""
-    with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence with a decay"):
+    with pytest.raises(CheckpointError, match="no layer of the model has a decay for each state"):
         decay_range.decay_range(DecayRange(length=LENGTH, sequences=2), measured(ctx, mixer=mixer))
-    with pytest.raises(CheckpointError, match="no layer of the model is a linear recurrence with a decay"):
+    with pytest.raises(CheckpointError, match="no layer of the model has a decay for each state"):
         memory_length.memory_length(MemoryLength(length=LENGTH, sequences=2), measured(ctx, mixer=mixer))
 
 

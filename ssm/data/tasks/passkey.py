@@ -22,15 +22,9 @@ from ssm.data.store import TokenStore
 from ssm.data.tasks.base import Answers, Examples, Generator
 from ssm.data.tokenizers import Tokenizer, following
 from ssm.specs.tasks.base import Split
-from ssm.specs.tasks.passkey import PasskeyTask
+from ssm.specs.tasks.passkey import INSTRUCTION, NEEDLE, QUESTION, PasskeyTask
 
-INSTRUCTION = (
-    "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. I will quiz you "
-    "about the important information there."
-)
 TEXT = ("The grass is green.", "The sky is blue.", "The sun is yellow.", "Here we go.", "There and back again.")
-NEEDLE = "The pass key is {key}. Remember it. {key} is the pass key."
-QUESTION = "What is the pass key? The pass key is"
 DIGITS = "0123456789"
 
 

@@ -144,19 +144,32 @@ class OfRun(OfArm):
 
     in_contexts: ClassVar[str | None] = None  # field that a figure file can give in training contexts instead
     from_outside: ClassVar[bool] = False  # whether it needs only predictions, so that any way of reading has it
+    of_decays: ClassVar[bool] = False  # whether at least one layer must have a decay for every state
+    of_states: ClassVar[bool] = False  # whether at least one layer must have a state that is not a cache
 
     @classmethod
     def require_readable(cls, arm: Arm, where: str) -> None:
         """Check that the measurement can read the arm's model.
 
         Raises:
-            ConfigError: it reads inside the model, and a repair changes how the model is read.
+            ConfigError: it reads inside the model, and a repair changes how the model is read, or the model has not
+                what it reads.
         """
-        repair = arm.run.repair
+        repair, model = arm.run.repair, arm.run.own_model
         if repair is not None and repair.in_reading and not cls.from_outside:
             raise ConfigError(
                 f"{where}: reads inside the model, which is not possible with the repair '{repair.kind}'; choose "
                 "other arms with the key 'arms'"
+            )
+        missing = None
+        if cls.of_decays and not model.decaying:
+            missing = "decay for each state (a linear recurrence whose A_t is diagonal)"
+        elif cls.of_states and len(model.caches) == model.n_layers:
+            missing = "recurrent state"
+        if missing is not None:
+            raise ConfigError(
+                f"{where}: needs a layer with a {missing}, and '{model.name}' has none; choose other arms with the key "
+                "'arms'"
             )
 
     @classmethod

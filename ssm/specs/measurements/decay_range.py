@@ -13,7 +13,10 @@ THRESHOLDS = 50  # of the cumulative histogram, after 0
 
 
 class DecayRange(OfWindows):
-    """Cumulative histograms of A_max - A_min of the decays over a text, by state and by channel (bn figure 6)."""
+    """Cumulative histograms of A_max - A_min of the decays over a text, by state and by channel (bn figure 6).
+
+    The model needs a layer with a decay for each state. RWKV-4, the GRU, attention and the delta rule have none.
+    """
 
     table: ClassVar[Schema] = Schema(
         "decay_range",
@@ -28,6 +31,7 @@ class DecayRange(OfWindows):
         keys=("sequence", "layer", "threshold"),
         sample="sequence",
     )
+    of_decays: ClassVar[bool] = True
     kind: Literal["decay_range"] = "decay_range"
     sequences: ReadCount = 16
     seed: int = 12

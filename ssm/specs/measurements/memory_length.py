@@ -13,7 +13,10 @@ OCTAVES = 20  # of the cumulative histogram, from 1 token on
 
 
 class MemoryLength(OfWindows):
-    """Cumulative histogram of the time constants of states: tokens until 1/e is left, -1 / (mean of log A_t)."""
+    """Cumulative histogram of the time constants of states: tokens until 1/e is left, -1 / (mean of log A_t).
+
+    The model needs a layer with a decay for each state. RWKV-4, the GRU, attention and the delta rule have none.
+    """
 
     table: ClassVar[Schema] = Schema(
         "memory_length",
@@ -22,6 +25,7 @@ class MemoryLength(OfWindows):
         keys=("sequence", "layer", "tokens"),
         sample="sequence",
     )
+    of_decays: ClassVar[bool] = True
     kind: Literal["memory_length"] = "memory_length"
     sequences: ReadCount = 16
     seed: int = 12

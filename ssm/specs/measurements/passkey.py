@@ -6,10 +6,12 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
 from ssm.specs.config import DryRun
-from ssm.specs.measurements.base import OfRun
-from ssm.specs.tasks.passkey import Depth
+from ssm.specs.data import BytesTokenizer
+from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun
+from ssm.specs.tasks.passkey import Depth, least_bytes
 from ssm.specs.training import RunSpec
 
 
@@ -47,6 +49,19 @@ class Passkey(OfRun):
             if list(values) != sorted(set(values)):
                 raise ValueError(f"{name} must ascend, got {list(values)}")
         return self
+
+    @classmethod
+    def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
+        measurement = super().planned(entry, arm, where)
+        # The tokens of other tokenizers are not known before the text is tokenized.
+        if isinstance(arm.run.data.spelled_by, BytesTokenizer):
+            least = least_bytes(measurement.digits, measurement.instruction)
+            if measurement.lengths[0] < least:
+                raise ConfigError(
+                    f"{where}: lengths: a passkey of {measurement.digits} digits needs at least {least} bytes, got "
+                    f"{measurement.lengths[0]}"
+                )
+        return measurement
 
     def read(self, run: RunSpec) -> tuple[float, int]:
         return len(self.depths) * self.trials * sum(self.lengths), self.lengths[-1]

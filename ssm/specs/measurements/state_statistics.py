@@ -12,7 +12,10 @@ from ssm.specs.model import ModelSpec
 
 
 class StateStatistics(OfWindows):
-    """Norm, mean and standard deviation of the state by position, layer and head (lg figures 4 and 9)."""
+    """Norm, mean and standard deviation of the state by position, layer and head (lg figures 4 and 9).
+
+    The model needs a layer with a recurrent state: attention alone has none.
+    """
 
     table: ClassVar[Schema] = Schema(
         "state_statistics",
@@ -21,6 +24,7 @@ class StateStatistics(OfWindows):
         keys=("sequence", "position", "layer", "head"),
         sample="sequence",
     )
+    of_states: ClassVar[bool] = True
     kind: Literal["state_statistics"] = "state_statistics"
     sequences: ReadCount = 16
     seed: int = 7

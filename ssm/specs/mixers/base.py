@@ -54,6 +54,7 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
     has_a: ClassVar[bool] = False  # whether the decay is exp(dt A), with a weight A_log
     range_below: ClassVar[float] = math.inf  # bound of the fields *_range
     has_dt_limit: ClassVar[bool] = False  # whether dt has limits, in a field dt_limit
+    averages: ClassVar[bool] = False  # whether the state is a running average, so that A_t is a weight and not a decay
 
     @model_validator(mode="after")
     def _ranges_ascend(self) -> Self:

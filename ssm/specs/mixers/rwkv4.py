@@ -24,6 +24,7 @@ class Rwkv4Mixer(MixerSpecBase):
             r"$\quad / \, (d_{t-1} + e^{u + k_t})$",
         ),
     )
+    averages: ClassVar[bool] = True
     kind: Literal["rwkv4"] = "rwkv4"
 
     @property

@@ -9,6 +9,13 @@ from pydantic import Field, model_validator
 from ssm.specs.tasks.base import Mix
 from ssm.specs.tasks.spelled import PromptPart, SpelledTask
 
+INSTRUCTION = (
+    "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. I will quiz you "
+    "about the important information there."
+)
+NEEDLE = "The pass key is {key}. Remember it. {key} is the pass key."
+QUESTION = "What is the pass key? The pass key is"
+
 Depth = Annotated[float, Field(ge=0, le=1)]  # place in a text: 0 is its start, 1 its end
 
 
@@ -45,3 +52,12 @@ class PasskeyTask(SpelledTask):
     @property
     def groups(self) -> tuple[str, ...]:
         return ("passkey",)
+
+
+def least_bytes(digits: int, instruction: bool) -> int:
+    """Bytes of the shortest prompt and its key, which has no repeated text.
+
+    A space precedes the needle, the question and the key. In training, a full stop follows the key as well.
+    """
+    needle = NEEDLE.format(key="0" * digits)
+    return len(INSTRUCTION) * instruction + 1 + len(needle) + 1 + len(QUESTION) + 1 + digits

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssm.base.errors import ConfigError, DataError
-from ssm.data.tasks.passkey import INSTRUCTION, QUESTION, TEXT, PasskeyPieces, PasskeyPrompts
+from ssm.data.tasks.passkey import TEXT, PasskeyPieces, PasskeyPrompts
 from ssm.data.tokenizers import ByteTokenizer, JsonTokenizer, Tokenizer, train_bpe
 from ssm.evaluation.passkey import passkey_pieces
 from ssm.specs.measurements.passkey import Passkey
+from ssm.specs.tasks.passkey import INSTRUCTION, QUESTION, least_bytes
 
 ROUND = " " + " ".join(TEXT)
 CORPUS = f"{INSTRUCTION}{ROUND} The pass key is 10. Remember it. 10 is the pass key. {QUESTION} 10"
@@ -161,6 +162,13 @@ def test_some_keys_of_bpe_are_shorter() -> None:
 def test_a_length_without_room_is_refused(pieces: PasskeyPieces) -> None:
     with pytest.raises(DataError, match=f"^length {pieces.shortest - 1}: too short .* need {pieces.shortest} tokens$"):
         PasskeyPrompts(pieces, pieces.shortest - 1)
+
+
+@pytest.mark.parametrize("instruction", [False, True])
+@pytest.mark.parametrize("digits", [1, 5])
+def test_the_plan_knows_the_shortest_prompt_in_bytes(digits: int, instruction: bool) -> None:
+    spec = SPEC.model_copy(update={"digits": digits, "instruction": instruction})
+    assert least_bytes(digits, instruction) == passkey_pieces(spec, ByteTokenizer(), 3).shortest
 
 
 def test_a_tokenizer_without_digits_is_refused() -> None:
