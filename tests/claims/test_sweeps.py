@@ -127,6 +127,19 @@ def test_a_curve_that_does_not_cross_is_undecidable(tmp_path: Path) -> None:
         read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 3.0}, above)
 
 
+def test_a_censored_crossing_has_the_end_of_a_curve_that_does_not_cross(tmp_path: Path) -> None:
+    """Numbers are at 16, 32, 64 and 128. Seed 0 never passes, seed 1 starts past the value, seed 2 passes half way."""
+    rising = {0: [0, 0, 0, 0.5], 1: [2, 2, 2, 2], 2: [0, 0, 2, 2]}
+    series = family(tmp_path, lambda seed, x: float(rising[seed][[16, 32, 64, 128].index(int(x))]))
+    content = {"kind": "crossing", "sweep": ARMS, "value": 1.0, "censored": True}
+    same(read(tmp_path, content, series), student([128, 16, 48]))
+    same(read(tmp_path, content | {"log_x": True}, series), np.exp(student(np.log([128, 16, 32 * np.sqrt(2)]))))
+    with pytest.raises(UndecidableError, match="seed 0"):
+        read(tmp_path, content | {"censored": False}, series)
+    held = content | {"holds": 2, "value": 0.4}  # seed 0 passes at the last point only, which is too late to know
+    same(read(tmp_path, held, series), student([128, 16, 32 + 0.2 * 32]))
+
+
 def test_a_crossing_that_must_hold_is_the_first_that_does(tmp_path: Path) -> None:
     heights = {16.0: 0.0, 32.0: 2.0, 64.0: 0.0, 128.0: 2.0}
     series = family(tmp_path, lambda seed, x: heights[x] + 0.1 * seed)

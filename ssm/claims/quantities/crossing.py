@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import PositiveInt
@@ -15,13 +15,18 @@ class Crossing(CurveQuantity):
 
     It is the first x from which on the curve stays past the value for `holds` points. It is interpolated linearly
     between the last point before and the first point after. With `log_x`, arms are compared by their ratio.
+
+    With `censored`, every curve has a number. A curve that never passes the value counts as passing it at its last x,
+    and one that starts past it at its first. So a ratio of two arms is nearer to 1 than without an end of the curves.
     """
 
+    later: ClassVar[frozenset[str]] = CurveQuantity.later | {"censored"}
     kind: Literal["crossing"] = "crossing"
     value: float  # the value that the curve passes
     direction: Literal["up", "down"] = "up"  # whether the curve rises or falls through the value
     holds: PositiveInt = 1  # number of points for which the curve must stay past the value
     log_x: bool = False  # true: interpolate and average the logarithm of x
+    censored: bool = False  # true: curves that do not pass the value have the x of one of their ends
 
     @property
     def logarithmic(self) -> bool:
@@ -29,7 +34,7 @@ class Crossing(CurveQuantity):
 
     @np.errstate(divide="ignore", invalid="ignore")
     def number(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """NaN for a curve that starts past the value, or never passes it."""
+        """NaN for a curve that starts past the value, or never passes it, if they are not `censored`."""
         count = len(x)
         x = np.log(x) if self.log_x else x
         height = (y - self.value) * (1 if self.direction == "up" else -1)  # (R, K)
@@ -42,13 +47,15 @@ class Crossing(CurveQuantity):
         rows, before = np.arange(len(y)), np.maximum(first - 1, 0)
         below, above = height[rows, before], height[rows, first]
         there = x[before] + below / (below - above) * (x[first] - x[before])
-        return np.where(first > 0, there, np.nan)
+        ends = np.where(stays[:, 0], x[0], np.where(np.isfinite(y).all(axis=1), x[-1], np.nan))  # (R,)
+        return np.where(first > 0, there, ends if self.censored else np.nan)
 
     def missing(self, points: Points) -> str:
         return f"the curve does not go {self._through()} between x = {points.x[0]:g} and {points.x[-1]:g}"
 
     def describe_number(self) -> str:
-        return f"first x at which the curve goes {self._through()}"
+        never = ", or the end of the curve" if self.censored else ""
+        return f"first x at which the curve goes {self._through()}{never}"
 
     def _through(self) -> str:
         stays = f" and stays there for {self.holds} points" if self.holds > 1 else ""
