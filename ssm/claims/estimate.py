@@ -11,6 +11,7 @@ import numpy as np
 from ssm.base.lazy import special
 from ssm.base.seeds import numpy_generator
 from ssm.claims.bounded_mean import bounded_interval
+from ssm.claims.method import BOOTSTRAP, GAFFKE, SEEDS, SEQUENCES, STUDENT, Method
 from ssm.claims.tails import Tails, bootstrap_tails, bounded_tails, exponential_tails, student_tails
 
 LEVEL = 0.95
@@ -43,7 +44,7 @@ class Estimate:
     value: float
     low: float
     high: float
-    interval: str  # method of the interval, as text
+    interval: Method
     words: str  # what was computed, as text
     by_seed: BySeed = field(default_factory=dict)  # what the interval is computed from; empty: not from seeds
     tails: Tails | None = None  # p-values by the method of the interval; None: exact
@@ -176,15 +177,14 @@ def summarize(
     equal = first.agrees(rounding) if alone else len(values) > 1 and float(np.ptp(values)) <= rounding
     if two_kinds or (agreeing and equal and len(samples) and np.isfinite(limits).all()):
         samples = np.full_like(samples, samples[0]) if equal else samples
-        over = "sequences of one seed (other seeds may differ more)" if alone else "seeds"
-        return _of_bounded(samples, over, words, logarithmic, limits, by_seed)
+        return _of_bounded(samples, SEQUENCES if alone else SEEDS, words, logarithmic, limits, by_seed)
     if equal:
         those = f"{first.sequences} sequences of one seed" if alone else f"{len(values)} seeds"
         exactly = _to_scale(values, logarithmic)[0]
         raise UndecidableError(f"all {those} gave exactly {exactly:g}: no spread, no interval", by_seed)
     if len(values) > 1:
         value, low, high = seed_interval(values)
-        interval = f"95% Student t over {len(values)} seeds{', of logarithms' if logarithmic else ''}"
+        interval = Method(STUDENT, len(values), SEEDS, logarithmic)
         tails = student_tails(lambda bound: values - bound)
     else:
         value, low, high, interval, tails = _one_seed(first)
@@ -214,13 +214,13 @@ def _require_numbers(
 
 
 def _of_bounded(
-    samples: np.ndarray, over: str, words: str, logarithmic: bool, limits: tuple[float, float], by_seed: BySeed
+    samples: np.ndarray, of: str, words: str, logarithmic: bool, limits: tuple[float, float], by_seed: BySeed
 ) -> Estimate:
     """The estimate with the interval of `bounded_mean`. The limits are finite.
 
     Args:
         samples: (n,), on the scale of readings.
-        over: what the samples are, as text.
+        of: what the samples are, as text.
     """
     ends = (math.log(limits[0]), math.log(limits[1])) if logarithmic else limits
     numbers = np.array([samples.mean(), *bounded_interval(samples, ends, LEVEL)])
@@ -228,8 +228,7 @@ def _of_bounded(
     for end, limit in zip(ends, limits, strict=True):
         scaled[numbers == end] = limit  # exp(log(limit)) differs from it by rounding
     value, low, high = scaled.tolist()
-    scale = ", of logarithms" if logarithmic else ""
-    method = f"95% Gaffke over {len(samples)} {over}{scale}, possible values {limits[0]:g} to {limits[1]:g}"
+    method = Method(GAFFKE, len(samples), of, logarithmic, limits)
     tails = bounded_tails(samples, ends)
     return Estimate(value, low, high, method, words, by_seed, exponential_tails(tails) if logarithmic else tails)
 
@@ -246,13 +245,13 @@ def _to_scale(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
         return np.exp(numbers) if logarithmic else numbers
 
 
-def _one_seed(reading: Reading) -> tuple[float, float, float, str, Tails]:
+def _one_seed(reading: Reading) -> tuple[float, float, float, Method, Tails]:
     """Value, low, high, method and tails, from the spread over the sequences of one seed."""
     if reading.sequences < 2:
         raise UndecidableError("one sequence of one seed gives no interval")
-    over = f"over {reading.sequences} sequences of one seed (other seeds may differ more)"
     if len(reading.draws):
         low, high = np.quantile(reading.draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        return reading.value, float(low), float(high), f"95% bootstrap {over}", bootstrap_tails(reading.draws)
+        method = Method(BOOTSTRAP, reading.sequences, SEQUENCES)
+        return reading.value, float(low), float(high), method, bootstrap_tails(reading.draws)
     tails = student_tails(lambda bound: reading.by_sequence - bound)
-    return *seed_interval(reading.by_sequence), f"95% Student t {over}", tails
+    return *seed_interval(reading.by_sequence), Method(STUDENT, reading.sequences, SEQUENCES), tails

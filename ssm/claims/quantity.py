@@ -16,6 +16,7 @@ from ssm.base.discovery import Registry
 from ssm.base.lazy import polars as pl
 from ssm.base.tables import read_table
 from ssm.claims.estimate import Estimate, Reading, UndecidableError, numbers_of, summarize
+from ssm.claims.method import EXACT, Method
 from ssm.claims.panel_tables import PanelTables, planned
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import Series
@@ -330,7 +331,7 @@ class FigureQuantity(Quantity):
 
     def exact(self, value: float, panel: PanelTables) -> Estimate:
         """An estimate that involves nothing random."""
-        return Estimate(value, value, value, "exact", self.words(panel))
+        return Estimate(value, value, value, Method(EXACT), self.words(panel))
 
 
 class ModelQuantity(FigureQuantity):

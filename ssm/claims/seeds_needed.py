@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,13 +12,12 @@ import numpy as np
 from ssm.base.lazy import special
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import LEVEL
+from ssm.claims.method import SEEDS, STUDENT, Method
 from ssm.claims.statements import ELSEWHERE, OPEN
 from ssm.claims.tails import bounded_tails
 from ssm.claims.verdict import decide
 from ssm.claims.words import by_seed
 
-OVER_SEEDS = re.compile(r"over (\d+) seeds")
-GAFFKE = re.compile(r"Gaffke over \d+ seeds(?:, of logarithms)?, possible values (\S+) to (\S+)")
 POWER = 0.8  # probability that so many seeds decide the claim
 MOST = 1000  # larger numbers are not told apart
 TAIL = (1 - LEVEL) / 2
@@ -39,24 +37,23 @@ def seeds_needed(row: Mapping[str, Any]) -> int | None:
         At most `MOST` + 1, which means "more than `MOST`". None: the verdict is decided, or is open for another reason
         than its interval over seeds.
     """
-    over = OVER_SEEDS.search(row["interval"])
-    if row["verdict"] != OPEN or row["sort"] == ELSEWHERE or over is None or int(over[1]) < 2:
+    method = Method.of_words(row["interval"])
+    if row["verdict"] != OPEN or row["sort"] == ELSEWHERE or method.of != SEEDS or method.count < 2:
         return None
     ends = [row[name] for name in ("estimate", "low", "high")]
     expected = Expected.of_words(row["expected"])
     if any(end is None or not math.isfinite(end) for end in ends) or decide(ends[1], ends[2], expected)[0] != OPEN:
         return None
     bounds = _bounds(ends[0], expected)
-    gaffke, logarithmic = GAFFKE.search(row["interval"]), ", of logarithms" in row["interval"]
-    numbers = [*by_seed(row).values()] if gaffke else []
-    limits = [float(gaffke[1]), float(gaffke[2])] if gaffke else []
-    if logarithmic and min(*ends, *bounds, *numbers, *limits) <= 0:
+    limits = method.possible or ()
+    numbers = [*by_seed(row).values()] if limits else []
+    if method.logarithms and min(*ends, *bounds, *numbers, *limits) <= 0:
         return None
-    scale = np.log if logarithmic else np.array
-    if gaffke:
+    scale = np.log if method.logarithms else np.array
+    if limits:
         enough = _by_gaffke(scale(numbers), scale(bounds), scale(limits))
     else:
-        enough = _by_student(scale(ends), scale(bounds), int(over[1]), row["interval"])
+        enough = _by_student(scale(ends), scale(bounds), method)
     return bisect_left(range(2, MOST + 1), True, key=enough) + 2
 
 
@@ -79,22 +76,22 @@ def _bounds(estimate: float, expected: Expected) -> list[float]:
     return [bound for bound in (above, below) if bound is not None]
 
 
-def _by_student(ends: np.ndarray, bounds: np.ndarray, seeds: int, method: str) -> Callable[[int], bool]:
+def _by_student(ends: np.ndarray, bounds: np.ndarray, method: Method) -> Callable[[int], bool]:
     """Whether Student t intervals of so many seeds exclude the bounds often enough.
 
     Args:
         ends: (3,), the estimate and the ends of the interval, as logarithms if the interval is one of logarithms.
         bounds: on the same scale.
-        seeds: how many seeds the interval has.
+        method: of the interval, over seeds.
     """
     estimate, low, high = ends
-    critical = float(special.stdtrit(seeds - 1, 1 - TAIL))
-    symmetric = "Student t" in method and "smallest of" not in method  # unless it is cut at a limit of the number
+    critical = float(special.stdtrit(method.count - 1, 1 - TAIL))
+    symmetric = method.name == STUDENT and not method.steps  # unless it is cut at a limit of the number
     distances = []  # in standard deviations of a seed
     for bound in bounds:
         side = estimate - low if bound < estimate else high - estimate
         width = max(estimate - low, high - estimate) if symmetric else side
-        distances.append(abs(estimate - bound) * critical / (width * math.sqrt(seeds)))
+        distances.append(abs(estimate - bound) * critical / (width * math.sqrt(method.count)))
 
     def enough(count: int) -> bool:
         critical = float(special.stdtrit(count - 1, 1 - TAIL))

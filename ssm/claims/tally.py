@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ssm.claims.method import EXACT, NONE
 from ssm.claims.statements import ELSEWHERE, OUTCOMES, SORTS, outcome, statements
 from ssm.claims.words import number, totals
 
@@ -58,7 +59,7 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
         if verdicts:
             counts[sort] = Counter(map(outcome, verdicts.values()))
             repeated += len(of_kind) - len(verdicts)
-    intervals = {row["number"] for row in counted if row["interval"] not in ("exact", "none")}
+    intervals = {row["number"] for row in counted if row["interval"] not in (EXACT, NONE)}
     return Tally(
         claims=len(rows),
         counts=counts,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ssm.base.prose import plain
+from ssm.claims.method import EXACT
 from ssm.claims.seeds_needed import needed_words
 from ssm.claims.statements import OPEN
 from ssm.claims.tally import tally, tally_lines
@@ -57,7 +58,7 @@ def _cells(row: Mapping[str, Any], weak: Collection[tuple[str, str]]) -> tuple[s
         reason = f"{needed}; {row['reason']}" if needed else row["reason"]
     mark = WEAK if (row["target"], row["claim"]) in weak else ""
     verdict = row["verdict"] + mark + (", not registered" if row["registered"] is False else "")
-    method = "" if row["estimate"] is None or row["interval"] == "exact" else row["interval"].removeprefix("95% ")
+    method = "" if row["estimate"] is None or row["interval"] == EXACT else row["interval"].removeprefix("95% ")
     theirs, here = plain(row["paper"]), measured(row)
     return row["target"], row["claim"], theirs, here, method, row["expected"], verdict, reason
 

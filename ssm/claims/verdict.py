@@ -13,6 +13,7 @@ from ssm.base.lazy import polars as pl
 from ssm.base.tables import VERDICTS, read_provenance
 from ssm.claims.claim import ClaimSpec, Expected, JudgedFigure
 from ssm.claims.estimate import BySeed, Estimate, UndecidableError
+from ssm.claims.method import NONE
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.significance import p_value
@@ -103,14 +104,14 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
 def _undecided(reason: str) -> dict[str, Any]:
     """The columns of a row that `_decided` returns, without an estimate."""
     none = dict.fromkeys(("estimate", "low", "high", "p"))
-    return {**none, "interval": "none", "verdict": OPEN, "reason": reason}
+    return {**none, "interval": NONE, "verdict": OPEN, "reason": reason}
 
 
 def _decided(task: JudgedFigure, claim: ClaimSpec, panel: str, found: Estimate) -> dict[str, Any]:
     """The columns of a row that follow from an estimate: the rounded numbers, the verdict and its reason."""
     unrounded = (found.value, found.low, found.high)
     value, low, high = (_rounded(one, claim.expected, claim.quantity.rounding) for one in unrounded)
-    numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval}
+    numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval.words()}
     if _separate_trainings(task, claim, panel):
         return {**numbers, "p": None, "verdict": OPEN, "reason": ONE_SEED}
     verdict, reason = decide(low, high, claim.expected)

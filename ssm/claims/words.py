@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ssm.claims.method import EXACT
 from ssm.claims.statements import VERDICT_NAMES
 
 WEAK = "*"  # the mark of a verdict that does not survive the correction
@@ -58,7 +59,7 @@ def measured(row: Mapping[str, Any]) -> str:
     """The number of a verdict with its interval: "1.23 (1.1 to 1.4)", "1.02 (exact)", "no number"."""
     if row["estimate"] is None:
         return "no number"
-    inside = "exact" if row["interval"] == "exact" else span(row["low"], row["high"])
+    inside = "exact" if row["interval"] == EXACT else span(row["low"], row["high"])
     return f"{number(row['estimate'])} ({inside})"
 
 

@@ -52,7 +52,7 @@ def measured(folder: Path, quantity: dict[str, Any], taxa: Rows = (TAXON,), cost
 )
 def test_a_property_is_one_or_zero(tmp_path: Path, name: str, change: dict[str, Any], value: float) -> None:
     found = measured(tmp_path, {"kind": "system_property", "model": "s5", "property": name}, [TAXON | change])
-    assert (found.value, found.low, found.high, found.interval) == (value, value, value, "exact")
+    assert (found.value, found.low, found.high, found.interval.words()) == (value, value, value, "exact")
 
 
 def test_a_property_confirms_and_refutes(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_an_exponent_is_the_slope_over_all_lengths(tmp_path: Path) -> None:
         costs = [("s5", "s5", length, "state", 1, float(x)) for length, x in zip((8, 16, 32, 64), values, strict=True)]
         found = measured(tmp_path, quantity, costs=costs[::-1])
         assert (found.value, found.low, found.high) == pytest.approx((exponent,) * 3, abs=1e-12)
-        assert found.interval == "exact"
+        assert found.interval.words() == "exact"
 
 
 def test_a_timed_exponent_is_paired_by_round(tmp_path: Path) -> None:

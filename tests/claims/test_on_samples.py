@@ -65,7 +65,7 @@ def measured(folder: Path, quantity: dict[str, Any], *samples: tuple[str, ...]) 
 def test_a_changed_piece_is_not_found(tmp_path: Path, old: str, new: str, share: float) -> None:
     texts = tuple(text.replace(old, new) for text in TEXT) if old != " 123." else (*TEXT[:-1], new)
     found = measured(tmp_path, SHARE, texts)
-    assert (found.value, found.low, found.high, found.interval) == (share, share, share, "exact")
+    assert (found.value, found.low, found.high, found.interval.words()) == (share, share, share, "exact")
 
 
 def test_pieces_are_found_in_order_and_verbatim(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_changed_piece_refutes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "depth"), [("a7.xxz", 0), ("axx7.z", 1), ("axx7.xxz", 0.5), ("ax123.xxxz", 0.25)])
 def test_depth_of_a_piece(tmp_path: Path, text: str, depth: float) -> None:
     found = measured(tmp_path, DEPTH, (text[:2], text[2:]))
-    assert (found.value, found.low, found.high, found.interval) == (depth, depth, depth, "exact")
+    assert (found.value, found.low, found.high, found.interval.words()) == (depth, depth, depth, "exact")
 
 
 def test_a_piece_at_another_depth_refutes(tmp_path: Path) -> None:

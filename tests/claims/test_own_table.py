@@ -65,7 +65,7 @@ def measured(folder: Path, of: dict[str, Any], **random: Any) -> Estimate:
 def test_without_draws_it_is_exact(tmp_path: Path, of: dict[str, Any], value: float) -> None:
     found = measured(tmp_path, of)
     assert (found.value, found.low, found.high) == pytest.approx((value,) * 3)
-    assert found.interval == "exact"
+    assert found.interval.words() == "exact"
     assert "figure" not in found.words
 
 
@@ -74,13 +74,13 @@ def test_draws_have_an_interval(tmp_path: Path) -> None:
     found = measured(tmp_path, {"kind": "slope", **CURVE, "where": {"inputs": "random"}}, random=values)
     assert found.value == pytest.approx(2.0)
     assert found.low <= 2.0 <= found.high
-    assert found.interval == "95% bootstrap over 4 draws"
+    assert found.interval.words() == "95% bootstrap over 4 draws"
     where = {"inputs": "random", "halvings": 1}
     at: dict[str, Any] = {"kind": "value_at", "measurement": "overflow", "column": "scaled", "where": where}
     mean = measured(tmp_path, at, random=values)
     half = 3.182446 * np.std(values[1], ddof=1) / 2  # Student's t of 3 degrees of freedom
     assert (mean.value, mean.low, mean.high) == pytest.approx((1.0, 1.0 - half, 1.0 + half))
-    assert mean.interval == "95% Student t over 4 draws"
+    assert mean.interval.words() == "95% Student t over 4 draws"
 
 
 def test_draws_that_agree_are_exact(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_draws_that_agree_are_exact(tmp_path: Path) -> None:
     for of, value in ((at, 3.0), ({"kind": "slope", **CURVE, "where": where}, 2.0)):
         found = measured(tmp_path, of, random=values)
         assert (found.value, found.low, found.high) == pytest.approx((value,) * 3)
-        assert found.interval == "exact"
+        assert found.interval.words() == "exact"
 
 
 def test_it_confirms_and_refutes(tmp_path: Path) -> None:

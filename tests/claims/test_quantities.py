@@ -55,7 +55,7 @@ def test_ratios_are_averaged_in_log_space_over_seeds(tmp_path: Path, quantity: A
     readings = {("base", seed): {key: float(of(shift))} for seed, shift in enumerate(SHIFTS, 1)}
     found = measure(tmp_path, quantity, readings)
     same(found, np.exp(student(SHIFTS)))
-    assert found.interval == "95% Student t over 3 seeds, of logarithms"
+    assert found.interval.words() == "95% Student t over 3 seeds, of logarithms"
     assert found.by_seed == pytest.approx(dict(enumerate(np.exp(SHIFTS), 1)))
 
 
@@ -116,7 +116,7 @@ def test_one_seed_has_an_interval_over_paired_sequences(tmp_path: Path) -> None:
     quantity = AT | {"arm": "passed", "against": "base"}
     found = measure(tmp_path, quantity, readings, (1,), sequences=5)
     same(found, np.exp(student(shifts)))
-    assert "5 sequences of one seed" in found.interval
+    assert "5 sequences of one seed" in found.interval.words()
 
 
 def test_norm_growth_of_one_seed_is_a_ratio_of_means(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_the_repaired_share_of_one_seed_is_bootstrapped(tmp_path: Path) -> None:
     found = measure(tmp_path, SHARE, readings, (1,))
     assert found.value == pytest.approx(0.5)
     assert 0 < found.low < 0.5 < found.high < 1  # the share left is 0 to .75 by sequence
-    assert found.interval.startswith("95% bootstrap over 4 sequences of one seed")
+    assert found.interval.words().startswith("95% bootstrap over 4 sequences of one seed")
 
 
 def test_nothing_can_be_repaired_if_nothing_breaks(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_pooled_share_needs_no_break_on_every_seed(tmp_path: Path) -> None:
     expected = stats.ttest_1samp((1 - 0.5) * before - after, 0.0).pvalue
     assert found.tails.two_sided(0.5) == pytest.approx(expected)
     assert found.by_seed[1] == pytest.approx({"before": -0.1, "after": 0.1})
-    assert found.interval == "95% Fieller over 5 seeds"
+    assert found.interval.words() == "95% Fieller over 5 seeds"
     (verdict,) = judge(figure_task([claim(pooled, above=0.5)], tuple(range(5))), tmp_path)["by_seed"]
     assert json.loads(verdict)["1"] == pytest.approx({"before": -0.1, "after": 0.1})
     few = {("base", seed): {"late": 2.0 + one} for seed, one in enumerate([1.0, -1.0, 3.0])}

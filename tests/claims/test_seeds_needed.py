@@ -118,7 +118,7 @@ def test_an_interval_of_logarithms_is_read_on_its_scale(number: float, region: s
         found = summarize(some, "", logarithmic=True, limits=(1 / 8, 8.0), agreeing=True)
         verdicts.append(decide(found.low, found.high, expected)[0])
         if seeds == 6:
-            row = {name: getattr(found, name) for name in ("low", "high", "interval", "by_seed")}
+            row = {"low": found.low, "high": found.high, "interval": found.interval.words(), "by_seed": found.by_seed}
             row |= {"estimate": found.value, "expected": region, "verdict": OPEN, "sort": PAPER}
     assert verdicts == [OPEN, OPEN, CONFIRMED]
     assert seeds_needed(row) == 8

@@ -12,6 +12,7 @@ from scipy import stats
 from ssm.claims import claim, statements
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import Estimate, Reading, summarize
+from ssm.claims.method import EXACT, Method
 from ssm.claims.significance import p_value, surviving, weak_verdicts
 from ssm.claims.statements import CONFIRMED, OPEN
 from ssm.claims.tails import smallest_tails, student_tails
@@ -107,7 +108,7 @@ def test_an_interval_of_no_length_has_a_p_value() -> None:
 
 
 def test_exact_numbers_have_none() -> None:
-    assert p_value(Estimate(1.0, 1.0, 1.0, "exact", ""), Expected(above=0.5), CONFIRMED) is None
+    assert p_value(Estimate(1.0, 1.0, 1.0, Method(EXACT), ""), Expected(above=0.5), CONFIRMED) is None
 
 
 def test_the_correction_is_that_of_benjamini_and_hochberg() -> None:

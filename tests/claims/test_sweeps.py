@@ -255,7 +255,7 @@ def test_one_seed_has_an_interval_over_its_trials(tmp_path: Path) -> None:
     found = read(tmp_path, content, [synthetic.series("base", 1, passkey="k")])
     assert found.value == pytest.approx((17 * 64 + 10 * 128 + 3.5 * 256) / 20 / 448)
     assert found.low < found.value < found.high
-    assert found.interval.startswith("95% bootstrap over 20 sequences of one seed")
+    assert found.interval.words().startswith("95% bootstrap over 20 sequences of one seed")
     order = KEYS | {"kind": "order", "arm": "base", "direction": "down"}
     found = read(tmp_path, order, [synthetic.series("base", 1, passkey="k")])
     assert (found.value, found.low < 0.15 < found.high) == (pytest.approx(0.15), True)
@@ -529,7 +529,7 @@ def test_a_run_that_is_always_stable_counts_as_the_number_after_the_largest(tmp_
     assert (none.value, none.high) == pytest.approx((256, 256))
     low = 16 * 16 ** (0.025 ** (1 / 3))  # Gaffke of three equal values between log 16 and log 256
     assert none.low == pytest.approx(low)
-    assert "possible values 16 to 256" in none.interval
+    assert "possible values 16 to 256" in none.interval.words()
     ratio = critical(tmp_path, unstable(64, 64, 128), unstable(64, 128, None))
     same(ratio, np.exp(student(np.log([1, 1 / 2, 1 / 2]))))
     assert critical(tmp_path, unstable(16, 64, 128)).low == pytest.approx(16)  # Student t gives less, and 16 is least
@@ -537,7 +537,7 @@ def test_a_run_that_is_always_stable_counts_as_the_number_after_the_largest(tmp_
     agreeing = critical(tmp_path, unstable(16, 16, 16), unstable(64, 64, 64))
     assert agreeing.value == pytest.approx(1 / 4)
     assert agreeing.low < 1 / 4 < agreeing.high
-    assert "possible values 0.0625 to 16" in agreeing.interval
+    assert "possible values 0.0625 to 16" in agreeing.interval.words()
 
 
 def test_critical_rate_needs_a_sweep() -> None:

@@ -46,7 +46,7 @@ def shares(task: dict[str, Any], folder: Path, base: list[float], passed: list[f
     readings = {(arm, seed): {"excess": one} for arm, values in arms for seed, one in enumerate(values)}
     write_tables(folder, planned, readings)
     found = estimate(planned, "tiny", planned.figure.claims[0].quantity, folder)
-    return found, found.interval
+    return found, found.interval.words()
 
 
 def curves(folder: Path, content: dict[str, Any], *accuracies: Sequence[float | None]) -> FigureTask:
@@ -208,7 +208,7 @@ def test_steps_until_a_task_is_solved(tmp_path: Path) -> None:
     diverged = [0.1, 0.2, math.nan]
     found = steps(tmp_path, sooner, later, never, diverged)
     same(found, ((40 + 100 + 100 + 100) / 4, *bounded_interval(np.array([40.0, 100, 100, 100]), (0.0, 100.0), LEVEL)))
-    assert found.interval == "95% Gaffke over 4 seeds, possible values 0 to 100"
+    assert found.interval.words() == "95% Gaffke over 4 seeds, possible values 0 to 100"
     assert found.words == "steps until the accuracy of base <b>& in training reaches 0.75, at most 100"
     assert steps(tmp_path, sooner, later, never, diverged, within=60).value == (40 + 3 * 60) / 4
     assert steps(tmp_path, sooner, [0.9, math.nan], against="passed").value == (40 + 20) / 2 - 100

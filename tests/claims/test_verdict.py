@@ -15,6 +15,7 @@ from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import VERDICTS, read_table, schema_name, write_table
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import Estimate
+from ssm.claims.method import EXACT, Method
 from ssm.claims.pieces import SampleQuantity
 from ssm.claims.quantities.perplexity_at import PerplexityAt
 from ssm.claims.quantity import QUANTITIES, ModelQuantity
@@ -88,7 +89,7 @@ def test_no_verdict_depends_on_rounding(
     verdict: str,
     reason: str,
 ) -> None:
-    monkeypatch.setattr(PerplexityAt, "estimate", lambda *_: Estimate(*numbers, "exact", "it"))
+    monkeypatch.setattr(PerplexityAt, "estimate", lambda *_: Estimate(*numbers, Method(EXACT), "it"))
     task = figure_task([claim(AT, **expected)])
     write_tables(tmp_path, task, {})
     row = judge(task, tmp_path).row(0, named=True)

@@ -9,6 +9,7 @@ import numpy as np
 from ssm.base.lazy import polars as pl
 from ssm.base.seeds import numpy_generator
 from ssm.claims.estimate import DRAWS, LEVEL, Estimate
+from ssm.claims.method import Method
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ModelQuantity
 from ssm.claims.tails import bootstrap_tails
@@ -44,7 +45,7 @@ class CostExponent(ModelQuantity):
         generator = numpy_generator(0, "cost exponent")
         draws = np.median(generator.choice(exponents, (DRAWS, len(exponents))), axis=1)
         low, high = (float(np.quantile(draws, tail)) for tail in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-        method = f"bootstrap of the median over {len(exponents)} rounds"
+        method = Method("bootstrap of the median", len(exponents), "rounds")
         return Estimate(value, low, high, method, self.words(panel), tails=bootstrap_tails(draws))
 
     def words(self, panel: PanelTables) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Literal, Self
 
@@ -11,6 +12,7 @@ from pydantic import model_validator
 
 from ssm.claims.curve import CurveQuantity, Points
 from ssm.claims.estimate import LEVEL, Estimate, UndecidableError, seed_interval
+from ssm.claims.method import BOOTSTRAP, SEEDS, SEQUENCES, STUDENT, Method
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.tails import Tails, bootstrap_tails, exponential_tails, smallest_tails, student_tails
 
@@ -57,28 +59,27 @@ class Order(CurveQuantity):
         value, low, high, method, each = self._over_seeds(list(curves.values())) if others else self._one_seed(first)
         numbers = np.array([value, low, high])
         value, low, high = (np.exp(numbers) if self.ratio else numbers).tolist()
-        steps = f"smallest of {len(first.x) - 1} steps"
         tails = exponential_tails(smallest_tails(each)) if self.ratio else smallest_tails(each)
-        return Estimate(value, low, high, f"{method}; {steps}", self.words(panel), self._by_seed(curves), tails)
+        method = replace(method, steps=len(first.x) - 1)
+        return Estimate(value, low, high, method, self.words(panel), self._by_seed(curves), tails)
 
     def _by_seed(self, curves: Mapping[int, Points]) -> dict[int, tuple[float, ...]]:
         """Seed -> all its steps."""
         steps = {seed: self.steps(one.y[None])[0] for seed, one in curves.items()}
         return {seed: tuple((np.exp(one) if self.ratio else one).tolist()) for seed, one in steps.items()}
 
-    def _over_seeds(self, curves: list[Points]) -> tuple[float, float, float, str, list[Tails]]:
+    def _over_seeds(self, curves: list[Points]) -> tuple[float, float, float, Method, list[Tails]]:
         """Value, low, high, method, and the tails of every step."""
         steps = self.steps(np.stack([one.y for one in curves]))  # (seeds, K - 1)
         if (np.ptp(steps, axis=0) <= self.rounding).any():
             raise UndecidableError(f"all {len(steps)} seeds gave exactly the same step: no spread, no interval")
         low = min(seed_interval(step)[1] for step in steps.T)
         high = min(seed_interval(step, 1 - (1 - LEVEL) / steps.shape[1])[2] for step in steps.T)
-        logarithms = ", of logarithms" if self.ratio else ""
-        method = f"95% Student t over {len(steps)} seeds{logarithms}"
+        method = Method(STUDENT, len(steps), SEEDS, self.ratio)
         tails = [student_tails(partial(np.subtract, step)) for step in steps.T]
         return float(steps.mean(axis=0).min()), low, high, method, tails
 
-    def _one_seed(self, points: Points) -> tuple[float, float, float, str, list[Tails]]:
+    def _one_seed(self, points: Points) -> tuple[float, float, float, Method, list[Tails]]:
         if not len(points.draws):
             raise UndecidableError("one sequence of one seed gives no interval")
         steps, tail = self.steps(points.draws), (1 - LEVEL) / 2  # (DRAWS, K - 1)
@@ -86,9 +87,8 @@ class Order(CurveQuantity):
             raise UndecidableError("all sequences of one seed gave exactly the same step: no spread, no interval")
         low = float(np.quantile(steps, tail, axis=0).min())
         high = float(np.quantile(steps, 1 - tail / steps.shape[1], axis=0).min())
-        over = f"over {points.sequences} sequences of one seed (other seeds may differ more)"
         value, tails = float(self.number(points.x, points.y[None])[0]), [bootstrap_tails(step) for step in steps.T]
-        return value, low, high, f"95% bootstrap {over}", tails
+        return value, low, high, Method(BOOTSTRAP, points.sequences, SEQUENCES), tails
 
     def describe_number(self) -> str:
         return f"smallest {'ratio of' if self.ratio else 'step between'} neighbors, going {self.direction}"

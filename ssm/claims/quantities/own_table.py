@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from ssm.claims.estimate import Estimate, UndecidableError
+from ssm.claims.method import DRAWS, Method
 from ssm.claims.panel_tables import OWN, PanelTables, with_own_series
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.sweep import SOME, OfQuantity
@@ -53,7 +54,7 @@ class OwnTable(OfQuantity, FigureQuantity):
         (reading,) = quantity.readings(own).values()
         if reading.sequences > 1 and not reading.agrees(self.rounding):
             found = quantity.estimate(own)
-            interval = f"{found.interval.partition(' over ')[0]} over {reading.sequences} draws"
+            interval = Method(found.interval.name, reading.sequences, DRAWS)
             return replace(found, interval=interval, words=self.words(panel))
         value = math.exp(reading.value) if quantity.logarithmic else reading.value
         if not math.isfinite(value):

@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from ssm.base.lazy import special
 from ssm.claims.estimate import LEVEL, Estimate, Reading, UndecidableError, resample
+from ssm.claims.method import FIELLER, SEEDS, Method
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ComparisonScale, PanelArm
 from ssm.claims.restart import RestartQuantity
@@ -93,7 +94,7 @@ class RepairedShare(RestartQuantity):
         if ends is None:
             raise UndecidableError(f"the seeds do not show that '{self.before}' breaks", by_seed)
         low, high = 1 - ends[1], 1 - ends[0]
-        method = f"95% Fieller over {len(pairs)} seeds"
+        method = Method(FIELLER, len(pairs), SEEDS)
         tails = student_tails(lambda bound: (1 - bound) * before - after)
         return Estimate(value, low, high, method, self.words(panel), by_seed, tails)
 
