@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt
 
+from ssm.base.errors import nearest
 from ssm.specs.base import Setting, Spec
 
 # Symbols of the papers, for labels. Other keys are shown by their name.
@@ -87,6 +88,22 @@ def has_values(axes: Mapping[str, Setting], values: Mapping[str, Setting]) -> bo
     (True, False)
     """
     return all(axis in axes and value_text(axes[axis]) == value_text(value) for axis, value in values.items())
+
+
+def axis_values(families: Iterable[Mapping[str, Member]]) -> dict[str, list[Setting]]:
+    """Axis -> its values, of the members of these families."""
+    values: dict[str, list[Setting]] = {}
+    for member in (one for members in families for one in members.values()):
+        for axis, value in member.axes.items():
+            values.setdefault(axis, []).append(value)
+    return values
+
+
+def require_axes(named: Iterable[tuple[str, str]], axes: Collection[str], grid: str = "any grid") -> None:
+    """Raise ValueError for the first of these (field, axis) that names no axis of the grid."""
+    for field, axis in named:
+        if axis not in axes:
+            raise ValueError(f"{field}: no axis '{axis}' in {grid}; {nearest(axis, axes)}")
 
 
 def axis_name(axis: str) -> str:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ssm.base.errors import nearest, shown
 from ssm.base.strict_parsing import first_problem
-from ssm.claims.families import Member, has_values, is_number
+from ssm.claims.families import Member, axis_values, has_values, is_number, require_axes
 from ssm.claims.quantity import QUANTITIES, PanelArm, SeedQuantity
 from ssm.claims.reader import Reader
 from ssm.claims.series import Series
@@ -132,12 +132,8 @@ class Sweep(Spec):
             if family is not None and not families[family]:
                 continue  # it does not exist at this scale
             own = [members for name, members in families.items() if family in (None, name)]
-            axes = {axis for members in own for member in members.values() for axis in member.axes}
-            for place, axis in (("over", self.over), *((field, axis) for axis in where)):
-                if axis not in axes:
-                    raise ValueError(
-                        f"sweep.{place}: no axis '{axis}' in {family or 'any grid'}; {nearest(axis, axes)}"
-                    )
+            named = (("sweep.over", self.over), *((f"sweep.{field}", axis) for axis in where))
+            require_axes(named, axis_values(own), family or "any grid")
 
     def named_arms(self) -> tuple[str, ...]:
         """The arms that it names, the main ones first."""

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from ssm.base.errors import nearest
 from ssm.claims.estimate import Reading, UndecidableError
-from ssm.claims.families import Member, axis_name, has_values, place_words, value_text
+from ssm.claims.families import Member, axis_name, axis_values, has_values, place_words, require_axes, value_text
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import PanelArm, SeedQuantity
 from ssm.claims.series import Series
@@ -58,21 +58,16 @@ class Effect(OfQuantity, SeedQuantity):
         return tuple(arm for arm in self.quantity().arms() if arm != SOME)
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
-        members = [member for own in families.values() for member in own.values()]
-        values: dict[str, set[str]] = {}
-        for member in members:
-            for axis, value in member.axes.items():
-                values.setdefault(axis, set()).add(value_text(value))
-        if not members and families:
+        values = axis_values(families.values())
+        if not values and families:
             return  # no family exists at this scale
         named = [*zip(("axis", "against"), self.axes, strict=False), *(("where", axis) for axis in self.where)]
-        for field, axis in named:
-            if axis not in values:
-                raise ValueError(f"{field}: no axis '{axis}' in any grid; {nearest(axis, values)}")
+        require_axes(named, values)
         asked = [(field, axis, value) for axis in self.axes for field, value in (("on", self.on), ("off", self.off))]
         for field, axis, value in asked + [("where", axis, value) for axis, value in self.where.items()]:
-            if value_text(value) not in values[axis]:
-                hint = nearest(value_text(value), values[axis])
+            there = {value_text(one) for one in values[axis]}
+            if value_text(value) not in there:
+                hint = nearest(value_text(value), there)
                 raise ValueError(f"{field}: '{axis}' has no value {value_text(value)}; {hint}")
 
     def pairs(self, panel: str, series: Sequence[Series], axis: str) -> Pairs:

@@ -10,8 +10,16 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from ssm.base.errors import nearest
-from ssm.claims.families import Member, axis_name, has_values, is_number, member_name, place_words
+from ssm.claims.families import (
+    Member,
+    axis_name,
+    axis_values,
+    has_values,
+    is_number,
+    member_name,
+    place_words,
+    require_axes,
+)
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Arms, Numbers
 from ssm.figures.data import Curve, chosen_arms, panels, together
@@ -69,13 +77,10 @@ class SweepCurves(Titled, OfArms):
         require_arms("reference", self.reference, arms, ())
         for name, members in (self.families or {}).items():
             require_arms(f"families.{name}", members, arms, ())
-        values: dict[str, list[Setting]] = {}
-        for axis, value in (pair for own in families.values() for one in own.values() for pair in one.axes.items()):
-            values.setdefault(axis, []).append(value)
-        for field, axes in (("over", [self.over] if self.over else []), ("where", self.where)):
-            for axis in axes if values or not families else ():
-                if axis not in values:
-                    raise ValueError(f"{field}: no axis '{axis}' in any grid; {nearest(axis, values)}")
+        values = axis_values(families.values())
+        if values or not families:
+            over = [("over", self.over)] if self.over else []
+            require_axes([*over, *(("where", axis) for axis in self.where)], values)
         if not all(map(is_number, values.get(str(self.over), []))):
             raise ValueError(f"over: not all values of '{self.over}' are numbers; use the plot 'bars'")
 
