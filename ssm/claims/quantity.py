@@ -173,7 +173,7 @@ class SeriesQuantity(SeriesReader, SeedQuantity):
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content = {key: value for key, value in self.content().items() if key not in self.naming()}
-        return content | {"arm": self.panel_arms(panel).index((panel, self.arm))}
+        return content | {"arm": 0}  # its index in `panel_arms`
 
     @abstractmethod
     def read(self, panel: PanelTables, series: Series) -> Reading:
@@ -248,23 +248,26 @@ def differences(these: Mapping[int, Reading], those: Mapping[int, Reading], what
 class ArmQuantity(ComparedQuantity, SeriesQuantity):
     """One number per seed of one arm; with `against`, compared with the number of another arm."""
 
+    def places(self, panel: str) -> tuple[PanelArm, ...]:
+        """The places of the numbers that are read or compared, each once: of `arm` and `against`."""
+        return tuple(dict.fromkeys(((panel, self.arm), *self.against_places(panel))))
+
     def is_trivial(self, panel: str) -> bool:
-        return self.against is not None and len(ArmQuantity.panel_arms(self, panel)) == 1
+        return self.against is not None and len(self.places(panel)) == 1
 
     def arms(self) -> tuple[str, ...]:
         return (self.arm,) if self.against is None else (self.arm, self.against)
 
     def reads_at(self, panel: str) -> tuple[tuple[PanelArm, PanelArm, str], ...]:
         """(a place with a number, the place of a table that the number needs, name of the measurement)."""
-        places = ArmQuantity.panel_arms(self, panel)  # not those of other arms, which a derived class adds
-        return tuple((place, place, name) for place in places for name in self.own_names)
+        return tuple((place, place, name) for place in self.places(panel) for name in self.own_names)
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         """Why the number of a series is not in the table of this measurement: "key: reason". None: it may be there."""
         return None
 
     def panel_arms(self, panel: str, series: Sequence[Series] = ()) -> tuple[PanelArm, ...]:
-        return tuple(dict.fromkeys(((panel, self.arm), *self.against_places(panel))))
+        return self.places(panel)
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content = super().canonical(panel)

@@ -13,7 +13,7 @@ from ssm.base.lazy import special
 from ssm.claims.estimate import LEVEL, Estimate, Reading, UndecidableError, resample
 from ssm.claims.method import FIELLER, SEEDS, Method
 from ssm.claims.panel_tables import PanelTables
-from ssm.claims.quantity import ComparisonScale, PanelArm
+from ssm.claims.quantity import PanelArm
 from ssm.claims.restart import RestartQuantity
 from ssm.claims.series import Series
 from ssm.claims.tails import student_tails
@@ -48,10 +48,6 @@ class RepairedShare(RestartQuantity):
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         return super().canonical(panel) | {"before": self.panel_arms(panel).index((panel, self.before))}
-
-    @property
-    def read_on(self) -> ComparisonScale:
-        return "plain"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """With one seed, the interval is a bootstrap over sequences.
