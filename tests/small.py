@@ -62,6 +62,6 @@ def run_spec(data: Data, seed: int = 3, parent: RunSpec | None = None, **trainin
     return RunSpec(model=model, data=data, training=TrainingSpec.parse(recipe, "tests"), seed=seed, parent=parent)
 
 
-def save_model(path: Path, model: TrainableModel, run: RunSpec, step: int, origin: str) -> str:
+def save_model(path: Path, model: TrainableModel, run: RunSpec, step: int, origin: str) -> None:
     """`save_weights` of a model."""
-    return save_weights(path, dict(model.state_dict()), run, step, origin)
+    save_weights(path, dict(model.state_dict()), run, step, origin)

@@ -66,11 +66,6 @@ def use_backend(name: str) -> Iterator[None]:
         _enter_or_leave(block, None)
 
 
-def wanted() -> str:
-    """Current meaning of "auto": the backend of the last open `use_backend` block, or "auto"."""
-    return _wanted
-
-
 def choose(
     operation: str,
     available: tuple[str, ...],

@@ -20,8 +20,8 @@ WINDOW = 4 * 2**20  # bytes at both ends of a file that are searched for the met
 CHUNK = 4 * 2**20
 
 
-def write_checksum(path: Path) -> str:
-    """Write the digest of a file into its `BLANK`, and return the hex digits.
+def write_checksum(path: Path) -> None:
+    """Write the digest of a file into its `BLANK`.
 
     Raises:
         OSError: the file cannot be read or written, or contains other text that looks like a digest.
@@ -36,7 +36,6 @@ def write_checksum(path: Path) -> str:
         digest = _digest(file, place)
         file.seek(place)
         file.write(digest.encode())
-    return digest
 
 
 def verify_checksum(path: str | Path, error: type[UserError], again: str) -> str:

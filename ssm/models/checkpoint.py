@@ -6,8 +6,7 @@ Files are never unpickled. A file that was changed after writing is an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,8 @@ CHOSEN = "chosen"  # key of a repair's numbers in the header
 AGAIN = "delete it and make it again"
 
 
-def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
-    """Write tensors and a JSON header as one whole file; returns its digest (`ssm.base.checksum`).
+def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write tensors and a JSON header as one whole file, with its digest (`ssm.base.checksum`).
 
     Raises:
         OutputError: `path` cannot be written.
@@ -54,7 +53,7 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
             raise OSError(str(error)) from error
         with suppress(OSError):  # some disks have no modes
             temporary.chmod(usual)  # safetensors makes files that only their owner can read
-        return write_checksum(temporary)
+        write_checksum(temporary)
 
 
 def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -64,8 +63,12 @@ def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         CheckpointError: the file is missing, truncated, corrupted, changed after writing, or not written by ssm.
     """
     check_tensors(path)
-    with _opened(path) as (file, header):
-        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = _header(path, file.metadata() or {})
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: truncated or corrupted ({first_line(error)})") from error
 
 
 def check_tensors(path: str | Path) -> str:
@@ -91,21 +94,10 @@ def _header(path: str | Path, metadata: dict[str, str]) -> dict[str, Any]:
     return {key: value for key, value in header.items() if key != CHECKSUM_KEY}
 
 
-@contextmanager
-def _opened(path: str | Path) -> Iterator[tuple[Any, dict[str, Any]]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file, _header(path, file.metadata() or {})
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: no such checkpoint") from error
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: truncated or corrupted ({first_line(error)})") from error
-
-
 def save_weights(
     path: str | Path, weights: dict[str, Tensor], run: RunSpec, step: int, origin: str, chosen: Point | None = None
-) -> str:
-    """Write the weights of a model after `step` steps of `run`. Returns the file's digest.
+) -> None:
+    """Write the weights of a model after `step` steps of `run`.
 
     Args:
         weights: the model's state dict.
@@ -114,7 +106,7 @@ def save_weights(
             each time the file is read.
     """
     header = {"run": run.content(), "step": step, "origin": origin}
-    return save_tensors(path, weights, header if chosen is None else header | {CHOSEN: list(chosen)})
+    save_tensors(path, weights, header if chosen is None else header | {CHOSEN: list(chosen)})
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[TrainableModel, RunSpec]:

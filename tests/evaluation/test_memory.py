@@ -19,6 +19,7 @@ from ssm.evaluation import MEASURES, stream
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.position_loss import position_loss
 from ssm.models.backbone import build_model
+from ssm.models.checkpoint import digests
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import MeasurementSpec
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
@@ -47,8 +48,8 @@ def test_peak_memory_does_not_grow_with_length(tmp_path: Path) -> None:
     run = run_spec(store.spec)
     (tmp_path / "run").mkdir()
     record = {"status": "finished", "message": "finished", "diverged": None, "steps": 0, "budget_steps": 0, "tokens": 0}
-    digest = save_model(tmp_path / "run" / "model.safetensors", build_model(run.model, 256, 1), run, 0, "")
-    write_json(tmp_path / "run" / "run.json", record | {"weights": {"model.safetensors": digest}})
+    save_model(tmp_path / "run" / "model.safetensors", build_model(run.model, 256, 1), run, 0, "")
+    write_json(tmp_path / "run" / "run.json", record | {"weights": digests(tmp_path / "run", run)})
     peaks = {}
     for length in (20_000, 1_000_000):
         task = MeasurementTask(measurement=PositionLoss(length=length, sequences=1), run=run)

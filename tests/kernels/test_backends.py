@@ -240,11 +240,11 @@ def test_blocks_of_two_threads_may_overlap() -> None:
     with use_backend("reference"):
         ended.set()
         thread.join()
-        assert backends.wanted() == "reference"
-    assert backends.wanted() == "auto"
+        assert backends._wanted == "reference"
+    assert backends._wanted == "auto"
     with use_backend("torch"), use_backend("reference"), use_backend("torch"):
         pass
-    assert backends.wanted() == "auto"
+    assert backends._wanted == "auto"
     case.function("auto")(*case.values)
 
 

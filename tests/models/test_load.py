@@ -17,6 +17,7 @@ from torch import Tensor
 from ssm.base.errors import CheckpointError
 from ssm.base.files import write_json
 from ssm.models.backbone import LanguageModel, build_model
+from ssm.models.checkpoint import digests
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import export_checkpoint
 from ssm.models.load import LoadedModel, load_any_model
@@ -49,8 +50,8 @@ def logits(loaded: LoadedModel, inputs: Tensor) -> Tensor:
 def own_run(folder: Path, tokenizer: TokenizerSpec | None = None, **model: Any) -> RunSpec:
     data = DataSpec(name="x", corpus=StdlibCorpus(), tokenizer=tokenizer or BytesTokenizer())
     run = run_spec(data).model_copy(update={"model": model_spec(**model)})
-    digest = save_model(folder / "model.safetensors", build_model(run.model, data.vocab_size, 0), run, 30, "origin")
-    write_json(folder / "run.json", {"weights": {"model.safetensors": digest}})
+    save_model(folder / "model.safetensors", build_model(run.model, data.vocab_size, 0), run, 30, "origin")
+    write_json(folder / "run.json", {"weights": digests(folder, run)})
     return run
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,22 +41,9 @@ class Imported:
         return self.model.vocab_size
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of most weights."""
-        count: Counter[torch.dtype] = Counter()
-        for parameter in self.model.parameters():
-            count[parameter.dtype] += parameter.numel()
-        return count.most_common(1)[0][0]
-
-    @property
     def files(self) -> tuple[Path, ...]:
         """config.json and the files with weights."""
         return (self.source.config_path, *self.source.files)
-
-    @property
-    def tokenizer_files(self) -> tuple[Path, ...]:
-        """The files that an export copies next to the weights."""
-        return self.source.companions
 
 
 def import_checkpoint(name: str | Path) -> Imported:

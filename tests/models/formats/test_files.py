@@ -143,7 +143,7 @@ def test_every_tensor_keeps_its_own_type(original: Path, tmp_path: Path) -> None
 
     rewrite(original, mixed)
     imported = import_checkpoint(original)
-    assert imported.dtype == torch.float16
+    assert next(imported.model.parameters()).dtype == torch.float16
     assert imported.model.layers[0].mixer.A_log.dtype == torch.float32
     out = export_checkpoint(imported.model.float(), imported, tmp_path / "out")
     round_trip.assert_bitwise(round_trip.weights(original), round_trip.weights(out))
@@ -274,7 +274,7 @@ def test_the_tokenizer_and_the_model_card_are_copied(original: Path, tmp_path: P
         (original / name).write_bytes(data)
     (original / "README.md").write_text("---\nlicense: mit\n---\n\n# Their model\n")
     imported = import_checkpoint(original)
-    assert {path.name for path in imported.tokenizer_files} == {*files, "generation_config.json"}
+    assert {path.name for path in imported.source.companions} == {*files, "generation_config.json"}
     changes = {"Text": "4 files, sha256 abc", "Steps": 100, "Perplexity before": 12.5, "Perplexity after": 9.25}
     out = content(export_checkpoint(imported.model, imported, tmp_path / "out", changes))
     assert set(out) == {"config.json", "generation_config.json", "model.safetensors", "README.md", *files}
