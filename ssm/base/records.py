@@ -73,7 +73,7 @@ class Provenance(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="allow"))
 class RunRecord(TypedDict):
-    """run.json of a finished run (`ssm.training.loop`)."""
+    """run.json of a finished run (`ssm.training.run_record`)."""
 
     status: Literal["finished", "diverged"]
     message: NotRequired[str]

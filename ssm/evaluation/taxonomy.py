@@ -20,7 +20,6 @@ from ssm.base.seeds import derived_seed
 from ssm.evaluation.registry import MEASURES
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.base import Mixer
-from ssm.models.state import RECURRENT
 from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.model import ModelSpec
 
@@ -76,15 +75,15 @@ def _behavior(
 ) -> tuple[bool, bool, bool] | tuple[None, None, None]:
     """(selective, linear, identity); None for a state that grows, because it keeps the initial state."""
     started = mixer(u)[1]
-    if mixer(u[:, :1])[1][RECURRENT].shape != started[RECURRENT].shape:
+    if mixer(u[:, :1])[1]["memory"].shape != started["memory"].shape:
         return None, None, None
-    difference = torch.randn(started[RECURRENT].shape, generator=generator, dtype=torch.float64)
+    difference = torch.randn(started["memory"].shape, generator=generator, dtype=torch.float64)
     difference[:, mixer.spec.h_heads(mixer.d_model) :] = 0.0
 
     def remains(inputs: Tensor, scale: float) -> Tensor:
         """The final difference for an initial difference times `scale`, divided by `scale`."""
         ended = [
-            mixer(inputs, {**started, RECURRENT: started[RECURRENT] + by * difference})[1][RECURRENT]
+            mixer(inputs, {**started, "memory": started["memory"] + by * difference})[1]["memory"]
             for by in (scale, 0.0)
         ]
         return (ended[0] - ended[1]) / scale

@@ -18,7 +18,7 @@ from ssm.base.files import absolute, only_one, remove_leftovers
 from ssm.base.records import Result
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.own_text import tokenizer_of
-from ssm.data.reading import training_batches
+from ssm.data.training_batches import training_batches
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
 from ssm.extension.parent_run import own_folder, run_of

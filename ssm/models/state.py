@@ -12,7 +12,6 @@ LayerState = dict[str, Tensor]  # named tensors of one layer, with the batch as 
 LayerOutput = tuple[Tensor, LayerState]  # the output of a layer, and its final state
 
 SEEN = "seen"  # (B, S) bool: which tokens of a cache (B, G, S, ...) exist
-RECURRENT = "memory"  # the recurrent state (B, heads, ...), called h_t in the papers
 FFN = "ffn."  # prefix of the names of an ffn's state
 
 
@@ -20,9 +19,9 @@ FFN = "ffn."  # prefix of the names of an ffn's state
 class State:
     """For each layer, named tensors with the batch as first axis.
 
-    Every mixer calls its recurrent state "memory"; the second axis are the heads. Other tensors are inputs that later
-    tokens still need, such as "conv": the last inputs of a short convolution. Norms, moments and noise use only the
-    memory. Detaching, selecting and resetting apply to all tensors.
+    Every mixer calls its recurrent state (B, heads, ...), h_t in the papers, "memory". Other tensors are inputs that
+    later tokens still need, such as "conv": the last inputs of a short convolution. Norms, moments and noise use only
+    the memory. Detaching, selecting and resetting apply to all tensors.
 
     The memory of attention is its cache, which grows with each token. Its "seen" says which cached tokens exist, so
     zeros of any length are an empty cache.
@@ -41,7 +40,7 @@ class State:
 
     def recurrent_states(self) -> list[Tensor]:
         """The recurrent state of every layer, each (B, H, ...)."""
-        return [layer[RECURRENT] for layer in self.layers]
+        return [layer["memory"] for layer in self.layers]
 
     def recurrent_layers(self) -> list[int]:
         """The layers of these states: all layers."""
@@ -78,7 +77,7 @@ class State:
         """A state with these recurrent states. All other tensors are zero."""
         zeros = self.map(torch.zeros_like)
         return State(
-            tuple({**layer, RECURRENT: memory} for layer, memory in zip(zeros.layers, recurrent_states, strict=True))
+            tuple({**layer, "memory": memory} for layer, memory in zip(zeros.layers, recurrent_states, strict=True))
         )
 
     def without(self, layers: Collection[int]) -> State:
@@ -122,7 +121,7 @@ def joined(parts: list[State]) -> State:
 
 def _anew(layer: LayerState) -> LayerState:
     zeros = {name: torch.zeros_like(tensor) for name, tensor in layer.items()}
-    return zeros if SEEN not in layer else zeros | {RECURRENT: layer[RECURRENT][:, :, :0], SEEN: layer[SEEN][:, :0]}
+    return zeros if SEEN not in layer else zeros | {"memory": layer["memory"][:, :, :0], SEEN: layer[SEEN][:, :0]}
 
 
 def _over(rows: Tensor, tensor: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from ssm.base.seeds import derived_seed
 from ssm.base.stopping import StopRequest
 from ssm.data.batches import IGNORE_INDEX, Batch
-from ssm.data.reading import training_batches
 from ssm.data.store import TokenStore
+from ssm.data.training_batches import training_batches
 from ssm.models.state import State
 from ssm.models.trainable import TrainableModel
 from ssm.specs.training import TrainingSpec

@@ -22,7 +22,7 @@ from ssm.models.foreign.cache import OLDEST_TRANSFORMERS
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
 from ssm.models.load import load_any_model
-from ssm.models.state import RECURRENT, State
+from ssm.models.state import State
 from ssm.specs.foreign import ForeignSpec
 
 PREFIX, WINDOW = 11, 13
@@ -110,7 +110,7 @@ def test_rows_of_states() -> None:
     assert all(
         torch.equal(one, other) for one, other in zip(again.recurrent_states(), state.recurrent_states(), strict=True)
     )
-    assert set(state.layers[0]) == {RECURRENT, "conv"}
+    assert set(state.layers[0]) == {"memory", "conv"}
 
 
 def test_half_precision_windows_have_gradients() -> None:

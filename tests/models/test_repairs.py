@@ -13,7 +13,7 @@ from torch import Tensor
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
-from ssm.models.state import RECURRENT, State
+from ssm.models.state import State
 from ssm.specs.repairs import SPECS
 from ssm.specs.repairs.base import OfLayers, Point
 from ssm.specs.repairs.clip_dt import ClipDt
@@ -113,8 +113,8 @@ def test_a_reset_is_a_restart() -> None:
 @pytest.mark.parametrize(
     ("second", "halved"),
     [
-        ({"kind": "mamba2", "d_state": 6, "head_dim": 4}, [RECURRENT]),
-        ({"kind": "linear_attention", "n_heads": 2}, [RECURRENT, "normalizer"]),
+        ({"kind": "mamba2", "d_state": 6, "head_dim": 4}, ["memory"]),
+        ({"kind": "linear_attention", "n_heads": 2}, ["memory", "normalizer"]),
         ({"kind": "attention", "n_heads": 2, "window": 5}, []),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_fading_state_keeps_its_share(second: dict[str, Any], halved: list[str
     parts = []
     for at, token in enumerate(text.unbind(1)):
         if state is not None and at % 7 == 0:
-            names = [[RECURRENT], halved, [RECURRENT]]
+            names = [["memory"], halved, ["memory"]]
             layers = zip(names, state.layers, strict=True)
             state = State(tuple(layer | {name: layer[name] / 2 for name in own_names} for own_names, layer in layers))
         logits, state = own.step(token, state)

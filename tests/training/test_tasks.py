@@ -117,7 +117,7 @@ def test_the_gradient_is_that_of_the_global_batch(
 def first_batch(run: RunSpec, store: TokenStore) -> Batch:
     """The batch of step 1."""
     from ssm.base.seeds import derived_seed
-    from ssm.data.reading import training_batches
+    from ssm.data.training_batches import training_batches
 
     order = derived_seed(run.seed, "order", run.stage)
     batch = training_batches(store, run.training.context, run.training.batch_size, False, order).batch(0)

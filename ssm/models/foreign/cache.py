@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
-from ssm.models.state import RECURRENT, State
+from ssm.models.state import State
 
-CONV = "conv"  # the last inputs of a layer's short convolution
 OLDEST_TRANSFORMERS = "5.17"  # oldest transformers, as in pyproject.toml; its cache has this interface since 5.14
 
 
@@ -147,8 +146,8 @@ def begun(config: Any, layers: Sequence[int], state: State | None) -> Any:
         # transformers overwrites the tensor of the old state, which the backward pass may need.
         layer.update_recurrent_state = MethodType(_put, layer)
         if state is not None:
-            layer.update_conv_state(state.layers[entry][CONV])
-            layer.update_recurrent_state(state.layers[entry][RECURRENT])
+            layer.update_conv_state(state.layers[entry]["conv"])
+            layer.update_recurrent_state(state.layers[entry]["memory"])
     return cache
 
 
@@ -156,7 +155,7 @@ def ended(cache: Any, layers: Sequence[int]) -> State:
     """Copies of the states of these layers of a DynamicCache."""
     holders = [cache.layers[i] for i in layers]
     return State(
-        tuple({RECURRENT: one.recurrent_states[0].clone(), CONV: one.conv_states[0].clone()} for one in holders)
+        tuple({"memory": one.recurrent_states[0].clone(), "conv": one.conv_states[0].clone()} for one in holders)
     )
 
 

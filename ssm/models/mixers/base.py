@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ssm.base.plugin_modules import Modules
-from ssm.models.state import RECURRENT, LayerState
+from ssm.models.state import LayerState
 from ssm.models.sublayer import Sublayer
 from ssm.specs.mixers import SPECS
 
@@ -61,4 +61,4 @@ class Mixer(Sublayer):
 
         Inputs of convolutions and token shifts stay as they are.
         """
-        return state | {RECURRENT: factor * state[RECURRENT]}
+        return state | {"memory": factor * state["memory"]}

@@ -17,9 +17,9 @@ from statistics import median
 import torch
 
 from ssm.data.build import build_store
-from ssm.data.reading import TaskBatches
 from ssm.data.store import TokenStore
 from ssm.data.tasks import build_generator
+from ssm.data.training_batches import TaskBatches
 from ssm.models.backbone import build_model
 from ssm.models.device import prepare_device
 from ssm.plan import load_config

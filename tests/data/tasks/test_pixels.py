@@ -18,9 +18,9 @@ from small import make_task
 from ssm.base.errors import ConfigError, DataError
 from ssm.data import images
 from ssm.data.batches import IGNORE_INDEX
-from ssm.data.reading import training_batches
 from ssm.data.tasks import build_generator
 from ssm.data.tasks.pixels import Pixels
+from ssm.data.training_batches import training_batches
 from ssm.specs.tasks import parse_data
 
 DIGITS: dict[str, Any] = {"task": "pixels", "images": {"kind": "digits"}, "examples": 1297}

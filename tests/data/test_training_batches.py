@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from small import make_task
 
 from ssm.data.batches import IGNORE_INDEX, StreamBatches, WindowBatches
-from ssm.data.reading import TaskBatches, training_batches
 from ssm.data.store import TokenStore
+from ssm.data.training_batches import TaskBatches, training_batches
 
 MIX = [{"shortest": 6, "longest": 9}]
 
