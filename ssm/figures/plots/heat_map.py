@@ -257,14 +257,13 @@ def _draw_on(
     scale = colors.LogNorm(*limits) if plot.log_color else colors.Normalize(*limits)
     letters = _letters(one, plot, room)
     for (row, column), value in np.ndenumerate(one.values):
+        cell = partial(patches.Rectangle, (column + 0.03, row + 0.05), 0.94, 0.9)
         if not np.isfinite(value):
-            axes.add_patch(
-                patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, fill=False, edgecolor=GRID, linewidth=0.8)
-            )
+            axes.add_patch(cell(fill=False, edgecolor=GRID, linewidth=0.8))
             continue
         share = min(max(float(scale(value)), 0.0), 1.0) if limits[0] < limits[1] else 0.0
         color = matplotlib.colormaps["viridis"](0.12 + 0.78 * share)
-        axes.add_patch(patches.Rectangle((column + 0.03, row + 0.05), 0.94, 0.9, facecolor=color, linewidth=0))
+        axes.add_patch(cell(facecolor=color, linewidth=0))
         if plot.cells and letters is not None:
             place = (column + 0.5, row + (0.3 if plot.classes else 0.5))
             axes.text(*place, _text(value, plot), color=_ink(share), ha="center", va="center", fontsize=letters)
