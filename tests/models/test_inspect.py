@@ -17,7 +17,6 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.inspect import (
     attention_map,
     attention_mask,
-    coefficients,
     layer_coefficients,
     layer_maps,
     layer_signals,
@@ -104,7 +103,7 @@ def test_the_map_times_the_values_is_the_output_of_the_recurrence(name: str, wit
     if mixer.spec.taxonomy.scan == "delta_scan":
         values = calls(mixer, u, resets)[0][1].v.transpose(1, 2)  # (B, H, T, P)
     else:
-        values = coefficients(mixer, u, None, resets).value.transpose(1, 2)
+        values = mixer.coefficients(u, None, resets).value.transpose(1, 2)
     got = (weights @ values).transpose(1, 2)
     assert worst([got], [core(mixer, u, resets)]) < 1e-10
 
@@ -119,7 +118,7 @@ def test_keys_of_mamba_2_include_the_step_size(name: str) -> None:
     inputs, options = next(call[1:] for call in convolutions if call[0] == "causal_conv1d")
     xBC = causal_conv1d(**inputs._asdict(), **options._asdict())[0].detach()
     x, B_, _ = xBC.split([mixer.d_inner, mixer.d_bc, mixer.d_bc], -1)
-    found = coefficients(mixer, u)
+    found = mixer.coefficients(u)
     assert worst([found.value.flatten(2)], [x]) < 1e-12
     dt = torch.nn.functional.softplus(mixer.in_proj(u).detach()[..., -mixer.heads :] + mixer.dt_bias)
     if mixer.spec.dt_limit[1] is not None:
@@ -132,7 +131,7 @@ def test_keys_of_mamba_2_include_the_step_size(name: str) -> None:
 def test_the_states_are_the_memories(name: str) -> None:
     """The last h_t, computed from the coefficients, is the final memory of the mixer."""
     mixer, u = systems.system(name), systems.inputs(1, B, T)
-    found = coefficients(mixer, u)
+    found = mixer.coefficients(u)
     last = found.states()[:, -1]  # (B, H, N, P)
     memory = mixer(u)[1]["memory"]
     if last.is_complex():
@@ -152,10 +151,10 @@ def test_a_reset_is_a_decay_of_zero(name: str) -> None:
     mixer, u = systems.system(name), systems.inputs(2, B, T)
     resets = torch.zeros(B, T, dtype=torch.bool)
     resets[1, 4] = True
-    A = coefficients(mixer, u, None, resets).A
+    A = mixer.coefficients(u, None, resets).A
     assert A[1, 4].abs().max() == 0
     assert A[0, 4].abs().max() > 0
-    assert coefficients(mixer, u).A.abs().max() <= 1
+    assert mixer.coefficients(u).A.abs().max() <= 1
 
 
 @masked
@@ -167,7 +166,7 @@ def test_the_mask_is_a_product_of_decays(name: str) -> None:
     if mixer.spec.kind == "attention":
         return
     assert torch.equal(mask.diagonal(dim1=-2, dim2=-1), torch.ones(mask.shape[:3], dtype=mask.dtype))
-    found = coefficients(mixer, u)
+    found = mixer.coefficients(u)
     if found.bonus is not None:
         assert mask[..., 1, 0].min() == 1  # RWKV-6 reads the last token without decay
     else:
@@ -195,7 +194,7 @@ def test_values_of_rwkv_4_without_weight() -> None:
     """Keys differ so much that some weights underflow. The states still equal the memories."""
     mixer, u = systems.system("rwkv4").float(), systems.inputs(8, B, T).float()
     mixer.key.weight.data *= 200
-    found = coefficients(mixer, u)
+    found = mixer.coefficients(u)
     assert ((found.A == 1) & (found.value == 0)).any()
     assert found.value.isfinite().all()
     last = found.states()[:, -1].flatten(1)
@@ -203,7 +202,7 @@ def test_values_of_rwkv_4_without_weight() -> None:
 
 
 def test_polarized_decays_are_exactly_one_and_zero() -> None:
-    A = coefficients(systems.system("mamba1, polarized"), systems.inputs(4, B, T)).A
+    A = systems.system("mamba1, polarized").coefficients(systems.inputs(4, B, T)).A
     assert torch.equal(A[..., 0], torch.ones_like(A[..., 0]))
     assert torch.equal(A[..., -1], torch.zeros_like(A[..., -1]))
     assert (A[..., 1:-1] > 0).all()
@@ -217,7 +216,7 @@ def test_mixers_without_diagonal_recurrence() -> None:
 @pytest.mark.parametrize("name", sorted(NO_RECURRENCE))
 def test_coefficients_of_other_mixers_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="has no diagonal linear recurrence"):
-        coefficients(systems.system(name), systems.inputs(5, B, T))
+        systems.system(name).coefficients(systems.inputs(5, B, T))
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_DECAY])
@@ -227,7 +226,7 @@ def test_the_receptive_field_of_the_memory(name: str) -> None:
     inputs = systems.inputs(5, B, T)
     others = inputs.clone()
     others[:, at] += torch.randn(inputs[:, at].shape, generator=torch.Generator().manual_seed(1))
-    one, other = coefficients(mixer, inputs), coefficients(mixer, others)
+    one, other = mixer.coefficients(inputs), mixer.coefficients(others)
     moved = [(getattr(one, part) - getattr(other, part)).abs().flatten(2).amax((0, 2)) for part in ("key", "value")]
     changed = sum(moved).nonzero().flatten().tolist()  # type: ignore[union-attr]
     assert changed == list(range(at, at + mixer.spec.receptive_field))

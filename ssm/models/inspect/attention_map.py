@@ -8,9 +8,9 @@ import torch
 from ssm_kernels import delta_scan
 from torch import Tensor
 
-from ssm.models.inspect.coefficients import Calls, Coefficients, coefficients, scans_of
 from ssm.models.mixers.attention import Attention
 from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.coefficients import Calls, Coefficients, scans_of
 
 
 @torch.no_grad()
@@ -35,7 +35,7 @@ def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tens
         return mixer.weights(u, resets)
     if mixer.spec.taxonomy.scan == "delta_scan":
         return _delta_map(scans_of(mixer, u, None, resets))
-    recurrence = coefficients(mixer, u, None, resets)
+    recurrence = mixer.coefficients(u, None, resets)
     if recurrence.C is None:
         raise ValueError(f"a mixer of kind '{mixer.spec.kind}' has no attention map: its readout is not a sum by head")
     rows = []
@@ -66,7 +66,7 @@ def attention_mask(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Ten
         if seen is None:
             seen = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
         return seen.to(u.dtype).expand(u.shape[0], mixer.heads, -1, -1)
-    recurrence = coefficients(mixer, u, None, resets)
+    recurrence = mixer.coefficients(u, None, resets)
     sizes = recurrence.A.abs()
     decays = Coefficients(sizes, torch.ones_like(sizes), recurrence.value, bonus=recurrence.bonus)
     rows = []

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ssm.models.backbone import Block, LanguageModel
 from ssm.models.inspect.attention_map import attention_map, attention_mask
-from ssm.models.inspect.coefficients import Coefficients, coefficients
+from ssm.models.mixers.coefficients import Coefficients
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
     for number, layer, u, first, x in _layers(model, tokens):
         b = bare_b = h = None
         if layer.mixer.spec.taxonomy.diagonal:
-            recurrence = coefficients(layer.mixer, u)
+            recurrence = layer.mixer.coefficients(u)
             b, bare_b, h = (part.flatten(2) for part in (recurrence.b, recurrence.bare_b, recurrence.states()))
         mixed, _, _ = layer.mixer.forward_with(u, None, None, first)
         yield LayerSignals(number, b, bare_b, h, mixed, x)
@@ -45,7 +45,7 @@ def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[i
     """Index and coefficients of every layer with a linear recurrence, tokens (B, T) from the zero state."""
     for number, layer, u, _, _ in _layers(model, tokens):
         if layer.mixer.spec.taxonomy.diagonal:
-            yield number, coefficients(layer.mixer, u)
+            yield number, layer.mixer.coefficients(u)
 
 
 @torch.no_grad()

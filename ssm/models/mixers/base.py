@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from ssm.base.plugin_modules import Modules
+from ssm.models.mixers.coefficients import OF_SCAN, Coefficients, scans_of
 from ssm.models.state import LayerState
 from ssm.models.sublayer import Sublayer
 from ssm.specs.mixers import SPECS
@@ -55,6 +58,31 @@ class Mixer(Sublayer):
         """`forward_with` for one token."""
         y, ended = self.step(u, state)
         return y, ended, first
+
+    @torch.no_grad()
+    def coefficients(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> Coefficients:
+        """The coefficients of the recurrence on these inputs.
+
+        Args:
+            u: inputs (after the block's norm), (B, T, D).
+            state: the initial state. Because of a short convolution or a token shift, b_t can depend on it.
+            resets: (B, T) bool; True resets the state before step t: A_t is 0.
+
+        Raises:
+            ValueError: it is not a linear recurrence (GRU, softmax attention), or its A_t is a matrix (delta rule).
+        """
+        recurrence = self._recurrence(u, state, resets)
+        if resets is None:
+            return recurrence
+        A = recurrence.A.expand(*u.shape[:2], *recurrence.A.shape[2:]).masked_fill(resets[..., None, None], 0.0)
+        return replace(recurrence, A=A)
+
+    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+        """The `coefficients`, by default those of the first scan. A_t need not be 0 at a reset."""
+        for name, inputs, options in scans_of(self, u, state, resets):
+            if name in OF_SCAN:
+                return OF_SCAN[name](inputs, options)
+        raise ValueError(f"a mixer of kind '{self.spec.kind}' has no diagonal linear recurrence: no coefficients")
 
     def faded(self, state: LayerState, factor: float) -> LayerState:
         """The state in which all earlier tokens weigh `factor` times as much, 0 < factor < 1.

@@ -8,7 +8,8 @@ import torch
 from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
-from ssm.models.mixers.linear_ssm import HeadSystems, linear_imaginary, scan_systems, step_systems
+from ssm.models.mixers.coefficients import Coefficients
+from ssm.models.mixers.linear_ssm import HeadSystems, coefficients_of, linear_imaginary, scan_systems, step_systems
 from ssm.models.mixers.parts import conv_step, wide
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.h3 import H3Mixer
@@ -48,6 +49,10 @@ class H3(HeadSystems, kind="h3"):
         keys = None if state is None else state["conv"]
         shifted, keys = causal_conv1d(self.k_proj(u), self._shift_weight(), None, keys, resets=resets)
         return self._products(shifted, self.v_proj(u)), keys
+
+    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+        """The values are products of keys and values."""
+        return coefficients_of(self.system(), self.products(u, state, resets)[0])
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One step of the shift SSM on k; then one step of the diagonal SSM on its output times v."""

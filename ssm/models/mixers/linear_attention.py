@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.parts import wide
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.linear_attention import LinearAttentionMixer
@@ -67,6 +70,10 @@ class LinearAttention(Mixer, kind="linear_attention"):
             ended["normalizer"] = k if state is None else state["normalizer"] + k  # (B, H, K)
             y = y / ((q * ended["normalizer"]).sum(-1, keepdim=True) + self.eps)
         return self.out_proj(y.flatten(1).to(u.dtype)), ended
+
+    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+        recurrence = super()._recurrence(u, state, resets)
+        return replace(recurrence, normalizer_eps=self.eps) if self.spec.normalizer else recurrence
 
     def faded(self, state: LayerState, factor: float) -> LayerState:
         """As `Mixer.faded`: S and z keep the same share, because y_t divides one by the other."""

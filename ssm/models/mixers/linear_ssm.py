@@ -15,6 +15,7 @@ from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.parts import log_uniform, wide
 from ssm.models.state import LayerOutput, LayerState
 
@@ -44,6 +45,9 @@ class ChannelSystems(Mixer):
         h = None if state is None else torch.view_as_complex(state["memory"]).unsqueeze(2)  # (B, D, 1, N)
         y, h = step_systems(wide(u).unsqueeze(-1), *self.system_of(u), h)  # (B, D, 1)
         return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
+
+    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+        return coefficients_of(self.system_of(u), wide(u).unsqueeze(-1))
 
 
 class HeadSystems(Mixer):
@@ -78,6 +82,12 @@ class HeadSystems(Mixer):
         a, b = discretized(A, dt.unsqueeze(-1), self.spec.discretization)
         B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
         return a, b * B, 2 * C  # 2: each state represents a conjugate pair
+
+
+def coefficients_of(system: tuple[Tensor, Tensor, Tensor], values: Tensor) -> Coefficients:
+    """The coefficients of H systems a, b, c, each (H, N) or (B, T, H, N), with values (B, T, H, P)."""
+    a, b, c = (weight if weight.dim() == 4 else weight[None, None] for weight in system)
+    return Coefficients(a, b, values, c)
 
 
 def discretized(A: Tensor, dt: Tensor, rule: str) -> tuple[Tensor, Tensor]:

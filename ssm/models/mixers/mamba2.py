@@ -10,6 +10,7 @@ from ssm_kernels import causal_conv1d, gated_rms_norm, gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
 from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
 from ssm.models.state import LayerOutput, LayerState
@@ -99,6 +100,15 @@ class Mamba2(Mixer, kind="mamba2"):
         x = x.unflatten(-1, (self.heads, -1))  # (B, T, H, P)
         B, C = (part.unflatten(-1, (self.spec.n_groups, -1)) for part in (B, C))  # (B, T, G, N)
         return z, x, B, C, self._steps(dt), conv
+
+    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+        """A_t = exp(dt_t A), b_t = dt_t B_t x_t^T. The scan gets dt_t x_t, but mi's map uses dt_t B_t (eq. 5 and 8)."""
+        _, x, B, C, dt, _ = self.project(u, state, resets)
+        shared = self.heads // self.spec.n_groups  # heads that read one group
+        B, C = (wide(part).repeat_interleave(shared, 2) for part in (B, C))  # (B, T, H, N)
+        dt = dt.unsqueeze(-1)  # (B, T, H, 1)
+        A = (dt * self.continuous_decay().unsqueeze(-1)).exp()
+        return Coefficients(A.expand_as(B), dt * B, wide(x), C, bare_key=B)
 
     def continuous_decay(self) -> Tensor:
         """A (H,), negative."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +11,7 @@ from ssm_kernels import causal_conv1d, diagonal_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.parts import conv_step, inverse_softplus, wide
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rglru import RglruMixer
@@ -73,6 +75,10 @@ class Rglru(Mixer, kind="rglru"):
         if state is not None:
             h = h + log_a.exp() * state["memory"].flatten(1)
         return self._finish(h, u), self._ended(h, conv)
+
+    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+        recurrence = super()._recurrence(u, state, resets)
+        return replace(recurrence, C=recurrence.key)  # both are 1: a head is one state, and its readout the state
 
     def _starts(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Tensor | None:
         """Which tokens of u (B, T, D) are the first of a document, (B, T) bool; None: not needed."""

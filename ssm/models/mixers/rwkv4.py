@@ -10,6 +10,7 @@ from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
+from ssm.models.mixers.coefficients import Coefficients, scans_of
 from ssm.models.mixers.parts import shifted, wide
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
@@ -92,6 +93,18 @@ class Rwkv4(Mixer, kind="rwkv4"):
         decay, weight = (m - w - after).exp(), (k - after).exp()
         memory = _packed(decay * num + weight * v, decay * den + weight, after)
         return self.out_proj((r * y).to(u.dtype)), {"memory": memory, "shift": u}
+
+    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+        """The average of the values so far, with weights A_t of h_{t-1} and 1 - A_t of the value (bn Appendix B)."""
+        (_, denominators, _), (_, numerators, _) = scans_of(self, u, state, resets)
+        weight, total = denominators.b, []
+        den = torch.zeros_like(weight[:, 0]) if denominators.h0 is None else denominators.h0
+        for decay, new in zip(denominators.a.unbind(1), weight.unbind(1), strict=True):
+            den = decay * den + new
+            total.append(den)
+        share = (weight / torch.stack(total, 1)).unsqueeze(-1)  # (B, T, D, 1)
+        value = torch.where(weight > 0, numerators.b / weight, 0.0)  # a value with weight 0 cannot be recovered
+        return Coefficients(1 - share, share, value.unsqueeze(-1), averages=True)
 
     def faded(self, state: LayerState, factor: float) -> LayerState:
         """As `Mixer.faded`: num and den keep the same share. So the averages stay, and log(1 + den) changes."""

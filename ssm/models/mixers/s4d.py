@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
+from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.linear_ssm import ChannelSystems, HeadSystems, inverse_imaginary, linear_imaginary
 from ssm.models.mixers.parts import wide
 from ssm.models.state import LayerOutput, LayerState
@@ -43,6 +46,12 @@ class S4d(HeadSystems, ChannelSystems, kind="s4d"):
         if self.spec.decay == "constant":
             return self.system()
         return self.system(F.softplus(wide(self.dt_proj(u)) + wide(self.log_dt)))
+
+    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+        recurrence = super()._recurrence(u, state, resets)
+        if self.spec.decay == "constant":
+            return recurrence
+        return replace(recurrence, bare_key=torch.view_as_complex(wide(self.B))[None, None])
 
     def _finish(self, y: Tensor, u: Tensor) -> Tensor:
         return F.glu(self.out_proj(F.gelu(y + self.D * u).to(u.dtype)))

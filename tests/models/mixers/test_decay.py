@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from models.mixers.systems import SYSTEMS, D, inputs, parsed, system
 from ssm_kernels import observe
 
-from ssm.models.inspect import coefficients
 from ssm.models.mixers import build_mixer
 
 pytestmark = pytest.mark.usefixtures("plain_backend")
@@ -25,10 +24,10 @@ CONSTANT = [name for name in SYSTEMS if name.endswith("constant decay")]
 
 @pytest.mark.parametrize("name", CONSTANT)
 def test_a_constant_decay_is_the_same_for_all_tokens(name: str) -> None:
-    A = coefficients(system(name), inputs(0, 2, 9)).A
+    A = system(name).coefficients(inputs(0, 2, 9)).A
     assert torch.equal(A, A[:1, :1].expand_as(A))
     kind = SYSTEMS[name]["kind"]
-    gated = coefficients(system(kind), inputs(0, 2, 9)).A
+    gated = system(kind).coefficients(inputs(0, 2, 9)).A
     assert gated.std(1).min() > 1e-4
 
 
@@ -37,7 +36,7 @@ def test_a_constant_decay_starts_where_the_gated_decay_is_for_zero_inputs(name: 
     fields = SYSTEMS[name] | STARTS[SYSTEMS[name]["kind"]]
     constant, gated = (build_mixer(parsed(fields | {"decay": of}), D, 2) for of in ("constant", "input_dependent"))
     zeros = torch.zeros(1, 1, D)
-    assert torch.equal(coefficients(constant, zeros).A, coefficients(gated, zeros).A)
+    assert torch.equal(constant.coefficients(zeros).A, gated.coefficients(zeros).A)
 
 
 def test_s4d_with_a_gated_decay_starts_from_its_constant_decay() -> None:
@@ -46,14 +45,14 @@ def test_s4d_with_a_gated_decay_starts_from_its_constant_decay() -> None:
         build_mixer(parsed({"kind": "s4d", "decay": of}), D, 2).double() for of in ("constant", "input_dependent")
     )
     u = inputs(0, 2, 9)
-    A = coefficients(gated, u).A  # (B, T, H, N)
+    A = gated.coefficients(u).A  # (B, T, H, N)
     assert torch.equal(A, A[:1, :1].expand_as(A))
     with torch.no_grad():
         constant.load_state_dict(gated.state_dict(), strict=False)
         constant.log_dt.copy_(F.softplus(constant.log_dt).log())
         assert torch.allclose(gated(u)[0], constant(u)[0], rtol=1e-4, atol=1e-5)
         gated.dt_proj.weight.normal_()
-    assert coefficients(gated, u).A.std(1).min() > 1e-6, "it depends on the token"
+    assert gated.coefficients(u).A.std(1).min() > 1e-6, "it depends on the token"
 
 
 @pytest.mark.parametrize("rule", ["zoh", "bilinear"])
@@ -76,7 +75,7 @@ def test_s4d_with_a_gated_decay_is_its_recurrence(rule: str) -> None:
         expected = F.glu(mixer.out_proj(F.gelu(torch.stack(outputs, 1) + mixer.D * u)))
         assert torch.allclose(y, expected, rtol=1e-9, atol=1e-10)
         assert torch.allclose(torch.view_as_complex(ended["memory"]), h, rtol=1e-9, atol=1e-12)
-        bare = coefficients(mixer, u).bare_b.squeeze(-1)  # without the step size of a token
+        bare = mixer.coefficients(u).bare_b.squeeze(-1)  # without the step size of a token
     assert torch.allclose(bare, B * u.unsqueeze(-1))
 
 
@@ -89,9 +88,9 @@ def test_without_decay_gated_deltanet_has_the_recurrence_of_deltanet() -> None:
 
 
 def test_the_decays_of_retnet() -> None:
-    A = coefficients(system("retnet, fast decay"), inputs(0, 1, 3)).A.abs()
+    A = system("retnet, fast decay").coefficients(inputs(0, 1, 3)).A.abs()
     assert A[0, 0, :, 0].tolist() == pytest.approx([1 / 2, 3 / 4])
-    A = coefficients(system("retnet"), inputs(0, 1, 3)).A.abs()
+    A = system("retnet").coefficients(inputs(0, 1, 3)).A.abs()
     assert A[0, 0, :, 0].tolist() == pytest.approx([31 / 32, 63 / 64])
 
 
