@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -136,25 +137,23 @@ def run(args: argparse.Namespace) -> int:
     from ssm.diagnosis.terminal import diagnosis_lines
 
     settings = {name: value for name, value in vars(args).items() if name not in OUTPUTS}
+    command = partial(extend_words, args)
     with replacing(args.out, args.replace, RECORD) as out:
         complete = args.replace and out.exists()  # from a process that was killed before it could replace the folder
-        diagnosis = load_diagnosis(out) if complete else diagnose(out=out, **settings)
+        diagnosis = load_diagnosis(out) if complete else diagnose(out=out, extend=command, **settings)
     if args.json:
         print((args.out / RECORD).read_text(encoding="utf-8"), end="")
         return 0
-    say(diagnosis_lines(diagnosis, args.out / PAGE, extend_words(args, diagnosis.facts)))
+    say(diagnosis_lines(diagnosis, args.out / PAGE, command(diagnosis.facts)))
     return 0
 
 
 def extend_words(args: argparse.Namespace, facts: Facts) -> list[str]:
     """The words of the `ssm extend` command for the same model, text and options."""
-    from ssm.diagnosis.outcome import length_to_extend
+    from ssm.diagnosis import outcome
 
-    words = ["ssm", "extend", args.model, "--text", *few(args.text)]
-    lengths = ["--context", str(facts.context), "--length", str(length_to_extend(facts))]
-    policy = ["--policy", "scale_a"] if facts.can_be_scaled else []
     others = options(args, add_arguments, ("model", "text", "context", "length", *OUTPUTS))
-    return [*words, *lengths, *policy, *others, "-o", "extended"]
+    return outcome.extend_words(facts, args.model, few(args.text), others)
 
 
 def few(text: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ parts.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
 from ssm.data.own_text import own_text, tokenizer_of
 from ssm.data.store import TokenStore
+from ssm.diagnosis.outcome import extend_words
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import SCHEMAS, Diagnosis, Facts, Tables, as_json, from_json, read_json
@@ -44,6 +45,7 @@ def diagnose(
     tokenizer: str | None = None,
     device: str = "auto",
     threads: int | None = None,
+    extend: Callable[[Facts], Sequence[str]] | None = None,
     **settings: Any,
 ) -> Diagnosis:
     """Diagnose a model on a text, and write the page, the JSON file and the tables into a new folder.
@@ -53,6 +55,8 @@ def diagnose(
         text: files, folders or globs.
         out: the new folder. It appears when it is complete. Another call with the same folder is refused meanwhile.
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        extend: returns the words of the command that the page shows if the model is worth extending; None: `ssm extend`
+            with the same model, text and tokenizer.
         settings: as in `settings_of`.
 
     Raises:
@@ -65,7 +69,10 @@ def diagnose(
         spec = settings_of(loaded, chosen, **settings)
         store = own_text(text, tokenizer_of(loaded, tokenizer), Path(scratch) / "tokens", held_out=1.0)
         diagnosis = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
-        write_diagnosis(diagnosis, folder)
+        others = ["--tokenizer", tokenizer] if tokenizer is not None else []
+        facts = diagnosis.facts
+        words = extend(facts) if extend is not None else extend_words(facts, str(model), text, others)
+        write_diagnosis(diagnosis, folder, words)
     return diagnosis
 
 
@@ -166,13 +173,17 @@ def diagnose_loaded(
     return Diagnosis(facts, sampled.tables, readings, verdict_of(readings, facts))
 
 
-def write_diagnosis(diagnosis: Diagnosis, folder: str | Path) -> None:
-    """Write index.html, diagnosis.json and tables/. No file is ever left half written."""
+def write_diagnosis(diagnosis: Diagnosis, folder: str | Path, extend: Sequence[str] = ()) -> None:
+    """Write index.html, diagnosis.json and tables/. No file is ever left half written.
+
+    Args:
+        extend: as in `build_page`.
+    """
     folder = Path(folder)
     origin = provenance(**diagnosis.facts.as_json())
     for kind, frame in diagnosis.tables.present().items():
         write_table(frame, SCHEMAS[kind], folder / TABLES / f"{kind}.parquet", origin)
-    write_text(folder / PAGE, build_page(diagnosis))
+    write_text(folder / PAGE, build_page(diagnosis, extend=extend))
     write_json(folder / RECORD, as_json(diagnosis))
 
 

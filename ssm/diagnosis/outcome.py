@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil, isfinite, isnan
 
 from ssm.diagnosis.result import Diagnosis, Facts, Interval, Readings
@@ -69,6 +69,19 @@ def worth_extending(found: Diagnosis) -> bool:
     """Whether `ssm extend` may repair the model."""
     repairable = found.facts.can_extend or found.facts.can_be_scaled
     return found.verdict.outcome == BREAKS and repairable and not lost_inside(found.readings, found.facts)
+
+
+def extend_words(facts: Facts, model: str, text: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+    """The words of the `ssm extend` command that may repair the model.
+
+    Args:
+        model: as the user gave it.
+        text: files, folders or globs.
+        others: further options, such as --tokenizer.
+    """
+    lengths = ["--context", str(facts.context), "--length", str(length_to_extend(facts))]
+    policy = ["--policy", "scale_a"] if facts.can_be_scaled else []
+    return ["ssm", "extend", model, "--text", *text, *lengths, *policy, *others, "-o", "extended"]
 
 
 def length_to_extend(facts: Facts) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -16,7 +18,6 @@ from ssm.diagnosis.outcome import (
     HOLDS,
     NOT_DECIDED,
     at_chance,
-    length_to_extend,
     outcome_of,
     text_to_extend,
     worth_extending,
@@ -68,12 +69,18 @@ class RatioRow:
     word: Word
 
 
-def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Extension | None = None) -> str:
+def build_page(
+    diagnosis: Diagnosis,
+    before: Diagnosis | None = None,
+    extra: Extension | None = None,
+    extend: Sequence[str] = (),
+) -> str:
     """The page as HTML. It links to diagnosis.json and tables/ in its folder, or to the links of `extra`.
 
     Args:
         before: the diagnosis of the same model before its extension. Plots and tables then show both.
         extra: the result of the extension.
+        extend: the words of the command that may repair this model, shown if it is worth trying; empty: none.
     """
     facts = diagnosis.facts
     control = extra.control if extra is not None else None
@@ -92,8 +99,7 @@ def build_page(diagnosis: Diagnosis, before: Diagnosis | None = None, extra: Ext
         definitions=definitions(diagnosis),
         why_they_differ=why_they_differ(diagnosis),
         length_words=length_words(length) if (length := diagnosis.readings.effective_length) else "",
-        worth_extending=extra is None and worth_extending(diagnosis),
-        length_to_extend=length_to_extend(facts),
+        next_command=_option_groups(extend) if worth_extending(diagnosis) else [],
         text_to_extend=text_to_extend(facts),
         missing=facts.why_missing(),
         cost=_cost(diagnosis),
@@ -154,6 +160,22 @@ def first_files(text: str, most: int = 3) -> str:
     """
     names = text.split(", ")
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _option_groups(words: Sequence[str]) -> list[str]:
+    """The quoted words of a command, in parts that a browser does not split: options with their first value.
+
+    >>> _option_groups(["ssm", "extend", "m", "--text", "a b", "c", "--control", "-o", "new"])
+    ['ssm', 'extend', 'm', "--text 'a b'", 'c', '--control', '-o new']
+    """
+    groups = list[str]()
+    for before, word in zip(["", *words], words, strict=False):
+        quoted = shlex.quote(word)
+        if before.startswith("-") and not word.startswith("-"):
+            groups[-1] += f" {quoted}"
+        else:
+            groups.append(quoted)
+    return groups
 
 
 def _word(diagnosis: Diagnosis) -> Word:

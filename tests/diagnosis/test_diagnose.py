@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from diagnosis.fabricated import diagnosis, facts, tables
+from diagnosis.fabricated import diagnosis, everything, facts, fails_from, tables
 from file_limit import file_limit
+from html_page import Page, squeezed
+from printed import commands
 from safetensors.torch import load_file, save_file
 from small import model_spec, text
 
@@ -242,6 +245,19 @@ def test_json_prints_only_the_record(world: Path, tmp_path: Path, capsys: pytest
     assert json.loads(said.out, parse_constant=pytest.fail)["facts"]["context"] == 16
     assert call(world, tmp_path / "out", "--json") == 2
     assert capsys.readouterr().out == ""
+
+
+def test_page_and_terminal_show_the_same_next_command(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = diagnosis(everything(0, fails_from(3100)))
+    monkeypatch.setattr("ssm.diagnosis.diagnose_loaded", lambda *_, **__: broken)
+    options = ["--tokenizer", "bytes", "--budget", "30"]
+    assert call(world, tmp_path / "out", *options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = shlex.split(commands(lines)["To repair it, type"].replace("\\\n", ""))
+    assert " ".join(options[:2]) in " ".join(shown)
+    assert f"Next: {shlex.join(shown)}" in squeezed(Page((tmp_path / "out/index.html").read_text()).text)
 
 
 def extend_command(options: str = "", text: tuple[str, ...] = ("book.txt",), **changes: Any) -> list[str]:

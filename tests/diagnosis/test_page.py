@@ -13,11 +13,13 @@ from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, tabl
 from html_page import Page, squeezed
 
 from ssm.diagnosis.definitions import BY_POSITION, ON_AVERAGE, PAIRED
+from ssm.diagnosis.outcome import extend_words
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import EffectiveLength, Extension, Interval, Memory
 from ssm.specs.diagnosis import WHY_TOLERANCE
 
 pytestmark = pytest.mark.usefixtures("without_plots")
+EXTEND = ["ssm", "extend", "my-mamba"]
 
 
 def read(text: str) -> tuple[Page, str]:
@@ -50,7 +52,7 @@ def test_the_page_loads_nothing_and_links_to_its_tables(monkeypatch: pytest.Monk
 
 def test_the_page_shows_verdict_numbers_and_facts() -> None:
     found = diagnosis(everything(0, fails_from(3100)))
-    _, text = read(build_page(found))
+    _, text = read(build_page(found, extend=extend_words(found.facts, "my model", ["book.txt", "a b"])))
     assert found.verdict.paragraph in text
     assert text.index("✗ Breaks") < text.index(found.verdict.paragraph) < text.index("How far?")
     order = ["How far?", "Why?", "Can it still recall?", "What does it cost?", "How this was measured"]
@@ -65,7 +67,7 @@ def test_the_page_shows_verdict_numbers_and_facts() -> None:
         "0123456789abcdef",
         "abababababababab…",
         "until the verdict was decided",
-        "ssm extend state-spaces/mamba2-130m --text FILES --context 2048 --length 32768 --policy state_passing",
+        "Next: ssm extend 'my model' --text book.txt 'a b' --context 2048 --length 32768 -o extended",
     ):
         assert shown in text, shown
 
@@ -105,12 +107,13 @@ def lits(row: dict[str, Any]) -> dict[str, pl.Expr]:
 
 def test_the_command_to_extend_asks_for_a_length_that_the_text_has() -> None:
     """`ssm extend` needs 16 windows of text."""
-    _, text = read(build_page(diagnosis(tables(0, fails_from(3100), sequences=10), windows=10)))
-    assert "--context 2048 --length 16384 --policy state_passing" in text
+    found = diagnosis(tables(0, fails_from(3100), sequences=10), windows=10)
+    _, text = read(build_page(found, extend=extend_words(found.facts, "m", ["book.txt"])))
+    assert "--context 2048 --length 16384 -o extended" in text
 
 
 def test_a_model_that_holds_gets_no_command_to_extend_it() -> None:
-    _, text = read(build_page(diagnosis(everything(0, factor=1.0))))
+    _, text = read(build_page(diagnosis(everything(0, factor=1.0)), extend=EXTEND))
     assert "✓ Holds" in text
     assert "ssm extend" not in text
     assert "What happens inside?" in text
@@ -184,7 +187,7 @@ def test_losses_that_are_not_numbers(position: int) -> None:
     given = everything(0)
     lost = pl.when(pl.col("position_from") >= position).then(math.nan).otherwise("loss").alias("loss")
     found = diagnosis(Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class))
-    _, text = read(build_page(found))
+    _, text = read(build_page(found, extend=EXTEND))
     assert "not a number" in text
     assert ("Next: ssm extend" in text) == (position == 8192), "no extension repairs a loss inside the context"
     assert not re.search(r"\b(nan|inf)\b", text)
