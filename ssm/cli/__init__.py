@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ssm.base.errors import TableError, shown
+from ssm.base.errors import TableError, nearest, shown
 from ssm.base.names import natural
 
 LONGEST_NAME, LONGEST_PATH = 255, 3500  # bytes; Linux allows paths of 4,095 bytes
@@ -45,6 +45,16 @@ def path(text: str) -> Path:
         limits = f"names of at most {LONGEST_NAME} bytes, {LONGEST_PATH:,} in all"
         raise argparse.ArgumentTypeError(f"expected a path ({limits}), got {shown(text)}")
     return Path(text)
+
+
+def config_folder(text: str) -> Path:
+    """An argparse type for the config folder, which must exist."""
+    folder = path(text)
+    if not os.path.isdir(folder):  # noqa: PTH112 (a part of the path may be unreadable)
+        near = [one.name for one in folder.parent.glob("*") if one.is_dir()]
+        hint = nearest(folder.name, near, "expected a folder with config.yaml")
+        raise argparse.ArgumentTypeError(f"{folder}: no such folder; {hint}")
+    return folder
 
 
 def table(text: str) -> Path:
@@ -90,7 +100,11 @@ def reference_of(results: Path) -> Path:
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Add the option --config."""
     parser.add_argument(
-        "--config", type=path, metavar="DIR", default="config", help="the config folder (default: config)"
+        "--config",
+        type=config_folder,
+        metavar="DIR",
+        default=Path("config"),  # not checked: `ssm report` does not need it
+        help="the config folder (default: config)",
     )
 
 

@@ -53,7 +53,7 @@ def build_report(
         ConfigError: the spec of a figure or a run, or a reference, cannot be read.
         OutputError: a page cannot be written.
     """
-    gathered = Gatherer(results, out).gather(needed)
+    gathered = Gatherer(results, out).gather(needed, front or ())
     references = reference_results(gathered, results, reference)
     for name, page in render(gathered, references, front, synthesis).items():
         write_text(out / f"{name}.html", page)

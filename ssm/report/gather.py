@@ -236,15 +236,16 @@ class Gatherer:
         self.runs: dict[str, Run] = {}
         self.manifests: dict[str, dict[str, Any]] = {}
 
-    def gather(self, needed: Sequence[str] = ()) -> Results:
+    def gather(self, needed: Sequence[str] = (), front: Sequence[str] = ()) -> Results:
         """Read everything that the pages show.
 
         Args:
             needed: figures that must be finished. Other figures are left out if they are unfinished or out of date.
+            front: figures that must be planned.
 
         Raises:
-            TableError: a needed file is missing or broken, or no figure is finished. The message names the file and
-                the command that makes it.
+            TableError: a needed file is missing or broken, a named figure is not planned, or none is finished. The
+                message names the file and the command that makes it.
             ConfigError: the spec of a needed figure or run cannot be read.
         """
         folder = self.results / "specs" / "figures"
@@ -252,7 +253,7 @@ class Gatherer:
         if not planned:
             raise TableError(f"{folder}: no planned figures; `{self._plan()}` makes them")
         figures, unfinished = [], {}
-        for target in needed:
+        for target in (*needed, *front):
             if target not in planned:
                 raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, planned)}")
         for target in planned:

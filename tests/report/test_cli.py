@@ -108,6 +108,31 @@ def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not (tmp_path / "x.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--front", "lg_fig6"], "specs/figures: no figure 'lg_fig6' is planned; did you mean 'lg_fig5'?"),
+        (["--figures", "lg_fig6"], "specs/figures: no figure 'lg_fig6' is planned; did you mean 'lg_fig5'?"),
+        (
+            ["--config", "./tabels"],
+            "argument --config: tabels: no such folder; did you mean 'tables'? (see `ssm report --help`)",
+        ),
+        (
+            ["--config", "no/c"],
+            "argument --config: no/c: no such folder; expected a folder with config.yaml (see `ssm report --help`)",
+        ),
+    ],
+)
+def test_an_unknown_figure_or_folder_is_one_line(
+    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results_folder(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", ".", "--out", "pages", *options]) == 2
+    assert capsys.readouterr().err == f"ssm report: {said}\n"
+    assert not Path("pages").exists()
+
+
 EMPTY = "argument --out: expected a name or a path, got '' (is a variable unset?) (see `ssm {} --help`)"
 
 

@@ -374,6 +374,7 @@ def test_the_current_folder_has_references(
 ) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     Path("reports/desk").mkdir()
+    Path("config").mkdir()
     monkeypatch.chdir("reports/desk")
     assert [one.target for one in other_scales(Path())] == ["lg_fig5"]
     monkeypatch.chdir("../smoke")
