@@ -31,13 +31,14 @@ from ssm.data.tokenizers import Tokenizer, make_tokenizer
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, Data, DataSpec
 
 
-def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> bool:
+def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8: bool = False) -> bool:
     """Tokenize the spec's corpus into `folder`, completely or not at all. A task without text gets only a manifest.
 
     Args:
         spec: corpus, tokenizer and held-out share; or a task.
         folder: the store's folder. It is missing or empty, or holds the finished store of this spec.
         workers: tokenizing processes; None: one per core. The tokens do not depend on it.
+        utf8: the text must be in UTF-8 for the tokenizer `bytes`, too, as it must for the others.
 
     Returns:
         True if the store was built, False if it existed.
@@ -53,7 +54,7 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None) -> b
         return False
     with _temporary_folder(folder) as temporary:
         with writing(folder, within=temporary):
-            _build(spec, temporary, workers or usable_cores())
+            _build(spec, temporary, workers or usable_cores(), utf8)
         if _already_there(spec, folder):  # another process has built it meanwhile
             return False
         with writing(folder):
@@ -76,10 +77,10 @@ def split_of(spec: DataSpec, index: int) -> str:
     return "choice" if aside else "train"
 
 
-def _build(spec: Data, folder: Path, workers: int) -> None:
+def _build(spec: Data, folder: Path, workers: int, utf8: bool) -> None:
     text, corpus, counts = spec.text, hashlib.sha256(), {"documents": 0, "bytes": 0}
     tokenizer, writers = None, {}
-    if text is not None and not isinstance(text.tokenizer, BytesTokenizer):
+    if text is not None and (utf8 or not isinstance(text.tokenizer, BytesTokenizer)):
         require_utf8(text.corpus)
     if spec.spelled_by is not None:
         tokenizer = make_tokenizer(spec.spelled_by, _tokenizer_training_texts(text))

@@ -40,7 +40,7 @@ def own_text(paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path,
         OutputError: `folder` holds something else, or cannot be written.
     """
     corpus = FilesCorpus(paths=absolute(paths))
-    build_store(DataSpec(name="text", corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder)
+    build_store(DataSpec(name="text", corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder, utf8=True)
     store = TokenStore.open(folder)
     for split, what in ((store.train, "training part"), (store.held_out, "held-out part")):
         split.name = ", ".join(paths) + (f" ({what})" if 0 < held_out < 1 else "")  # for error messages

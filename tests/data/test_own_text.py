@@ -279,13 +279,15 @@ ENCODED = {
 
 @pytest.mark.parametrize("name", ENCODED)
 def test_a_text_in_another_encoding_is_refused(tokenizer: Path, tmp_path: Path, name: str) -> None:
-    """A model that reads bytes reads any bytes."""
+    """Bytes that are no text are tokens only where the config says so."""
     (tmp_path / "text.txt").write_bytes(ENCODED[name])
     paths, spec = [str(tmp_path / "text.txt")], tokenizer_named(str(tokenizer / "tokenizer.json"), 310)
     with pytest.raises(DataError, match=r"text.txt: is not text in UTF-8 \(\d+% of the bytes of the text are not\)"):
         own_text(paths, spec, tmp_path / "tokens", 1.0)
-    own_text(paths, BytesTokenizer(), tmp_path / "bytes", 1.0)
+    with pytest.raises(DataError, match=r"text.txt: is not text in UTF-8 \(\d+% of the bytes of the text are not\)"):
+        own_text(paths, BytesTokenizer(), tmp_path / "bytes", 1.0)
     corpus = FilesCorpus(paths=tuple(paths))
+    assert build_store(DataSpec(name="x", corpus=corpus, tokenizer=BytesTokenizer(), held_out=1.0), tmp_path / "bytes")
     with pytest.raises(DataError, match=r"text.txt: is not text in UTF-8"):
         build_store(DataSpec(name="x", corpus=corpus, tokenizer=BpeTokenizer(vocab_size=300)), tmp_path / "bpe")
     assert not (tmp_path / "bpe").exists()

@@ -18,6 +18,7 @@ from evaluation.rigged import Rigged, copying
 from torch import Tensor
 
 from ssm.base.errors import DataError
+from ssm.data.build import build_store
 from ssm.data.own_text import disjoint_windows, own_text
 from ssm.data.store import TokenStore
 from ssm.diagnosis import session as session_module
@@ -26,7 +27,8 @@ from ssm.diagnosis.recall import needles as told
 from ssm.diagnosis.recall import ruler
 from ssm.diagnosis.sampling import Sample, rounds, sample
 from ssm.diagnosis.session import FixedWindowsContext, Session
-from ssm.specs.data import BytesTokenizer
+from ssm.specs.corpora.files import FilesCorpus
+from ssm.specs.data import BytesTokenizer, DataSpec
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.diagnosis_defaults import TOLERANCE
 
@@ -92,7 +94,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     folder = tmp_path_factory.mktemp("rising")
     count = WINDOWS * (LENGTH + 1)
     (folder / "text.txt").write_bytes(bytes(i % 256 for i in range(count)))
-    return own_text([str(folder)], BytesTokenizer(), folder / "tokens", held_out=1.0)
+    corpus = FilesCorpus(paths=(str(folder),))  # no text, so `own_text` refuses it
+    build_store(DataSpec(name="rising", corpus=corpus, tokenizer=BytesTokenizer(), held_out=1.0), folder / "tokens")
+    return TokenStore.open(folder / "tokens")
 
 
 def taken(store: TokenStore, rule: Any, **settings: Any) -> tuple[Sample, Scripted]:

@@ -47,7 +47,7 @@ def source_files(spec: CorpusSpec) -> list[tuple[str, Path]]:
 
 
 def require_utf8(spec: CorpusSpec) -> None:
-    """Check that the user's own files are text in UTF-8, as every tokenizer but `bytes` expects.
+    """Check that the user's own files are text in UTF-8.
 
     Raises:
         DataError: a file is missing or is something else.
