@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic import Field, PositiveInt, ValidationError, WithJsonSchema, field_validator, model_validator
 
 from ssm.base.files import home_expanded
 from ssm.base.strict_parsing import problem_words
@@ -17,12 +17,14 @@ from ssm.specs.extension import (
     POLICY_OPTIONS,
     REPAIR_OPTIONS,
     STEPS,
+    STORED_REPAIRS,
     USUAL_POLICY,
     ExtensionSpec,
     Measure,
     policy_fields,
     unused_option,
 )
+from ssm.specs.initial_states import INTERVENTIONS
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs.base import OfLayers
 
@@ -33,7 +35,8 @@ EXTENSION = ("held_out", "policy", *POLICY_OPTIONS, "measure", "in_context_toler
 if TYPE_CHECKING:
     Policy = str
 else:  # the registries are the only list
-    Policy = Literal[POLICIES]
+    # Repairs that change how a model is read pass: `ExtensionSpec` says why it refuses them.
+    Policy = Annotated[Literal[POLICIES], WithJsonSchema({"enum": [*INTERVENTIONS, *STORED_REPAIRS], "type": "string"})]
 
 
 class PublishedSpec(Spec):

@@ -56,6 +56,9 @@ def test_a_key_has_its_type_default_and_meaning(pages: dict[str, str]) -> None:
     assert "| `sequences` | whole number, above 0, at most 100,000 | `16` | windows" in pages["repairs.md"]
     assert '| `scale` | `smoke` or `desk` or `gpu` or `paper` | `"smoke"` |' in pages["config.md"]
     assert "CPU threads of a training or measuring job" in pages["config.md"]
+    (policies,) = (line for line in pages["config.md"].splitlines() if line.startswith("| `policy` |"))
+    assert {"tbtt", "scale_a"} < {*re.findall(r"`(\w+)`", policies)}
+    assert not {"reset_state", "restarts"} & {*re.findall(r"`(\w+)`", policies)}, "`ssm extend` refuses them"
 
 
 def test_every_key_has_a_meaning(pages: dict[str, str]) -> None:
