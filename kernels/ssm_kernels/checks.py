@@ -53,9 +53,11 @@ def check_shapes(
             shape = expected.get(name)
             if shape is not None and tensor.shape != shape:
                 refuse(operation, says, tensors)
-    if len(devices) > 1:
+    without_values = any(device.type == "meta" for device in devices)
+    if len(devices) > 1 or without_values:
         where = ", ".join(f"{name} on {tensor.device}" for name, tensor in tensors.items() if tensor is not None)
-        raise ValueError(f"{operation}: all tensors must be on one device; got {where}")
+        wrong = "tensors on meta have no values" if without_values else "all tensors must be on one device"
+        raise ValueError(f"{operation}: {wrong}; got {where}")
 
 
 def check_chunk(operation: str, chunk: int) -> None:

@@ -13,8 +13,9 @@ or it has its own backward pass:
 
 The second form is registered with torch.library, as ssm_kernels::<operation> and ssm_kernels::<operation>_backward.
 Calls go through these operators if something inspects operators: torch.compile, torch.jit.trace, a dispatch mode (fake
-tensors, FLOP counters), a torch.func transform or a Tensor subclass. These see shapes only. All other calls run the
-same functions directly, which is faster. Autocast has no effect on either path. There are first derivatives only.
+tensors, FLOP counters), torch.func.vmap or a Tensor subclass. These see shapes only. All other calls run the same
+functions directly, which is faster. Autocast has no effect on either path. There are first derivatives only, and none
+of torch.func (grad, vjp, jvp): these raise an error.
 
 A module may also define `unavailable(device)`, which returns None or the reason why the backend cannot run on a device.
 Without it, the backend runs on any device. It may define `unsuited(inputs)`: see `backends`. If the loss does not
@@ -106,7 +107,8 @@ class Operator:
 
         Raises:
             BackendError: see `backends.choose`.
-            RuntimeError: an input has a forward-mode tangent, which the backend cannot differentiate.
+            RuntimeError: an input has a forward-mode tangent, or torch.func differentiates it, and the backend has its
+                own backward pass.
         """
         for observer in _observers:
             observer(self.name, inputs, options)
@@ -121,6 +123,9 @@ class Operator:
             return y.to(shapes.y_dtype), state
         if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in present):
             raise RuntimeError(_has_no("forward-mode derivatives", self.name, name))
+        transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+        if transformed and any(map(_differentiated_by_func, present)):
+            raise RuntimeError(_has_no("gradients of torch.func", self.name, name))
         save = torch.is_grad_enabled() and any(x.requires_grad for x in present)
         arguments = (*inputs, name, save, *options)
         if torch.compiler.is_compiling() or _watched(present):
@@ -251,6 +256,16 @@ def _watched(tensors: list[Tensor]) -> bool:
         or torch.jit.is_tracing()
         or not all(type(x) in PLAIN for x in tensors)
     )
+
+
+def _differentiated_by_func(x: Tensor) -> bool:
+    """Whether torch.func.grad or vjp differentiates a tensor, perhaps below vmap."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_gradtrackingtensor(x) and x.requires_grad:
+            return True
+        x = functorch.get_unwrapped(x)
+    return False
 
 
 def _as_it_reads(x: Any) -> Any:

@@ -164,7 +164,7 @@ class HarnessModel(TemplateLM):
         """Greedy continuations of prompts, up to the strings that end them.
 
         Raises:
-            ConfigError: the task needs samples, or `max_length` leaves no room for a prompt.
+            ConfigError: the task needs samples or no tokens, or `max_length` leaves no room for a prompt.
         """
         groups: dict[tuple[Any, ...], list[tuple[int, list[int]]]] = {}  # requests that can share a batch
         for number, (context, settings) in enumerate(request.args for request in requests):
@@ -172,6 +172,8 @@ class HarnessModel(TemplateLM):
             if wanted["do_sample"]:
                 raise ConfigError("do_sample: ssm generates only greedily; give --gen_kwargs do_sample=False")
             most = wanted["max_gen_toks"]
+            if most < 1:
+                raise ConfigError(f"max_gen_toks {most}: expected a whole number, 1 or more")
             if most >= self.max_length:
                 raise ConfigError(
                     f"max_gen_toks {most}: expected less than max_length {self.max_length}; no prompt fits"

@@ -203,6 +203,13 @@ def test_the_default_device_of_the_harness_is_the_gpu_if_there_is_one(folder: Pa
     assert HarnessModel(str(folder / "mamba2"), device="cuda:0").device.type == expected
 
 
+@pytest.mark.parametrize("most", [0, -1])
+def test_a_continuation_of_no_tokens_is_refused(folder: Path, most: int) -> None:
+    """As for the harness's own models."""
+    with pytest.raises(ConfigError, match=rf"max_gen_toks {most}: expected a whole number, 1 or more"):
+        HarnessModel(str(folder / "mamba2")).generate_until(requests(("a", {"until": [], "max_gen_toks": most})), True)
+
+
 def test_samples_are_refused(folder: Path) -> None:
     model = HarnessModel(str(folder / "mamba2"), batch_size="auto")
     assert model.batch_size > 1

@@ -13,7 +13,7 @@ import pytest
 import ssm_kernels
 import torch
 from kernels.cases import ALL, ROW, WITH_STATE, exhaustive, run
-from ssm_kernels import gated_scan
+from ssm_kernels import delta_scan, gated_rms_norm, gated_scan
 from ssm_kernels.testing.cases import EVERY, NORM, Case, make, variants
 from ssm_kernels.testing.numerics import normal, same_bits, with_gradients, worst
 from torch import Tensor
@@ -67,6 +67,30 @@ def test_no_heads(backend: str, decay: tuple[int, ...], memory_of_nans: None) ->
     got = with_gradients(lambda *x: gated_scan(*x, backend=backend), inputs, 0)
     assert [x.shape for x in got[2:]] == [x.shape for x in inputs]
     assert all(x.count_nonzero() == 0 for x in got)
+
+
+def test_no_groups() -> None:
+    none = torch.zeros(2, 9, 0, 4)
+    with pytest.raises(ValueError, match=r"gated_scan: q and k are .* G above zero .*; got q \(2, 9, 0, 4\)"):
+        gated_scan(none, none, none)
+    with pytest.raises(ValueError, match=r"delta_scan: q and k are .* G above zero .*; got q \(2, 9, 0, 4\)"):
+        delta_scan(none, none, none, torch.zeros(2, 9, 0))
+
+
+@pytest.mark.parametrize("backend", ["torch", "cpp"])
+def test_a_norm_of_no_channels(backend: str) -> None:
+    inputs = normal(1, (2, 3, 0), (0,), (2, 3, 0))
+    assert [x.shape for x in with_gradients(lambda *x: (gated_rms_norm(*x, backend=backend),), inputs, 0)] == [
+        (2, 3, 0),
+        *(x.shape for x in inputs),
+    ]
+
+
+@pytest.mark.parametrize("operation", EVERY)
+def test_tensors_without_values_are_refused(operation: str) -> None:
+    case = make(operation, 1, length=3)
+    with pytest.raises(ValueError, match=rf"{operation}: tensors on meta have no values; got .* on meta"):
+        case.function("auto")(*(x.to("meta") for x in case.values))
 
 
 def poisoned(case: Case, at: int, value: float) -> Case:

@@ -234,6 +234,14 @@ def test_error_of_a_missing_derivative(operation: str, backend: str, variant: in
         forward_mode(backend)
     with pytest.raises(RuntimeError, match="has no forward-mode"):
         torch.func.jvp(case.function(backend), tuple(case.values), tuple(case.values))
+    others = case.values[1:]
+    for transformed in (
+        torch.func.grad(lambda x: case.function(backend)(x, *others)[0].abs().sum()),
+        torch.func.grad(lambda x: torch.vmap(lambda y: case.function(backend)(y, *others)[0])(x[None]).abs().sum()),
+        lambda x: torch.func.vjp(lambda y: case.function(backend)(y, *others)[0], x),
+    ):
+        with pytest.raises(RuntimeError, match=rf"{operation}: backend '{backend}' has no gradients of torch.func; "):
+            transformed(case.values[0].detach())
     with forward_ad.dual_level():
         case.function(backend)(*case.values)  # no error without a derivative
 

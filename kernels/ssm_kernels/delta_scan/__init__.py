@@ -25,7 +25,7 @@ from ssm_kernels.delta_scan.inputs import Inputs, Options
 from ssm_kernels.operators import Operator, Outputs
 
 SAYS = (
-    "q and k are (B, T, G, K), v (B, T, H, V) where G divides H, beta (B, T, H) or else a and b "
+    "q and k are (B, T, G, K), v (B, T, H, V) where G above zero divides H, beta (B, T, H) or else a and b "
     "(B, T, H, K), log_decay (B, T, H) or (B, T, H, K), h0 (B, H, K, V), resets (B, T)"
 )
 
@@ -70,7 +70,7 @@ def delta_scan(
     inputs = Inputs(q, k, v, beta, log_decay, h0, a, b, resets)
     tensors = inputs._asdict()
     check_numbers("delta_scan", tensors, 3)
-    if v.dim() != 4 or k.dim() != 4 or v.shape[2] % k.shape[2]:
+    if v.dim() != 4 or k.dim() != 4 or k.shape[2] < 1 or v.shape[2] % k.shape[2]:
         refuse("delta_scan", SAYS, tensors)
     if (a is None) != (b is None) or (beta is None) != (a is not None):
         refuse("delta_scan", "takes either beta (the delta rule) or both a and b (the generalized form)", tensors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ def backward(
     """Gradients of x, weight and gate."""
     x, weight, gate = _rows(inputs)
     rows, D = x.shape
-    dy = with_rows(dy.reshape(-1, D), x.dtype)
+    dy = with_rows(dy.reshape(rows, D), x.dtype)
     dx, dgate = x.new_empty(inputs.x.shape), None if gate is None else x.new_empty(inputs.x.shape)
     dweight = torch.empty_like(weight)
     tensors = (dy, dy.stride(0), x, x.stride(0), gate, 0 if gate is None else gate.stride(0), weight, saved)
@@ -50,9 +51,9 @@ def backward(
 def _rows(inputs: Inputs) -> Inputs:
     """The inputs in the compute dtype, with x and gate as rows (R, D). Slices of rows are not copied."""
     x, weight, gate = inputs
-    dtype, D = compute_dtype(*inputs), x.shape[-1]
+    dtype, shape = compute_dtype(*inputs), (prod(x.shape[:-1]), x.shape[-1])
     return Inputs(
-        with_rows(x.reshape(-1, D), dtype),
+        with_rows(x.reshape(shape), dtype),
         weight.to(dtype).contiguous(),
-        None if gate is None else with_rows(gate.reshape(-1, D), dtype),
+        None if gate is None else with_rows(gate.reshape(shape), dtype),
     )

@@ -15,7 +15,7 @@ from ssm_kernels.gated_scan.inputs import Inputs, Options
 from ssm_kernels.operators import Operator, Outputs
 
 SAYS = (
-    "q and k are (B, T, G, K), v (B, T, H, V) where G divides H, "
+    "q and k are (B, T, G, K), v (B, T, H, V) where G above zero divides H, "
     "log_decay (H,), (B, T, H) or (B, T, H, K), h0 (B, H, K, V), bonus (H, K), resets (B, T)"
 )
 
@@ -55,7 +55,7 @@ def gated_scan(
     inputs = Inputs(q, k, v, log_decay, h0, bonus, resets)
     tensors = inputs._asdict()
     check_numbers("gated_scan", tensors, 3)
-    if v.dim() != 4 or k.dim() != 4 or v.shape[2] % k.shape[2]:
+    if v.dim() != 4 or k.dim() != 4 or k.shape[2] < 1 or v.shape[2] % k.shape[2]:
         refuse("gated_scan", SAYS, tensors)
     (B, T, H, V), (G, K) = v.shape, k.shape[2:]
     decays = {1: (H,), 3: (B, T, H), 4: (B, T, H, K)}
