@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import inf, isfinite, nan
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,13 @@ from ssm.diagnosis.result import Drift, HeadGrowth, HeadMap
 DRIFTS = 2.0  # a head drifts if the standard deviation of its state grows by more than this factor (lg figure 9)
 SHOWN = 10  # number of heads in the table
 WIDE = 64  # maximal number of columns of a map
+
+
+def measured_drift(state_statistics: pl.DataFrame, context: int) -> Drift | None:
+    """As `drift`; None if no head has a number, because no state is one inside the context either."""
+    found = drift(state_statistics, context)
+    measured = found.drifting or any(isfinite(head.growth.value) for head in found.top)
+    return found if measured else None
 
 
 def drift(state_statistics: pl.DataFrame, context: int) -> Drift:

@@ -190,10 +190,10 @@ def _remembrance(arms: Arms) -> list[Row]:
 def _gains(arms: Arms) -> list[Row]:
     """The gain of a longer history."""
     known = {label: diagnosis for label, diagnosis in arms.items() if diagnosis.readings.effective_length is not None}
-    if not known:
+    curves = [curve for label, diagnosis in known.items() if len((curve := gains(label, diagnosis)).x)]
+    if not curves:
         return []
     last = list(known.values())[-1]
-    curves = [gains(label, diagnosis) for label, diagnosis in known.items()]
     panel = CurvePanel(
         curves,
         STYLES,
@@ -214,7 +214,7 @@ def _heads(arms: Arms) -> list[Row]:
     known = {
         label: head_map(head_growth(diagnosis.tables.state_statistics, diagnosis.facts.context))
         for label, diagnosis in shown.items()
-        if diagnosis.tables.state_statistics is not None
+        if diagnosis.tables.state_statistics is not None and diagnosis.readings.drift is not None
     }
     if not known or len(known) < len(shown):
         return []

@@ -17,7 +17,7 @@ from ssm.base.columns import maximum
 from ssm.base.errors import TableError
 from ssm.claims.estimate import LEVEL, resample
 from ssm.claims.table_numbers import BIN, by_sequence, mean_loss, paired_log_ratio
-from ssm.diagnosis.heads import drift
+from ssm.diagnosis.heads import measured_drift
 from ssm.diagnosis.intervals import exponential, mean, share, wilson
 from ssm.diagnosis.result import EffectiveLength, Facts, Interval, Memory, Readings, Recall, Solved, Tables
 from ssm.specs.diagnosis import ENOUGH
@@ -54,7 +54,7 @@ def read(tables: Tables, facts: Facts) -> Readings:
         length_class=kind["class"],
         extends_from=kind["extends_from"],
         generalizes=kind["generalizes"],
-        drift=None if tables.state_statistics is None else drift(tables.state_statistics, context),
+        drift=None if tables.state_statistics is None else measured_drift(tables.state_statistics, context),
         remembrance=None
         if tables.effective_remembrance is None
         else remembrance_at(tables.effective_remembrance, context),

@@ -161,7 +161,8 @@ def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
     if at_chance(readings, facts):
         return paragraph("Check the tokenizer (--tokenizer), and whether the model knows the language of the text.")
     if lost_inside(readings, facts):
-        return paragraph("Check the weights, and the precision (--precision float32).")
+        precision = "" if facts.precision == "float32" else ", and the precision (--precision float32)"
+        return paragraph(f"Check the weights{precision}.")
     if worth_extending(diagnosis):
         needed = text_to_extend(facts)
         more = "" if needed is None else f"give more text, about {needed:,} tokens, and "

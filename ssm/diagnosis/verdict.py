@@ -31,7 +31,8 @@ def verdict_of(readings: Readings, facts: Facts) -> Verdict:
     if at_chance(readings, facts):
         return Verdict(NOT_DECIDED, f"{sentence} Check the tokenizer, and whether the model knows this language.")
     if readings.not_finite_from is not None:
-        check = "Check the weights and the precision." if lost_inside(readings, facts) else ""
+        precision = "" if facts.precision == "float32" else " and the precision"
+        check = f"Check the weights{precision}." if lost_inside(readings, facts) else ""
         return Verdict(BREAKS, _joined(sentence, check, _state(readings, facts)))
     outcome = outcome_of(readings.ratios, facts.tolerance, facts.sequences, readings.failure)
     length = readings.effective_length

@@ -167,6 +167,17 @@ def test_a_loss_that_is_no_number(world: Path, tmp_path: Path) -> None:
     assert load_diagnosis(tmp_path / "out").verdict == found.verdict
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_a_model_without_any_number(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # with its plots
+    spoiled = Path(shutil.copytree(world / "theirs", tmp_path / "spoiled"))
+    weights = load_file(spoiled / "model.safetensors")
+    weights["backbone.layers.0.mixer.in_proj.weight"] *= 3e30
+    save_file(weights, spoiled / "model.safetensors", metadata={"format": "pt"})
+    found = diagnose(spoiled, [str(world / "texts")], tmp_path / "out", **QUICK)
+    assert found.verdict.paragraph.endswith("inside its context of 16 tokens. Check the weights."), "no head is counted"
+
+
 REFUSED = {
     "--context 24": "context 24: expected a power of two from 4 on; the nearest are 16 and 32",
     "--length 20": "length 20: expected at least twice the context, 32",

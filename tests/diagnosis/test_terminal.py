@@ -166,14 +166,16 @@ def test_a_model_that_cannot_be_extended_gets_no_command() -> None:
     assert not [line for line in lines if line.startswith("  ssm extend") or "type:" in line]
 
 
-def lost_from(position: int) -> Diagnosis:
+def lost_from(position: int, precision: str = "float32") -> Diagnosis:
     found = tables(5)
     lost = pl.when(pl.col("position_from") >= position).then(math.nan).otherwise("loss").alias("loss")
-    return diagnosis(Tables(found.position_loss.with_columns(lost), found.restart_loss, found.length_class))
+    lost_tables = Tables(found.position_loss.with_columns(lost), found.restart_loss, found.length_class)
+    return diagnosis(lost_tables, precision=precision)
 
 
 def test_losses_that_are_not_numbers() -> None:
-    inside, beyond = lines_of(lost_from(512)), lines_of(lost_from(8192))
+    inside, beyond = lines_of(lost_from(512, "bfloat16")), lines_of(lost_from(8192))
+    assert "Check the weights." in lines_of(lost_from(512)), "it is computed in float32 already"
     assert "Check the weights, and the precision (--precision float32)." in inside
     assert "To repair it, type:" not in inside
     assert "To repair it, type:" in beyond

@@ -123,22 +123,24 @@ def test_a_model_that_recovers_gets_its_worst_and_its_last_ratio() -> None:
     assert "At 32,768 tokens it is 1" in paragraph
 
 
-def without_numbers_from(position: int, excess: object = holds) -> Diagnosis:
+def without_numbers_from(position: int, excess: object = holds, precision: str = "float32") -> Diagnosis:
     given = tables(5, excess)  # type: ignore[arg-type]
     lost = pl.when(pl.col("position_from") >= position).then(math.nan).otherwise("loss").alias("loss")
-    return diagnosis(Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class))
+    lost_tables = Tables(given.position_loss.with_columns(lost), given.restart_loss, given.length_class)
+    return diagnosis(lost_tables, precision=precision)
 
 
 def test_words_for_losses_that_are_not_numbers() -> None:
     beyond = without_numbers_from(8192)
     assert beyond.verdict.outcome == BREAKS
     assert beyond.verdict.paragraph == "The model breaks: its loss is not a number from position 8,192 on."
-    inside = without_numbers_from(512).verdict
+    inside = without_numbers_from(512, precision="bfloat16").verdict
     assert inside.outcome == BREAKS
     assert inside.paragraph == (
         "The model breaks: its loss is not a number from position 512 on, inside its context of 2,048 tokens. Check "
         "the weights and the precision."
     )
+    assert without_numbers_from(512).verdict.paragraph.endswith(" Check the weights.")
     late = without_numbers_from(16384, fails_from(3100)).verdict.paragraph
     assert late.startswith("The model breaks from about 3,")
     assert late.endswith(": its loss is not a number from position 16,384 on.")
