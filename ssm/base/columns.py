@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ssm.base.counting import first_of
 from ssm.base.errors import TableError, nearest, shown
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
@@ -98,8 +99,7 @@ def is_key(schema: Schema, name: str) -> bool:
 
 def listed(table: pl.DataFrame, column: str) -> str:
     """The values of a column as text, at most LISTED of them."""
-    values = [shown(value) for value in table[column].unique().sort().to_list()]
-    return ", ".join(values[:LISTED]) + (f" and {len(values) - LISTED} more" if len(values) > LISTED else "")
+    return first_of([shown(value) for value in table[column].unique().sort().to_list()], LISTED)
 
 
 def _sampled(table: pl.DataFrame, schema: Schema, along: Sequence[str], column: str) -> pl.DataFrame:

@@ -20,6 +20,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from ssm.base.counting import counted
 from ssm.base.errors import UserError, nearest, printable, shortened, shown
 
 T = TypeVar("T")
@@ -307,7 +308,7 @@ def first_problem(error: ValidationError, value: Any) -> str:
     """One line with the first problem of `value` and the number of further problems."""
     problems = error.errors(include_url=False)
     where = ".".join(_path(problems[0]["loc"], value, problems[0]["type"] == "missing"))
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    more = f" (and {counted(len(problems) - 1, 'more problem')})" if len(problems) > 1 else ""
     return f"{shortened(printable(where)) + ': ' if where else ''}{problem_words(problems[0])}{more}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ssm.base.counting import counted
+
 EXACT = "exact"  # the words of a number that has no interval because nothing is random
 NONE = "none"  # the words where there is no number
 STUDENT, GAFFKE, FIELLER, BOOTSTRAP = "95% Student t", "95% Gaffke", "95% Fieller", "95% bootstrap"
@@ -12,7 +14,7 @@ SEEDS, SEQUENCES, DRAWS = "seeds", "sequences of one seed (other seeds may diffe
 
 WORDS = re.compile(
     r"(?P<name>.*?)(?: over (?P<count>\d+) (?P<of>[^,;]+))?(?P<logarithms>, of logarithms)?"
-    r"(?:, possible values (?P<least>\S+) to (?P<most>[^\s;]+))?(?:; smallest of (?P<steps>\d+) steps)?"
+    r"(?:, possible values (?P<least>\S+) to (?P<most>[^\s;]+))?(?:; smallest of (?P<steps>\d+) steps?)?"
 )
 
 
@@ -34,7 +36,7 @@ class Method:
             text += ", of logarithms"
         if self.possible is not None:
             text += f", possible values {self.possible[0]:g} to {self.possible[1]:g}"
-        return f"{text}; smallest of {self.steps} steps" if self.steps else text
+        return f"{text}; smallest of {counted(self.steps, 'step')}" if self.steps else text
 
     @classmethod
     def of_words(cls, words: str) -> Method:

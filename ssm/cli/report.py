@@ -27,6 +27,9 @@ example:
 """
 
 
+MOST = 5  # unfinished figures that are named; the front page names all
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
     parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of the pages")
@@ -46,14 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ssm.base.counting import first_of
     from ssm.claims.synthesis import read_synthesis
     from ssm.report.build import build_report
 
     usual = reference_of(args.results)
     reference = args.reference or (usual if any(usual.glob("*.json")) else None)
     results = build_report(args.results, args.out, args.front, args.figures, reference, read_synthesis(args.config))
-    absent = ", ".join(f"{target} ({absent.state})" for target, absent in results.unfinished.items())
-    if absent:
-        print(f"planned, and not made: {absent}", file=sys.stderr)
+    by_state: dict[str, list[str]] = {}
+    for target, absent in results.unfinished.items():
+        by_state.setdefault(absent.state, []).append(target)
+    if by_state:
+        groups = "; ".join(f"{first_of(targets, MOST)} ({state})" for state, targets in by_state.items())
+        print(f"planned, and not made: {groups}", file=sys.stderr)
     print(f"wrote {args.out / 'index.html'} and one page for each paper next to it", file=sys.stderr)
     return 0

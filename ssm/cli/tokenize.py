@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ssm.base.counting import counted
     from ssm.data.build import build_store
     from ssm.data.store import TokenStore
     from ssm.specs.tasks import load_data
@@ -36,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     built = build_store(spec, args.out, args.workers)
     splits = TokenStore.open(args.out, verify=False).manifest["splits"]
     sizes = ", ".join(
-        f"{splits[name]['tokens']:,} {name} tokens in {splits[name]['documents']:,} documents" for name in splits
+        f"{splits[name]['tokens']:,} {name} tokens in {counted(splits[name]['documents'], 'document')}"
+        for name in splits
     )
     sizes = sizes or f"the manifest of {spec.words}"
     print(f"{args.out}: {'' if built else 'already there, nothing done: '}{sizes}")

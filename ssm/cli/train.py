@@ -87,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ssm.base.counting import counted
     from ssm.data.store import TokenStore
     from ssm.models.device import prepare_device
     from ssm.specs.training import RunSpec
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         machine = Machine(group, args.shard, args.micro_batch_tokens)
         record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, checkpoints, machine)
         if group.main:
-            done = f"{record['steps']} steps, {record['tokens_per_second']:.0f} tokens/s"
+            done = f"{counted(record['steps'], 'step')}, {record['tokens_per_second']:.0f} tokens/s"
             print(f"{spec.id}: {record['message']}, {done}", file=sys.stderr)
     return 0
 

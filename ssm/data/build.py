@@ -181,9 +181,12 @@ def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:
     wanted = {"train": spec.held_out < 1, "held_out": spec.held_out > 0}
     for name, other in (("train", "held_out"), ("held_out", "train")):
         if wanted[name] and not n_documents[name]:
+            went = f"all {n_documents[other]:,} documents went to the split '{other}', because they are never cut"
+            if n_documents[other] == 1:
+                went = f"the only document went to the split '{other}', because it is never cut"
             raise DataError(
-                f"{spec.corpus.words}: all {n_documents[other]} documents went to the split '{other}', because they "
-                f"are never cut; give more documents, or change held_out (now {spec.held_out}) or held_out_seed",
+                f"{spec.corpus.words}: {went}; give more documents, or change held_out (now {spec.held_out}) or "
+                "held_out_seed"
             )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from ssm.base.counting import first_of
 from ssm.base.provenance import environment
 from ssm.base.sizes import size
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
@@ -158,8 +159,7 @@ def first_files(text: str, most: int = 3) -> str:
     >>> first_files("a.txt, b.txt, c.txt, d.txt, e.txt")
     'a.txt, b.txt, c.txt and 2 more'
     """
-    names = text.split(", ")
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return first_of(text.split(", "), most)
 
 
 def _option_groups(words: Sequence[str]) -> list[str]:

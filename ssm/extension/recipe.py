@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isclose
 
+from ssm.base.counting import counted
 from ssm.models.checkpoint import snapshot_step
 from ssm.specs.data import Data
 from ssm.specs.extension import ExtensionSpec
@@ -88,7 +89,7 @@ def unlike_the_paper(spec: ExtensionSpec, model: AnyModel) -> tuple[str, ...]:
     if not 0.9 < batch / PAPERS_BATCH < 1.1:
         differences.append(f"a step reads {batch:,} tokens, the paper's about {PAPERS_BATCH:,} (Table 2)")
     if spec.steps != PAPERS_STEPS:
-        differences.append(f"{spec.steps:,} steps, the paper's {PAPERS_STEPS}")
+        differences.append(f"{counted(spec.steps, 'step')}, the paper's {PAPERS_STEPS}")
     if not isclose(peak_lr(spec, model), rate):
         differences.append(f"a peak learning rate of {peak_lr(spec, model):.3g}, the paper's a tenth: {rate:.3g}")
     differences += spec.initial_state.unlike_the_paper()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ssm.base.counting import counted
 from ssm.base.errors import CheckpointError, OutputError
 from ssm.base.files import whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
@@ -161,7 +162,7 @@ class Stages:
         """The record of an arm's run. The run is trained if it is not finished."""
         run, folder = self.runs[arm], self.folder.run(arm)
         if not (folder / RUN_RECORD).exists():
-            self._say(f"training, {arm}: {self.spec.steps} steps of {self.spec.whole_batch_tokens:,} tokens")
+            self._say(f"training, {arm}: {counted(self.spec.steps, 'step')} of {self.spec.whole_batch_tokens:,} tokens")
             return train(run, self.text.train, folder, self.device, self._parent())
         record = read_record(folder)
         if record.get("spec") != run.content():

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ssm.base.counting import counted
 from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
 from ssm.plan.walltime import jobs_for, wall_seconds
@@ -151,7 +152,7 @@ def _checkpoint_lines(checkpoints: Mapping[str, CheckpointSpec]) -> list[str]:
     for spec in checkpoints.values():
         diagnose, extend = spec.targets
         arms = " and a control" if spec.control else ""
-        work = f"{spec.training_steps} steps of {spec.policy}{arms}"
+        work = f"{counted(spec.training_steps, 'step')} of {spec.policy}{arms}"
         work = f"{spec.policy}, without training" if spec.trains_nothing else work
         rows.append((diagnose, f"{spec.checkpoint}: at most {spec.budget:g} minutes"))
         rows.append((extend, f"{spec.checkpoint}: {work}, and diagnoses"))

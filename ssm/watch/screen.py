@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ssm.base.counting import counted
 from ssm.base.errors import printable
 from ssm.base.progress import clock, short
 from ssm.watch.runs import STATES, ResultsView, RunView
@@ -28,7 +29,7 @@ def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]
     """
     counts = Counter(run.state for run in view.runs)
     parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
-    summary = [f"{len(view.runs)} runs: {', '.join(parts) or 'none'}"]
+    summary = [f"{counted(len(view.runs), 'run')}: {', '.join(parts) or 'none'}"]
     if view.planned_tables:
         summary.append(f"{view.tables} of {view.planned_tables} tables")
     room = width - sum(COLUMNS) - len(COLUMNS)

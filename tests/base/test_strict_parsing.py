@@ -169,7 +169,7 @@ class Shape:
         ({"number": 1, "names": [None]}, "names.0: expected text, got None"),
         ({"number": 1}, "names: this key is required and is missing"),
         ({"number": {}, "names": []}, "number: expected a whole number, got {}"),
-        ({"number": "x", "names": "x"}, "number: expected a whole number, got 'x' (and 1 more)"),
+        ({"number": "x", "names": "x"}, "number: expected a whole number, got 'x' (and 1 more problem)"),
         (
             {"number": 1, "names": [], "mode": "exakt"},
             "mode: unknown name 'exakt'; did you mean 'exact'?",

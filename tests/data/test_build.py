@@ -212,7 +212,8 @@ def test_the_tokenizer_reads_at_most_train_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [["only one"], ["a", "b"]])
 def test_both_splits_need_a_document(tmp_path: Path, rows: list[str]) -> None:
     spec = data(corpus(tmp_path, rows), held_out=1e-6)
-    with pytest.raises(DataError, match=rf"all {len(rows)} documents went to the split 'train'.*held_out_seed$"):
+    who = "the only document" if len(rows) == 1 else f"all {len(rows)} documents"
+    with pytest.raises(DataError, match=rf"{who} went to the split 'train'.*held_out_seed$"):
         build_store(spec, tmp_path / "store")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 

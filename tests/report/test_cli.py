@@ -86,6 +86,11 @@ def test_a_report_names_missing_figures(tmp_path: Path, capsys: pytest.CaptureFi
         "planned, and not made: lg_fig11 (not made yet)",
         f"wrote {pages / 'index.html'} and one page for each paper next to it",
     ]
+    for number in range(12, 20):
+        (tmp_path / "specs" / "figures" / f"lg_fig{number}.json").touch()
+    assert main(["report", str(tmp_path), "--out", str(pages)]) == 0
+    names = ", ".join(f"lg_fig{number}" for number in range(11, 16))
+    assert capsys.readouterr().err.splitlines()[0] == f"planned, and not made: {names} and 4 more (not made yet)"
 
 
 @pytest.mark.parametrize("verb", ["judge", "plot", "report", "verdicts"])

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import PositiveFloat
 
+from ssm.base.counting import counted
 from ssm.base.tables import read_provenance
 from ssm.base.tables.metrics import CEILING
 from ssm.claims.estimate import Reading, UndecidableError
@@ -59,7 +60,7 @@ class Instability(ArmQuantity):
             return Reading(rise_of_diverged(losses, self._guess(panel, series)))
         if len(losses) < 2 * WINDOW:
             raise UndecidableError(
-                f"the learning curve of '{series.arm}' has {len(losses)} rows; {2 * WINDOW} are needed"
+                f"the learning curve of '{series.arm}' has {counted(len(losses), 'row')}; {2 * WINDOW} are needed"
             )
         rises, noise = rises_and_noise(losses)
         largest = float(rises.max())

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import PositiveInt, model_validator
 
+from ssm.base.counting import counted
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, UndecidableError
 from ssm.claims.panel_tables import PanelTables
@@ -67,7 +68,7 @@ class StepsToSolve(ArmQuantity):
         last, diverged = int(table["step"][-1]), math.isnan(table["loss"][-1])
         if last < self.within and not diverged:
             raise UndecidableError(
-                f"'{series.arm}' is trained for {last:,} steps at this scale; {self.within:,} are needed"
+                f"'{series.arm}' is trained for {counted(last, 'step')} at this scale; {self.within:,} are needed"
             )
         return Reading(float(self.within))
 

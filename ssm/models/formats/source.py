@@ -188,7 +188,8 @@ def _files(weights: Path) -> tuple[tuple[Path, ...], dict[str, str]]:
         raise CheckpointError(f"{weights}: lists files outside its folder: {', '.join(outside)}")
     missing = [name for name in names if not (weights.parent / name).is_file()]
     if missing:
-        raise CheckpointError(f"{weights}: {len(missing)} of {len(names)} shards are missing: {', '.join(missing)}")
+        are = "is" if len(missing) == 1 else "are"
+        raise CheckpointError(f"{weights}: {len(missing)} of {len(names)} shards {are} missing: {', '.join(missing)}")
     return tuple(weights.parent / name for name in names), listed
 
 

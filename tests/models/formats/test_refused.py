@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "odd size": (configured(hidden_size="wide"), "config.json: "),
     "negative": (configured(hidden_size=-32), "config.json: d_model: "),
     "another size": (configured(hidden_size=64), "is (37, 32), expected (37, 64)"),
-    "missing shard": (without_a_shard, "shards are missing: model-00002-of-0"),
+    "missing shard": (without_a_shard, "shards is missing: model-00002-of-0"),
     "wrong shard": (wrong_shard, "lists tensors that are not in their shards: "),
     "shards elsewhere": (escaping_shard, "lists files outside its folder: ../elsewhere.safetensors"),
     "NaN": (not_a_number, "weights that are not finite: backbone.layers.1.mixer.D, backbone.norm_f.weight"),
