@@ -9,8 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ssm.base.errors import TableError, shown
 from ssm.base.lazy import polars as pl
-from ssm.base.tables import VERDICTS, read_provenance
+from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.claims.claim import ClaimSpec, Expected, JudgedFigure
 from ssm.claims.estimate import BySeed, Estimate, UndecidableError
 from ssm.claims.method import NONE
@@ -22,6 +23,19 @@ from ssm.claims.words import number, span
 
 DRY_RUN = "a dry run: its numbers mean nothing"  # reason of every verdict of a dry run
 ONE_SEED = "one seed of arms that were trained separately: the interval does not include the spread between seeds"
+
+
+def read_verdicts(path: Path) -> list[dict[str, Any]]:
+    """The rows of a figure's table of verdicts.
+
+    Raises:
+        TableError: the table is missing or broken, or it is a copy with the name of another file.
+    """
+    rows = list(read_table(path, VERDICTS).iter_rows(named=True))
+    other = next((row["target"] for row in rows if row["target"] != path.stem), None)
+    if other is not None:
+        raise TableError(f"{path}: holds verdicts on {shown(other)}; delete it, or call it {shown(f'{other}.parquet')}")
+    return rows
 
 
 def judge(task: JudgedFigure, tables: Path) -> pl.DataFrame:

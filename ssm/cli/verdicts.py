@@ -32,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ssm.base.tables import VERDICTS, read_table
     from ssm.claims.significance import weak_verdicts
     from ssm.claims.terminal import verdict_lines
+    from ssm.claims.verdict import read_verdicts
     from ssm.claims.words import seed_words
 
-    rows = [row for path in verdict_files(args.results) for row in read_table(path, VERDICTS).iter_rows(named=True)]
+    rows = [row for path in verdict_files(args.results) for row in read_verdicts(path)]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print("\n".join(verdict_lines(rows, width, weak_verdicts(rows))))
     if args.seeds:

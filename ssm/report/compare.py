@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssm.base.errors import TableError
-from ssm.base.tables import VERDICTS, read_provenance, read_table
+from ssm.base.tables import read_provenance
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
-from ssm.claims.verdict import DRY_RUN
+from ssm.claims.verdict import DRY_RUN, read_verdicts
 from ssm.claims.words import number
 from ssm.figures.figure import FigureTask
 from ssm.report.reference import Judged, Reference, judged, made_with
@@ -67,7 +67,7 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
         path = results / "verdicts" / f"{target}.parquet"
         if not path.is_file():
             continue
-        rows = list(read_table(path, VERDICTS).iter_rows(named=True))
+        rows = read_verdicts(path)
         if any(row["reason"] == DRY_RUN for row in rows):
             raise TableError(f"{path}: a dry run, whose numbers mean nothing; give results of a full run")
         other_text = _reads_another_text(results, target, made_with(read_provenance(path)), reference)

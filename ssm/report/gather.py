@@ -16,13 +16,13 @@ from ssm.base.names import natural
 from ssm.base.prose import plain
 from ssm.base.records import RUN_RECORD, Described, read_run_record
 from ssm.base.strict_parsing import read_json, shaped
-from ssm.base.tables import VERDICTS, read_provenance, read_table
+from ssm.base.tables import read_provenance
 from ssm.claims.claim import ClaimSpec, Expected
 from ssm.claims.seeds_needed import needed_words
 from ssm.claims.series import Series
 from ssm.claims.snakemake_command import snakemake_command
 from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, model_of
-from ssm.claims.verdict import DRY_RUN, claim_of
+from ssm.claims.verdict import DRY_RUN, claim_of, read_verdicts
 from ssm.claims.words import by_seed, measured, seed_words
 from ssm.figures.figure import FigureTask
 from ssm.report.image import Image, svg_image
@@ -315,7 +315,7 @@ class Gatherer:
         judge = f"ssm judge {spec} --tables {self.results / 'tables'} --out {path}"
         claims = []
         bases = {name: bases_of(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
-        for table_row in read_table(self._need(path, judge), VERDICTS).iter_rows(named=True):
+        for table_row in read_verdicts(self._need(path, judge)):
             row = table_row | bases.get(table_row["claim"], bases_of(()))
             claim = claim_of(task, row["claim"])
             stated = claim is not None and (claim.says, claim.expected.words()) == (row["says"], row["expected"])

@@ -50,6 +50,22 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert all(path.read_text().startswith("<!DOCTYPE html>") for path in pages.iterdir())
 
 
+@pytest.mark.parametrize("name", ["lg_fig5 (copy)", "lg_fig11"])
+def test_a_copied_table_of_verdicts_is_one_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("lg_fig5", "lg_fig11"):
+        results_folder(tmp_path, target)
+    copy = shutil.copy(tmp_path / "verdicts" / "lg_fig5.parquet", tmp_path / "verdicts" / f"{name}.parquet")
+    said = f"{copy}: holds verdicts on 'lg_fig5'; delete it, or call it 'lg_fig5.parquet'\n"
+    assert main(["verdicts", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"ssm verdicts: {said}"
+    figures = ["--figures", "lg_fig5", "lg_fig11"]
+    code = main(["report", str(tmp_path), "--out", str(tmp_path / "report"), *figures])
+    if name == "lg_fig11":
+        assert (code, capsys.readouterr().err) == (2, f"ssm report: {said}")
+    else:
+        assert code == 0, "a table that no planned figure has is not read"
+
+
 def test_verdicts_fit_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
