@@ -26,6 +26,7 @@ from ssm.specs.tasks import parse_data
 from ssm.specs.training import TrainingSpec
 
 T = TypeVar("T")
+MODELS = "models.yaml"  # in the config folder
 
 
 class TrainingFile(Spec):
@@ -107,6 +108,15 @@ class Library:
             f"figure: {having}. Figures of this scale: {near}"
         )
 
+    def why_no_checkpoint(self, target: str) -> str | None:
+        """Why this scale lacks `diagnose_NAME` or `extend_NAME`: one line. None: this is no target of a checkpoint."""
+        kind, _, name = target.partition("_")
+        problem = self.models.entries.get(name)
+        if kind not in ("diagnose", "extend") or not isinstance(problem, ConfigError) or name in self.checkpoints:
+            return None
+        content = read_yaml(self.folder / MODELS)[name]
+        return f"'{target}' cannot be made: {problem}" if _is_checkpoint(content) else None
+
 
 def load_config(
     folder: str | Path = "config",
@@ -138,7 +148,7 @@ def load_config(
     for name in names:
         if name not in existing and name not in map(paper_of, wanted):
             raise ConfigError(f"{source}: figures: '{name}' has no figure of the scale '{scale}'")
-    models, checkpoints, published, titles = _models(folder / "models.yaml", scale)
+    models, checkpoints, published, titles = _models(folder / MODELS, scale)
     training = folder / "training.yaml"
     sections = read_yaml(training)
     TrainingFile.parse({section: {} for section in sections}, str(training))  # refuses unknown sections
@@ -315,8 +325,12 @@ def _models(
 
 def _model_or_checkpoint(content: Any, source: str) -> NamedModel | CheckpointSpec:
     """The keys decide which it is: only a checkpoint names its own text."""
-    kind = CheckpointSpec if content.keys() & {"checkpoint", "text"} else NamedModel
+    kind = CheckpointSpec if _is_checkpoint(content) else NamedModel
     return kind.parse(content, source)
+
+
+def _is_checkpoint(content: Any) -> bool:
+    return isinstance(content, dict) and not content.keys().isdisjoint(("checkpoint", "text"))
 
 
 def _recipe(name: str, content: Any, path: Path) -> TrainingSpec:

@@ -147,6 +147,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("config")
 
 
+def test_a_checkpoint_without_a_value_for_the_scale_says_so(folder: Path) -> None:
+    edit(folder, "models.yaml", "mine: {", "mine: {context: {gpu: 32}, ")
+    edit(folder, "models.yaml", "tiny: {", "little: {d_model: {desk: 32}}\ntiny: {")
+    library, path = load_config(folder, "smoke"), folder / "models.yaml"
+    why = f"{path}: mine.context: no value for the scale 'smoke'; it has: gpu"
+    for target in ("diagnose_mine", "extend_mine"):
+        assert library.why_no_checkpoint(target) == f"'{target}' cannot be made: {why}"
+    for target in ("diagnose_little", "diagnose_nothing", "mine", "diagnose_"):
+        assert library.why_no_checkpoint(target) is None, "no target of a checkpoint"
+    edit(folder, "models.yaml", "{gpu: 32}", "{smoke: 32}")
+    assert load_config(folder, "smoke").why_no_checkpoint("diagnose_mine") is None
+
+
 def jobs(folder: Path, **overrides: Any) -> tuple[CheckpointJob, CheckpointJob]:
     found = checkpoint_jobs(load_config(folder, overrides=overrides))
     assert list(found) == ["mine/diagnosis", "mine/extension"]

@@ -96,6 +96,15 @@ def test_a_mistyped_target_is_answered_with_the_nearest(wrong: str, right: str, 
     assert result.stderr.endswith(f"Unknown target '{wrong}'; did you mean '{right}'?\n")
 
 
+def test_a_target_of_a_checkpoint_that_the_scale_lacks_says_so(own: Path) -> None:
+    models = own / "config" / "models.yaml"
+    models.write_text(models.read_text().replace("context: {smoke: 64, paper: 2048}", "context: {paper: 2048}"))
+    result = snakemake(own, "-n", "diagnose_mine-1.3b")
+    assert result.returncode != 0
+    why = "config/models.yaml: mine-1.3b.context: no value for the scale 'smoke'; it has: paper"
+    assert result.stderr.endswith(f"'diagnose_mine-1.3b' cannot be made: {why}\n")
+
+
 @exhaustive
 def test_all_targets_and_scales_of_the_config_folder_give_a_graph_of_jobs() -> None:
     dry_run = ["--configfile", "config/config.yaml", "config/dry_run.yaml"]

@@ -176,6 +176,8 @@ def explain_unknown_targets():
             target = Path(target).stem
         if target in LIBRARY.left_out:
             print(LIBRARY.why_left_out(target), file=sys.stderr)
+        elif not known and (why := LIBRARY.why_no_checkpoint(target)):
+            print(why, file=sys.stderr)
         elif re.fullmatch(r"[\w.-]+", target) and not (
             known or target in PLAN.targets()
         ):
