@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -310,6 +310,29 @@ def first_problem(error: ValidationError, value: Any) -> str:
     where = ".".join(_path(problems[0]["loc"], value, problems[0]["type"] == "missing"))
     more = f" (and {counted(len(problems) - 1, 'more problem')})" if len(problems) > 1 else ""
     return f"{shortened(printable(where)) + ': ' if where else ''}{problem_words(problems[0])}{more}"
+
+
+def option(key: str) -> str:
+    """The command-line option of a key.
+
+    >>> option("batch_tokens")
+    '--batch-tokens'
+    """
+    return f"--{key.replace('_', '-')}"
+
+
+def option_problem(error: ValidationError, options: Collection[str], others: Mapping[str, str]) -> str:
+    """One line with the first problem of values that come from a command line: it names the options.
+
+    Args:
+        options: keys that have options of the same name.
+        others: keys whose option has another name -> that name.
+    """
+    problem = error.errors(include_url=False)[0]
+    names = {key: option(key) for key in options} | {key: option(name) for key, name in others.items()}
+    words = re.sub(r"\b(\w+) (?=\d)", lambda found: f"{names.get(found[1], found[1])} ", problem_words(problem))
+    named = [names[str(key)] for key in problem["loc"] if str(key) in names]
+    return f"{named[-1]}: {words}" if named else words
 
 
 def problem_words(problem: ErrorDetails) -> str:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.files import claimed, require_outside, whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
+from ssm.base.strict_parsing import option_problem
 from ssm.base.tables import read_table, write_table
 from ssm.data.own_text import own_text, tokenizer_of
 from ssm.data.store import TokenStore
@@ -119,7 +121,10 @@ def settings_of(
         "tolerance": tolerance if tolerance is not None else TOLERANCE,
         **others,
     }
-    return DiagnosisSpec.parse(given, "diagnosis")
+    try:
+        return DiagnosisSpec.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(option_problem(error, DiagnosisSpec.model_fields, {"budget_seconds": "budget"})) from error
 
 
 def diagnose_loaded(

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 
 from ssm.base.errors import ConfigError, DataError, OutputError
 from ssm.base.files import absolute, only_one, remove_leftovers
 from ssm.base.records import Result
-from ssm.base.strict_parsing import read_json, shaped
+from ssm.base.strict_parsing import option, option_problem, read_json, shaped
 from ssm.data.own_text import tokenizer_of
 from ssm.data.training_batches import training_batches
 from ssm.diagnosis import settings_of
@@ -33,6 +34,7 @@ from ssm.plan.sources import text_files
 from ssm.specs.extension import (
     IN_CONTEXT_TOLERANCE,
     MEASURE,
+    OPTIONS,
     STATE_OPTIONS,
     USUAL_POLICY,
     ExtensionSpec,
@@ -164,24 +166,21 @@ def extension_of(
     fields = INITIAL_STATES[policy].model_fields if policy in INITIAL_STATES else {}
     for name in STATE_OPTIONS:
         if options[name] is None and name in fields and fields[name].is_required():
-            raise ConfigError(f"policy {policy} needs {_option(name)}")
+            raise ConfigError(f"policy {policy} needs {option(name)}")
     unused = unused_option(policy, options)
     if unused is not None:
         name, why = unused
-        raise ConfigError(f"policy {policy} has no option {_option(name)}{why}")
-    return ExtensionSpec.parse(
-        {
-            "diagnosis": settings_of(loaded, device, **diagnosis),
-            **policy_fields(policy, options),
-            "measure": measure,
-            "in_context_tolerance": in_context_tolerance,
-        },
-        loaded.name,
-    )
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+        raise ConfigError(f"policy {policy} has no option {option(name)}{why}")
+    given = {
+        "diagnosis": settings_of(loaded, device, **diagnosis),
+        **policy_fields(policy, options),
+        "measure": measure,
+        "in_context_tolerance": in_context_tolerance,
+    }
+    try:
+        return ExtensionSpec.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(f"{loaded.name}: {option_problem(error, OPTIONS, {})}") from error
 
 
 def _files_and_share(held_out: Sequence[str] | float) -> tuple[Sequence[str], float | None]:

@@ -11,7 +11,7 @@ from typing import Any
 from ssm.base.errors import OutputError, shown
 from ssm.base.files import LOCK, make_folder, require_outside, write_json
 from ssm.base.records import Settings
-from ssm.base.strict_parsing import read_json, shaped
+from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.models.formats.write import check_apart
 
 SETTINGS, RESULT = "extension.json", "result.json"
@@ -20,6 +20,14 @@ READING = ("budget_seconds", "sequences")  # settings that affect how many windo
 HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on
 FILES = ("text_files", "held_out_files")  # digests of what is in the files
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
+NAMES = {  # settings that are no option with the same name
+    "fingerprint": "the model's fingerprint",
+    "tokenizer": "--tokenizer",
+    **dict.fromkeys(DIVIDED, "--held-out"),
+    **dict.fromkeys(("initial_state", "repair", "kind"), "--policy"),
+    "budget_seconds": "--budget, in seconds,",
+    "passkey": "--no-passkey",
+}
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ class Folder:
         if old is not None and begun:
             if self.model.exists() or _of_training(old) != _of_training(settings):
                 differs = _first_difference(old, settings)
-                if differs.startswith(FILES):
+                if differs.startswith(tuple(map(option, FILES))):
                     differs = "the files of its text have changed"
                 raise OutputError(f"{self.path}: has another extension ({differs}); give another -o")
             self.delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
@@ -170,4 +178,10 @@ def _first_difference(was: Any, wanted: Any, where: str = "") -> str:
         for key in sorted(was.keys() | wanted.keys()):
             if was.get(key) != wanted.get(key):
                 return _first_difference(was.get(key), wanted.get(key), f"{where}.{key}" if where else str(key))
-    return f"{where} was {shown(was)}, is {shown(wanted)}"
+    return f"{_named(where)} was {shown(was)}, is {shown(wanted)}"
+
+
+def _named(setting: str) -> str:
+    """A setting, such as spec.diagnosis.seed, as the user gave it."""
+    first, *_, last = setting.split(".") * 2
+    return NAMES.get(first) or NAMES.get(last) or option(last)

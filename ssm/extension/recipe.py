@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from math import isclose
 
+from pydantic import ValidationError
+
 from ssm.base.counting import counted
+from ssm.base.errors import ConfigError
+from ssm.base.strict_parsing import option_problem
 from ssm.models.checkpoint import snapshot_step
 from ssm.specs.data import Data
-from ssm.specs.extension import ExtensionSpec
+from ssm.specs.extension import OPTIONS, ExtensionSpec
 from ssm.specs.foreign import AnyModel, ForeignSpec
 from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.initial_states.zero import ZeroState
@@ -42,20 +46,21 @@ def training_of(spec: ExtensionSpec, model: AnyModel, source: str) -> TrainingSp
     Raises:
         ConfigError: the settings contradict each other.
     """
-    return TrainingSpec.parse(
-        {
-            "context": spec.diagnosis.context,
-            "batch_tokens": spec.whole_batch_tokens,
-            "micro_batch_tokens": spec.forward_tokens,
-            "budget": {"steps": spec.steps},
-            "lr_scale": peak_lr(spec, model) / model.peak_lr,
-            "precision": spec.diagnosis.precision,
-            "activation_checkpointing": spec.activation_checkpointing,
-            "initial_state": spec.initial_state,
-            "snapshots": snapshots(spec.steps),
-        },
-        source,
-    )
+    given = {
+        "context": spec.diagnosis.context,
+        "batch_tokens": spec.whole_batch_tokens,
+        "micro_batch_tokens": spec.forward_tokens,
+        "budget": {"steps": spec.steps},
+        "lr_scale": peak_lr(spec, model) / model.peak_lr,
+        "precision": spec.diagnosis.precision,
+        "activation_checkpointing": spec.activation_checkpointing,
+        "initial_state": spec.initial_state,
+        "snapshots": snapshots(spec.steps),
+    }
+    try:
+        return TrainingSpec.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {option_problem(error, OPTIONS, {'lr_scale': 'lr'})}") from error
 
 
 def peak_lr(spec: ExtensionSpec, model: AnyModel) -> float:

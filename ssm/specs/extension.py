@@ -38,6 +38,7 @@ STATE_OPTIONS = ("p_zero", "sigma")  # of an initial state
 REPAIR_OPTIONS = ("by",)
 TRAINING_OPTIONS = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
 POLICY_OPTIONS = (*STATE_OPTIONS, *REPAIR_OPTIONS, *TRAINING_OPTIONS)
+OPTIONS = (*POLICY_OPTIONS, "measure", "in_context_tolerance", "context")  # keys that `ssm extend` has as options
 
 Measure = Literal["far_perplexity", "paired_ratio"]
 MEASURE: Measure = "far_perplexity"  # default

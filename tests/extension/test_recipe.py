@@ -141,7 +141,7 @@ def test_the_micro_batch_divides_the_batch_and_is_small(context: int, batch: int
 
 
 def test_contradicting_settings_give_one_line() -> None:
-    with pytest.raises(ConfigError, match="theirs: batch_tokens 100 must be a multiple of context 16"):
+    with pytest.raises(ConfigError, match="theirs: --batch-tokens 100 must be a multiple of --context 16"):
         extended_run(spec(batch_tokens=100), imported(), DATA, "theirs")
     with pytest.raises(ConfigError, match="it is the control arm"):
         spec(initial_state={"policy": "zero"})

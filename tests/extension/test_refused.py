@@ -103,14 +103,14 @@ def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Pat
             extended(world, whole, str(model), **({"control": True} | settings))
         return str(caught.value)
 
-    assert said(steps=41) == f"{whole}: has another extension (spec.steps was 40, is 41); give another -o"
-    assert "spec.initial_state.policy was 'state_passing', is 'tbtt'" in said(policy="tbtt", p_zero=0.1)
-    assert "(held_out was [], is " in said(held_out=[str(world / "texts")])
-    assert "spec.in_context_tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model is written
+    assert said(steps=41) == f"{whole}: has another extension (--steps was 40, is 41); give another -o"
+    assert "(--policy was 'state_passing', is 'tbtt'" in said(policy="tbtt", p_zero=0.1)
+    assert "(--held-out was [], is " in said(held_out=[str(world / "texts")])
+    assert "(--in-context-tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model is written
     weights = load_file(stranger / "model.safetensors")
     weights["backbone.norm_f.weight"][0] += 1
     save_file(weights, stranger / "model.safetensors", metadata={"format": "pt"})
-    assert "(fingerprint was " in said(stranger)
+    assert "(the model's fingerprint was " in said(stranger)
     after = content(whole)
     assert after == before
 
@@ -156,16 +156,16 @@ def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"batch_tokens": 100}, "batch_tokens 100 must be a multiple of context 16"),
+        ({"batch_tokens": 100}, "--batch-tokens 100 must be a multiple of --context 16"),
         (
             {"micro_batch_tokens": 48},
-            "micro_batch_tokens 48 must be a multiple of context 16 and divide",
+            "--micro-batch-tokens 48 must be a multiple of --context 16 and divide",
         ),
         ({"policy": "random_noise"}, "policy random_noise needs --sigma"),
         ({"policy": "zero"}, "it is the control arm"),
         ({"sigma": 1.0}, "policy state_passing has no option --sigma"),
-        ({"p_zero": 2.0}, "p_zero"),
-        ({"in_context_tolerance": -1.0}, "in_context_tolerance"),
+        ({"p_zero": 2.0}, "--p-zero: expected a number up to 1, got 2.0"),
+        ({"in_context_tolerance": -1.0}, "--in-context-tolerance: expected a number from 0 on"),
         ({"context": 24}, "context 24: expected a power of two"),
         ({"length": 16}, "length 16: expected at least twice the context"),
     ],
