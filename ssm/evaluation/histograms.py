@@ -60,7 +60,7 @@ def histograms(
 def _decays(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Layers with a decay, and their absolute decays (B, T, H, N); axes of size 1 are constant."""
     for layer, coefficients in layer_coefficients(model, tokens):
-        if not coefficients.averages:
+        if layer in model.spec.decaying:
             yield layer, coefficients.A.abs()
 
 

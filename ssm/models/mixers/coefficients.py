@@ -27,14 +27,13 @@ class Coefficients:
     their position in the sequence.
     """
 
-    A: Tensor  # decays, (B, T, H, N), real or complex
+    A: Tensor  # decays, or weights of a running average (RWKV-4), (B, T, H, N), real or complex
     key: Tensor  # (B, T, H, N)
     value: Tensor  # (B, T, H, P)
     C: Tensor | None = None  # readouts, (B, T, H, N); None: the readout mixes heads (S5) or is a ratio (RWKV-4)
     bonus: Tensor | None = None  # RWKV-6: u (H, N); step t reads h_{t-1} + u b_t
     normalizer_eps: float | None = None  # linear attention: y_t is divided by the sum of its weights plus this number
     bare_key: Tensor | None = None  # Mamba, S4D: the key without a step size that depends on the token, (B, T, H, N)
-    averages: bool = False  # RWKV-4: A and the key are weights of a running average, so A is not a decay (A_1 is 0)
 
     @property
     def b(self) -> Tensor:

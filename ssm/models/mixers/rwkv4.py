@@ -104,7 +104,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
             total.append(den)
         share = (weight / torch.stack(total, 1)).unsqueeze(-1)  # (B, T, D, 1)
         value = torch.where(weight > 0, numerators.b / weight, 0.0)  # a value with weight 0 cannot be recovered
-        return Coefficients(1 - share, share, value.unsqueeze(-1), averages=True)
+        return Coefficients(1 - share, share, value.unsqueeze(-1))
 
     def faded(self, state: LayerState, factor: float) -> LayerState:
         """As `Mixer.faded`: num and den keep the same share. So the averages stay, and log(1 + den) changes."""
