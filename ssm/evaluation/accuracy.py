@@ -21,7 +21,8 @@ from ssm.data.tasks.base import Answers, TestSet
 from ssm.evaluation.alternatives import log_likelihoods
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.stream import Segment, likeliest, segments
+from ssm.evaluation.stream import Segment, segments
+from ssm.models.logits import likeliest
 from ssm.models.readable import Carried, Readable
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.tasks.base import Task

@@ -13,7 +13,8 @@ from torch import Tensor
 from ssm.base.schema import Schema
 from ssm.data.tasks.pixels import Pixels, with_class_token
 from ssm.evaluation.evaluation_context import EvaluationContext
-from ssm.evaluation.stream import likeliest, segments
+from ssm.evaluation.stream import segments
+from ssm.models.logits import likeliest
 from ssm.specs.measurements.of_images import OfImages
 from ssm.specs.tasks.pixels import PixelsTask
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ssm.data.batches import IGNORE_INDEX
-from ssm.evaluation.stream import cross_entropy, token_values
+from ssm.models.logits import cross_entropy, token_values
 from ssm.models.readable import Carried, Readable
 
 

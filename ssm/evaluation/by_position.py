@@ -11,7 +11,8 @@ from ssm.base.schema import Schema
 from ssm.data.batches import ShuffledWindows
 from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.evaluation_context import EvaluationContext
-from ssm.evaluation.stream import Value, segments, token_values
+from ssm.evaluation.stream import segments
+from ssm.models.logits import Value, token_values
 from ssm.specs.measurements.base import OfWindows
 
 

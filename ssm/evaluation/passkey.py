@@ -15,7 +15,8 @@ from ssm.data.tasks.passkey import TEXT, PasskeyPieces, PasskeyPrompts, Wording,
 from ssm.data.tokenizers import Tokenizer
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.stream import likeliest, segments
+from ssm.evaluation.stream import segments
+from ssm.models.logits import likeliest
 from ssm.specs.measurements.passkey import Passkey
 
 

@@ -7,7 +7,7 @@ import polars as pl
 from ssm.evaluation.by_position import by_position
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.stream import cross_entropy
+from ssm.models.logits import cross_entropy
 from ssm.specs.measurements.position_loss import PositionLoss
 
 

@@ -27,9 +27,10 @@ from ssm.base.tables import METRICS, write_table
 from ssm.data.batches import held_out_windows
 from ssm.data.store import TokenStore
 from ssm.evaluation.evaluation_context import EvaluationContext
-from ssm.evaluation.stream import cross_entropy, segments, token_values
+from ssm.evaluation.stream import segments
 from ssm.models.checkpoint import digests, load_model, save_weights
 from ssm.models.device import device_name
+from ssm.models.logits import cross_entropy, token_values
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
 from ssm.models.trainable import TrainableModel

@@ -10,7 +10,8 @@ from torch import Tensor
 from ssm.base.progress import Progress
 from ssm.data.batches import HeldOutWindows
 from ssm.evaluation.evaluation_context import EvaluationContext
-from ssm.evaluation.stream import cross_entropy, segments, token_values
+from ssm.evaluation.stream import segments
+from ssm.models.logits import cross_entropy, token_values
 
 
 def restarted(

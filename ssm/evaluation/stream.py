@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.evaluation.evaluation_context import EvaluationContext
@@ -21,10 +20,8 @@ FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens in a forward pass: fit
 
 STATES = {"cpu": 4 * 2**30, "cuda": 16 * 2**30}  # maximum bytes of the states of a batch
 PROBED = 64  # a state that still grows after this number of tokens is expected to grow at this rate
-LOGITS = 2**27  # maximum number of logits, or of hidden activations, in memory: 0.5 GiB in float32
+ACTIVATIONS = 2**27  # maximum number of hidden activations in memory: 0.5 GiB in float32
 PROBES: WeakKeyDictionary[Readable, dict[tuple[int, bool], list[int]]] = WeakKeyDictionary()  # results of `_probed`
-
-Value = Callable[[Tensor, Tensor], Tensor]  # logits (tokens, V), targets (tokens,) -> values (tokens,)
 
 
 class Sequences(Protocol):
@@ -61,7 +58,7 @@ def segments(
         stops: positions at which a segment must end, because the state is needed there.
     """
     device = ctx.device
-    at_once = min(FORWARD_TOKENS[device.type], LOGITS // ctx.model.hidden_size)  # tokens
+    at_once = min(FORWARD_TOKENS[device.type], ACTIVATIONS // ctx.model.hidden_size)  # tokens
     most = max(ROWS[device.type], at_once // (length - start))
     fitting = STATES[device.type] // max(1, _state_bytes(ctx, sequences, start, length))
     groups = ctx.groups(len(sequences), max(1, min(most, fitting)))
@@ -74,27 +71,6 @@ def segments(
             with torch.inference_mode():
                 hidden, state = ctx.model.hidden(inputs.to(device), state)
             yield Segment(rows, first, stop, hidden, targets.to(device), state)
-
-
-@torch.inference_mode()
-def token_values(model: Readable, hidden: Tensor, targets: Tensor, value: Value) -> Tensor:
-    """The value of every target, (B, S). Logits are computed for a few tokens at a time."""
-    at_once = max(1, LOGITS // model.vocab_size)
-    pairs = zip(hidden.flatten(0, 1).split(at_once), targets.flatten().split(at_once), strict=True)
-    return torch.cat([value(model.logits(part), wanted) for part, wanted in pairs]).view(targets.shape)
-
-
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats, at least in float32: (tokens, V), (tokens,) -> (tokens,)."""
-    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (tokens, V)
-    return F.cross_entropy(precise, targets, reduction="none")
-
-
-@torch.inference_mode()
-def likeliest(model: Readable, hidden: Tensor) -> Tensor:
-    """The most probable next token, (B, S) int64. Logits are computed for a few tokens at a time."""
-    parts = hidden.flatten(0, 1).split(max(1, LOGITS // model.vocab_size))
-    return torch.cat([model.logits(part).argmax(-1) for part in parts]).view(hidden.shape[:2])
 
 
 def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop: int) -> int:

@@ -9,7 +9,8 @@ import torch
 from ssm.data.batches import HeldOutWindows
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
-from ssm.evaluation.stream import cross_entropy, segments, token_values
+from ssm.evaluation.stream import segments
+from ssm.models.logits import cross_entropy, token_values
 from ssm.specs.measurements.validation_loss import ValidationLoss
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ssm.evaluation.stream import FORWARD_TOKENS, LOGITS, cross_entropy, likeliest
+from ssm.evaluation.stream import ACTIVATIONS, FORWARD_TOKENS
 from ssm.models.backbone import LanguageModel
+from ssm.models.logits import cross_entropy, likeliest, token_values
 from ssm.models.readable import Carried, Readable
 from ssm.models.state import State
 
@@ -43,9 +44,9 @@ def log_likelihoods(model: Readable, batch: Sequence[ScoredText], device: torch.
         if len(rows) == 0:
             continue
         targets = tokens[:, start + 1 : stop + 1][here].to(device)  # (n,)
-        values, wrong = _values(model, hidden[here.to(device)], targets)
-        totals.index_add_(0, rows, -values)
-        missed.index_add_(0, rows, wrong)
+        losses, wrong = token_values(model, hidden[here.to(device)], targets, _loss_and_miss).cpu().unbind(-1)  # (n,)
+        totals.index_add_(0, rows, -losses)
+        missed.index_add_(0, rows, wrong.long())
     return [(float(total), count == 0) for total, count in zip(totals, missed.tolist(), strict=True)]
 
 
@@ -101,18 +102,10 @@ def reads_together(model: Readable) -> bool:
 
 def _piece(model: Readable, rows: int, device: torch.device) -> int:
     """The tokens of each row that one forward pass reads."""
-    return max(1, min(FORWARD_TOKENS[device.type], LOGITS // model.hidden_size) // rows)
+    return max(1, min(FORWARD_TOKENS[device.type], ACTIVATIONS // model.hidden_size) // rows)
 
 
-def _values(model: Readable, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The losses of (n,) targets in nats (float64), and 1 where another token is more likely (int64).
-
-    Logits are computed for a few targets at a time, to save memory.
-    """
-    losses, wrong = [], []
-    at_once = max(1, LOGITS // model.vocab_size)
-    for part, wanted in zip(hidden.split(at_once), targets.split(at_once), strict=True):
-        logits = model.logits(part)  # (tokens, V)
-        losses.append(cross_entropy(logits, wanted).double().cpu())
-        wrong.append((logits.argmax(-1) != wanted).long().cpu())
-    return torch.cat(losses), torch.cat(wrong)
+def _loss_and_miss(logits: Tensor, targets: Tensor) -> Tensor:
+    """The loss in nats, and 1 where another token is more likely: (tokens, V), (tokens,) -> (tokens, 2) float64."""
+    wrong = logits.argmax(-1) != targets
+    return torch.stack([cross_entropy(logits, targets).double(), wrong.double()], -1)

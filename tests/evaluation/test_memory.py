@@ -18,6 +18,7 @@ from ssm.base.files import write_json
 from ssm.evaluation import MEASURES, stream
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.position_loss import position_loss
+from ssm.models import logits
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import digests
 from ssm.specs.measurement import MeasurementTask
@@ -90,7 +91,7 @@ def test_tokens_and_activations_of_a_forward_pass_are_limited(
     if limit == "tokens":
         monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", 96)
     else:
-        monkeypatch.setattr(stream, "LOGITS", 96 * ctx.model.hidden_size)
+        monkeypatch.setattr(stream, "ACTIVATIONS", 96 * ctx.model.hidden_size)
     MEASURES[measurement.kind](measurement, ctx)
     assert 90 <= max(read) <= 96
 
@@ -114,7 +115,7 @@ def test_the_size_of_segments_does_not_change_results(
     expected = MEASURES[measurement.kind](measurement, ctx)
     monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", forward_tokens)
     monkeypatch.setitem(stream.ROWS, "cpu", 2)
-    monkeypatch.setattr(stream, "LOGITS", 256 * forward_tokens)
+    monkeypatch.setattr(logits, "LOGITS", 256 * forward_tokens)
     assert_frame_equal(MEASURES[measurement.kind](measurement, ctx), expected, rel_tol=1e-9, abs_tol=1e-12)
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.models.backbone import LanguageModel
+from ssm.models.logits import cross_entropy, token_values
 from ssm.models.readable import Readable
 from ssm.models.repairs.base import REPAIRS, ModelWrapper, WrapperState
 from ssm.specs.repairs.base import Point
 from ssm.specs.repairs.restarts import Restarts
-
-LOGITS = 2**26  # numbers that are computed at once
 
 
 @REPAIRS.function
@@ -95,12 +93,5 @@ class Staggered(ModelWrapper):
         return torch.stack(since).clamp_min(0)
 
     def _losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Losses in nats: (K, B, S, D), (B, S) -> (K, B, S). To save memory, it computes few logits at a time."""
-        targets = targets.expand(hidden.shape[:3])  # (K, B, S)
-        precise = torch.promote_types(hidden.dtype, torch.float32)
-        if not targets.numel():
-            return hidden.new_empty(targets.shape, dtype=precise)
-        at_once = max(1, LOGITS // self.vocab_size)
-        pairs = zip(hidden.flatten(0, 2).split(at_once), targets.flatten().split(at_once), strict=True)
-        parts = [F.cross_entropy(self.logits(part).to(precise), wanted, reduction="none") for part, wanted in pairs]
-        return torch.cat(parts).view(targets.shape)
+        """Losses in nats: (K, B, S, D), (B, S) -> (K, B, S)."""
+        return token_values(self, hidden, targets.expand(hidden.shape[:3]), cross_entropy)
