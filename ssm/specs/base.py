@@ -179,7 +179,14 @@ def _distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     return values
 
 
+def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
+    if list(values) != sorted(set(values)):
+        raise ValueError(f"must ascend, got {list(values)}")
+    return values
+
+
 Distinct = AfterValidator(_distinct)  # for a tuple without duplicates
+Ascending = AfterValidator(_ascending)  # for a tuple of numbers, each above the one before it
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
 Prose = Annotated[str, AfterValidator(checked)]  # text for readers, which may contain formulas (ssm/base/prose.py)
 Setting = str | bool | int | float  # a value in a column of a table

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from ssm.base.errors import ConfigError, shown
-from ssm.specs.base import Spec, slug
+from ssm.specs.base import Ascending, Spec, slug
 from ssm.specs.data import DataSpec
 from ssm.specs.foreign import AnyModel, ForeignSpec
 from ssm.specs.initial_states import InitialStateSpec
@@ -80,7 +80,7 @@ class TrainingSpec(Spec):
     activation_checkpointing: bool = False  # recompute blocks in the backward pass: less memory, more time
     initial_state: InitialStateSpec = ZeroState()  # the states from which training sequences start
     # fractions of the steps after which weights are saved, in ascending order
-    snapshots: Annotated[tuple[float, ...], Field(strict=False)] = ()
+    snapshots: Annotated[tuple[float, ...], Field(strict=False), Ascending] = ()
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> TrainingSpec:
@@ -94,8 +94,6 @@ class TrainingSpec(Spec):
             )
         if any(not 0 < fraction < 1 for fraction in self.snapshots):
             raise ValueError("snapshots are fractions between 0 and 1")
-        if list(self.snapshots) != sorted(set(self.snapshots)):
-            raise ValueError("snapshots must rise")
         return self
 
     @classmethod

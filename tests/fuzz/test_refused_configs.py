@@ -214,7 +214,7 @@ FIGURES = [
     ({"measurements": [{"kind": "passkey", "times_context": 2}]}, "measurements",
      "0.times_context: expected a list, got 2"),
     ({"measurements": [{"kind": "passkey", "lengths": [9, 8]}]}, "measurements",
-     "passkey (arm 'base'): lengths must ascend"),
+     "0.lengths: must ascend, got [9, 8]"),
     ({"measurements": [{"kind": "cost"}]}, "measurements", "0.lengths: this key is required and is missing"),
     ({"measurements": [FITS, FITS | {"windows": [2]}]}, "measurements",
      "extrapolation_error: is given twice; a measurement of this kind"),

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct, ReadCount
+from ssm.specs.base import Ascending, Distinct, ReadCount
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import Work
 from ssm.specs.measurements.of_examples import OfExamples
@@ -48,14 +48,12 @@ class Accuracy(OfExamples):
     kind: Literal["accuracy"] = "accuracy"
     # Lengths of the test sets, in the unit of the task, in ascending order. Without it, there is one test set, with the
     # task's own mix.
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct, Ascending] | None = None
     examples: ReadCount = 128  # number of examples in each test set
     seed: int = 11
 
     @model_validator(mode="after")
     def _test_sets_exist(self) -> Self:
-        if self.lengths is not None and list(self.lengths) != sorted(self.lengths):
-            raise ValueError(f"lengths must ascend, got {list(self.lengths)}")
         try:
             self.sets()
         except ConfigError as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from ssm.base.schema import Schema
+from ssm.specs.base import Ascending
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfModels, Work
 from ssm.specs.training import RunSpec
@@ -33,15 +34,9 @@ class Cost(OfModels):
     )
     kind: Literal["cost"] = "cost"
     vocab_size: PositiveInt
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=2)]  # T, in ascending order
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=2), Ascending]  # T, in ascending order
     repeats: PositiveInt = 5  # number of timings
     seed: int = 9  # of initialization and tokens
-
-    @model_validator(mode="after")
-    def _ascending(self) -> Cost:
-        if list(self.lengths) != sorted(set(self.lengths)):
-            raise ValueError(f"lengths must ascend, got {list(self.lengths)}")
-        return self
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         """A training step, and the tokens before the decoding steps, which take as long as another training step."""

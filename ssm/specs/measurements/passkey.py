@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
+from ssm.specs.base import Ascending
 from ssm.specs.config import DryRun
 from ssm.specs.data import BytesTokenizer
 from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun
@@ -35,20 +36,13 @@ class Passkey(OfRun):
     later: ClassVar[frozenset[str]] = frozenset({"instruction"})
     kind: Literal["passkey"] = "passkey"
     # tokens of prompt and key, in ascending order
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]
+    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Ascending]
     # places of the key in the text, from 0 (start) to 1 (end), in ascending order
-    depths: Annotated[tuple[Depth, ...], Field(strict=False, min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    depths: Annotated[tuple[Depth, ...], Field(strict=False, min_length=1), Ascending] = (0.0, 0.25, 0.5, 0.75, 1.0)
     trials: PositiveInt = 8  # number of keys for each length and depth
     digits: Annotated[int, Field(ge=1, le=18)] = 5  # digits of a key
     instruction: bool = True  # begin with the instruction to find the key
     seed: int = 10  # chooses the keys, together with the seed of the run
-
-    @model_validator(mode="after")
-    def _ascending(self) -> Passkey:
-        for name, values in (("lengths", self.lengths), ("depths", self.depths)):
-            if list(values) != sorted(set(values)):
-                raise ValueError(f"{name} must ascend, got {list(values)}")
-        return self
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:

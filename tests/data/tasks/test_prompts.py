@@ -183,8 +183,8 @@ def test_a_tokenizer_without_digits_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"lengths": [512, 256]}, "lengths must ascend"),
-        ({"lengths": [256], "depths": [0.5, 0.5]}, "depths must ascend"),
+        ({"lengths": [512, 256]}, "lengths: must ascend"),
+        ({"lengths": [256], "depths": [0.5, 0.5]}, "depths: must ascend"),
         ({"lengths": [256], "depths": [1.5]}, "depths.0: expected a number up to 1, got 1.5"),
         ({"lengths": []}, "lengths"),
     ],
