@@ -38,7 +38,7 @@ class Target:
 
 
 def export_checkpoint(
-    model: LanguageModel, form: Imported | str, folder: str | Path, changes: Mapping[str, object] | None = None
+    model: LanguageModel, form: Imported | str, folder: Path, changes: Mapping[str, object] | None = None
 ) -> Path:
     """Write a model in the format of another library.
 
@@ -57,7 +57,6 @@ def export_checkpoint(
         CheckpointError: the format cannot describe the model, or a weight is not finite.
         OutputError: the folder exists, is the original's folder, or cannot be written.
     """
-    folder = Path(folder)
     source = form.source if isinstance(form, Imported) else None
     target = form.format if isinstance(form, Imported) else _format(form)
     if isinstance(form, Imported):
