@@ -18,7 +18,7 @@ from kernels.cases import exhaustive
 from kernels.triton_addresses import wrong_addresses
 from kernels.triton_compile import Resources, compile_ahead, compiled_ahead, intermediate_code
 from ssm_kernels.native import triton_launch
-from ssm_kernels.native.triton_launch import Launch, recording
+from ssm_kernels.native.triton_launch import Launch, launching
 from torch import Tensor
 
 SHARED = {80: 163 * 1024, 90: 227 * 1024}  # bytes per block
@@ -52,7 +52,8 @@ def launches(operation: str, options: tuple[Any, ...], keep_output: bool = False
     backend = importlib.import_module(f"ssm_kernels.{operation}.triton")
     given = inputs.Inputs(**{**dict.fromkeys(inputs.Inputs._fields), **tensors})
     chosen = inputs.Options(*options)
-    with recording() as recorded:
+    recorded: list[Launch] = []
+    with launching(recorded.append):
         y, state, saved = backend.forward(given, chosen, True)
         backend.backward(y, state, saved, y if keep_output else None, given, chosen)
     return recorded

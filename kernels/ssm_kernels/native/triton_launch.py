@@ -1,4 +1,4 @@
-"""Common code of the Triton backends: check whether they can run, launch kernels, record launches.
+"""Common code of the Triton backends: check whether they can run, and launch kernels.
 
 Launch parameters depend only on shapes, without autotuning. So equal calls run equal code and give equal bits.
 """
@@ -6,8 +6,8 @@ Launch parameters depend only on shapes, without autotuning. So equal calls run 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ HALF = "bf16x2"  # products of half-precision tiles whose results are rounded to
 HALF_STATE = "bf16x3"  # the same, for results that are added to a state
 PROGRAMS = 512  # programs that fill a GPU of about 130 multiprocessors; with fewer, sequences are cut into segments
 MIN_STEPS = 256  # shortest segment that is worth its overhead
+TILES = 1.0  # factor of the largest tiles: changed only to measure whether another is faster
 
 
 class Launch(NamedTuple):
@@ -33,77 +34,36 @@ class Launch(NamedTuple):
     num_warps: int
     num_stages: int
 
-
-class Trial(NamedTuple):
-    """A change of the rules for launches, to measure whether another rule is faster."""
-
-    kernel: str | None = None  # the kernel whose warps and stages change; None: all
-    warps: float = 1.0  # factor
-    stages: int = 0  # summand
-    tiles: float = 1.0  # factor of the largest tiles
-    programs: float = 1.0  # factor of PROGRAMS
+    def start(self) -> None:
+        """Start the kernel on the device of its first tensor."""
+        options = {"num_warps": self.num_warps, "num_stages": self.num_stages, "enable_fp_fusion": True}
+        first = next(x for x in self.arguments if isinstance(x, Tensor))
+        with torch.cuda.device(first.device) if first.is_cuda else nullcontext():
+            self.kernel[self.grid](*self.arguments, **self.constants, **options)
 
 
-_recorded: list[Launch] | None = None
-_observed: list[str] | None = None
-_trial = Trial()
+_start: Callable[[Launch], None] = Launch.start
 
 
 @contextmanager
-def recording() -> Iterator[list[Launch]]:
-    """Collect launches inside this block instead of running them, for compilation ahead of time.
+def launching(start: Callable[[Launch], None]) -> Iterator[None]:
+    """Pass every launch inside this block to `start`, which can change it, or not start it at all.
 
-    Tensors may be on the device "meta". Only one thread may use this at a time.
+    Tensors of launches that do not start may be on the device "meta". Only one thread may use this at a time.
     """
-    global _recorded
-    _recorded = []
-    try:
-        yield _recorded
-    finally:
-        _recorded = None
-
-
-@contextmanager
-def observing() -> Iterator[list[str]]:
-    """Collect the names of the kernels that start inside this block. Only one thread may use this at a time."""
-    global _observed
-    _observed = []
-    try:
-        yield _observed
-    finally:
-        _observed = None
-
-
-@contextmanager
-def trying(trial: Trial) -> Iterator[None]:
-    """Change the rules inside this block. Only one thread may use this at a time."""
-    global _trial
-    _trial = trial
+    global _start
+    _start = start
     try:
         yield
     finally:
-        _trial = Trial()
+        _start = Launch.start
 
 
 def launch(
     kernel: Any, grid: tuple[int, ...], *arguments: Any, num_warps: int = 4, num_stages: int = 2, **constants: Any
 ) -> None:
     """Start a kernel on the device of its first tensor."""
-    if _observed is not None and kernel.__name__ not in _observed:
-        _observed.append(kernel.__name__)
-    if _trial.kernel in (None, kernel.__name__):
-        num_warps = min(16, max(1, int(num_warps * _trial.warps)))
-        num_stages = max(1, num_stages + _trial.stages)
-    if _recorded is not None:
-        _recorded.append(Launch(kernel, grid, arguments, constants, num_warps, num_stages))
-        return
-    options = {"num_warps": num_warps, "num_stages": num_stages, "enable_fp_fusion": True}
-    first = next(x for x in arguments if isinstance(x, Tensor))
-    if first.is_cuda:
-        with torch.cuda.device(first.device):
-            kernel[grid](*arguments, **constants, **options)
-    else:
-        kernel[grid](*arguments, **constants, **options)
+    _start(Launch(kernel, grid, arguments, constants, num_warps, num_stages))
 
 
 def unavailable(device: torch.device) -> str | None:
@@ -121,7 +81,7 @@ def unavailable(device: torch.device) -> str | None:
 
 def tile(size: int, largest: int, smallest: int = 16) -> int:
     """The smallest power of two that is at least `size`, limited to the given bounds."""
-    return max(smallest, min(int(largest * _trial.tiles), triton.next_power_of_2(size)))
+    return max(smallest, min(int(largest * TILES), triton.next_power_of_2(size)))
 
 
 def segments(programs: int, length: int, step: int) -> tuple[int, int]:
@@ -133,7 +93,7 @@ def segments(programs: int, length: int, step: int) -> tuple[int, int]:
         step: tokens per block.
     """
     blocks = triton.cdiv(length, step)
-    wanted = max(1, min(triton.cdiv(int(PROGRAMS * _trial.programs), programs), length // MIN_STEPS))
+    wanted = max(1, min(triton.cdiv(PROGRAMS, programs), length // MIN_STEPS))
     each = triton.cdiv(blocks, wanted)
     return triton.cdiv(blocks, each), each
 

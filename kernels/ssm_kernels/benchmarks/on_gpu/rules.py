@@ -6,9 +6,9 @@ the number of programs for which a sequence is cut. A trial with wrong results i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from statistics import median
 from typing import Any
 from unittest import mock
@@ -19,8 +19,8 @@ from ssm_kernels.benchmarks.cases import Case, rehearsed
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskSkippedError
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.scans import oracle, timed_scan
-from ssm_kernels.native import cuda
-from ssm_kernels.native.triton_launch import Trial, observing, trying
+from ssm_kernels.native import cuda, triton_launch
+from ssm_kernels.native.triton_launch import PROGRAMS, Launch, launching
 
 REPEATS, SECONDS = 10, 0.5  # at most, for each trial
 SHAPES = (
@@ -50,7 +50,8 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     device = torch.device(setting.device)
     arguments = case.arguments(device)
     expected = oracle(case, arguments, device)
-    with observing() as kernels:
+    kernels: dict[str, None] = {}  # names, in order
+    with launching(partial(_noted, kernels)):
         rule = timed_scan(case, backend, arguments, expected)
     if isinstance(rule, str):
         raise TaskSkippedError(f"the rule: {rule}")
@@ -73,25 +74,51 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
 Change = Callable[[], AbstractContextManager[None]]
 
 
-def _changes(backend: str, kernels: list[str], setting: Setting) -> Iterator[tuple[str, Change]]:
+def _changes(backend: str, kernels: Iterable[str], setting: Setting) -> Iterator[tuple[str, Change]]:
     """(label, context in which a rule is another)."""
     if backend == "cuda":
         usual = cuda.multiprocessors(torch.device(setting.device))
         for factor in PROCESSORS:
             number = max(1, int(usual * factor))
-            yield f"{factor:g} times the multiprocessors", lambda number=number: _patched(number)  # type: ignore[misc]
+            other = mock.Mock(return_value=number)
+            yield f"{factor:g} times the multiprocessors", partial(_replaced, cuda, "multiprocessors", other)
         return
-    trials = {f"tiles x {factor:g}": Trial(tiles=factor) for factor in (0.5, 2.0)}
-    trials |= {f"programs x {factor:g}": Trial(programs=factor) for factor in (0.5, 2.0, 4.0)}
-    trials |= {f"stages {change:+d}": Trial(stages=change) for change in (-1, 1)}
+    trials: dict[str, Change] = {}
+    for factor in (0.5, 2.0):
+        trials[f"tiles x {factor:g}"] = partial(_replaced, triton_launch, "TILES", factor)
+    for factor in (0.5, 2.0, 4.0):
+        trials[f"programs x {factor:g}"] = partial(_replaced, triton_launch, "PROGRAMS", int(PROGRAMS * factor))
+    trials |= {f"stages {change:+d}": partial(launching, partial(_with_stages, change)) for change in (-1, 1)}
     for kernel in kernels:
-        trials |= {f"{kernel}: warps x {factor:g}": Trial(kernel, warps=factor) for factor in (0.5, 2.0)}
-    for label, trial in list(trials.items())[: 3 if setting.rehearse else None]:
-        yield label, lambda trial=trial: trying(trial)  # type: ignore[misc]
+        for factor in (0.5, 2.0):
+            trials[f"{kernel}: warps x {factor:g}"] = partial(launching, partial(_with_warps, kernel, factor))
+    yield from list(trials.items())[: 3 if setting.rehearse else None]
 
 
-def _patched(processors: int) -> AbstractContextManager[Any]:
-    return mock.patch.object(cuda, "multiprocessors", return_value=processors)
+@contextmanager
+def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """As `mock.patch.object`, which is too slow inside a timed call."""
+    usual = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, usual)
+
+
+def _noted(names: dict[str, None], launch: Launch) -> None:
+    names[launch.kernel.__name__] = None
+    launch.start()
+
+
+def _with_stages(change: int, launch: Launch) -> None:
+    launch._replace(num_stages=max(1, launch.num_stages + change)).start()
+
+
+def _with_warps(kernel: str, factor: float, launch: Launch) -> None:
+    if launch.kernel.__name__ == kernel:
+        launch = launch._replace(num_warps=min(16, max(1, int(launch.num_warps * factor))))
+    launch.start()
 
 
 def _inside(change: Change, call: Callable[[], object]) -> Callable[[], object]:
