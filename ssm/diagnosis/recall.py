@@ -23,65 +23,83 @@ PROMPTS = 16  # prompts of each of RULER's tasks at one length
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def passkeys(session: Session) -> pl.DataFrame:
-    """The table of the passkey test.
-
-    Raises:
-        UserError: it cannot be measured, or the user does not want it.
-    """
+def passkeys(session: Session) -> pl.DataFrame | None:
+    """The table of the passkey test; None: not measured, and `session.missing` has the reason."""
+    if not session.spec.passkey:
+        session.missing.append("passkey: not requested (--no-passkey)")
+        return None
     ctx = session.ctx
     spec = Passkey(lengths=session.asked_lengths(), depths=DEPTHS, trials=TRIALS)
-    shortest = passkey_pieces(spec, ctx.store.tokenizer(), ctx.seed).shortest
-    lengths = tuple(length for length in spec.lengths if length >= shortest)
+    try:
+        pieces = passkey_pieces(spec, ctx.store.tokenizer(), ctx.seed)
+    except UserError as error:
+        session.missing.append(f"passkey: {error}")
+        return None
+    lengths = tuple(length for length in spec.lengths if length >= pieces.shortest)
     if not lengths:
-        raise UserError(f"its shortest prompt has {shortest} tokens")
-    session.spend(TRIALS * len(DEPTHS) * sum(lengths))
+        session.missing.append(f"passkey: its shortest prompt has {pieces.shortest} tokens")
+        return None
+    if not session.affordable("passkey", TRIALS * len(DEPTHS) * sum(lengths)):
+        return None
     return passkey(spec.model_copy(update={"lengths": lengths}), ctx)
 
 
-def needles(session: Session) -> pl.DataFrame:
+def needles(session: Session) -> pl.DataFrame | None:
     """The table ACCURACY of the needle test: the same statements at every length and depth, in the diagnosis's text.
 
-    Raises:
-        UserError: as `passkeys`. For example, no sentence of the text ends.
+    None: not measured, and `session.missing` has the reason.
     """
-    store, asked = session.ctx.store, session.asked_lengths()
-    tasks = [_needle_task(store, depth, max(asked)) for depth in DEPTHS]
-    needle = Needle(tasks[0], "test", 0, store)
-    lengths = tuple(length for length in asked if length >= needle.shortest)
+    if not session.spec.passkey:
+        session.missing.append("needles: not requested (--no-passkey)")
+        return None
+    store, lengths = session.ctx.store, session.asked_lengths()
+    try:
+        tasks = [_needle_task(store, depth, max(lengths)) for depth in DEPTHS]
+        needle = Needle(tasks[0], "test", 0, store)
+    except UserError as error:
+        session.missing.append(f"needles: {error}")
+        return None
+    lengths = tuple(length for length in lengths if length >= needle.shortest)
     answer = tasks[0].answering(needle.room)
-    session.spend(TRIALS * len(DEPTHS) * sum(length + answer for length in lengths))
+    if not session.affordable("needles", TRIALS * len(DEPTHS) * sum(length + answer for length in lengths)):
+        return None
     specs = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
-    return pl.concat(accuracy(spec, session.ctx) for spec in specs)
+    try:
+        return pl.concat(accuracy(spec, session.ctx) for spec in specs)
+    except UserError as error:  # for example, no sentence of the text ends
+        session.missing.append(f"needles: {error}")
+        return None
 
 
 def ruler(session: Session) -> pl.DataFrame | None:
     """The table ACCURACY of three tasks of RULER, with random places in every prompt.
 
     None: nothing was measured. `session.missing` has the reason for each task that is missing.
-
-    Raises:
-        UserError: the user does not want it.
     """
-    asked = session.asked_lengths()
-    tables = [session.measured(name, _of_ruler, session, name, asked) for name in RULER]
-    found = [table for table in tables if table is not None]
-    return pl.concat(found) if found else None
+    if not session.spec.passkey:
+        session.missing.append("RULER: not requested (--no-passkey)")
+        return None
+    store, asked, tables = session.ctx.store, session.asked_lengths(), []
+    for name in RULER:
+        try:
+            task = _ruler_task(store, name, max(asked))
+            shortest = Ruler(task, "test", 0, store).shortest(name)
+        except UserError as error:
+            session.missing.append(f"{name}: {error}")
+            continue
+        lengths = tuple(length for length in asked if length >= shortest)
+        answer = task.answering(task.longest_answer)
+        if session.affordable(name, PROMPTS * sum(length + answer for length in lengths)):
+            try:
+                tables.append(accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.ctx))
+            except UserError as error:  # for example, the states cannot be split by sequences
+                session.missing.append(f"{name}: {error}")
+    return pl.concat(tables) if tables else None
 
 
-def _of_ruler(session: Session, name: str, asked: tuple[int, ...]) -> pl.DataFrame:
-    """The table ACCURACY of one of RULER's tasks.
-
-    Raises:
-        UserError: as `passkeys`. For example, the states cannot be split by sequences.
-    """
-    store = session.ctx.store
-    task = RulerTask.parse(_task(store, name, {"length": max(asked), "tasks": (name,)}), name)
-    shortest = Ruler(task, "test", 0, store).shortest(name)
-    lengths = tuple(length for length in asked if length >= shortest)
-    answer = task.answering(task.longest_answer)
-    session.spend(PROMPTS * sum(length + answer for length in lengths))
-    return accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.ctx)
+def _ruler_task(store: TokenStore, name: str, length: int) -> RulerTask:
+    """One of RULER's tasks in the tokens of a store, with a default length."""
+    return RulerTask.parse(_task(store, name, {"length": length, "tasks": (name,)}), name)
 
 
 def _needle_task(store: TokenStore, depth: float, length: int) -> NeedleTask:

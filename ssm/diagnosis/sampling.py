@@ -11,6 +11,7 @@ from math import isnan
 import polars as pl
 import torch
 
+from ssm.base.errors import UserError
 from ssm.base.tables import SPELLED_BYTES
 from ssm.data.own_text import disjoint_windows
 from ssm.data.spelled import spelled_bytes
@@ -115,14 +116,12 @@ class _Sampler:
             position_loss=losses,
             restart_loss=restarts,
             length_class=length_class(self._class_spec(sequences), losses),
-            state_statistics=session.measured("state statistics", self._states, few),
-            effective_remembrance=session.measured("Effective Remembrance", self._remembrance, few),
-            **(session.measured("decays", self._decays, few) or {}),
-            context_loss=session.measured("effective length", self._contexts, min(PAIRED, sequences)),
-            passkey=session.measured("passkey", passkeys, session),
-            accuracy=_together(
-                session.measured("needles", needles, session), session.measured("RULER", ruler, session)
-            ),
+            state_statistics=self._states(few),
+            effective_remembrance=self._remembrance(few),
+            **self._decays(few),
+            context_loss=self._contexts(min(PAIRED, sequences)),
+            passkey=passkeys(session),
+            accuracy=_together(needles(session), ruler(session)),
             spelled_bytes=self._spelled(sequences),
         )
         return Sample(
@@ -178,31 +177,42 @@ class _Sampler:
         outcome = outcome_of(ratios(losses, restarts, context, looks), tolerance, windows, failure)
         return outcome == HOLDS or (outcome == BREAKS and _precise(failure))
 
-    # The next four raise a UserError if the budget is spent or the model lacks what they read.
+    def _states(self, sequences: int) -> pl.DataFrame | None:
+        spec = StateStatistics(length=self.spec.length, sequences=sequences)
+        if not self.session.affordable("state statistics", sequences * self.spec.length):
+            return None
+        try:
+            return state_statistics(spec, self.ctx)
+        except UserError as error:
+            self.session.missing.append(f"state statistics: {error}")
+            return None
 
-    def _states(self, sequences: int) -> pl.DataFrame:
-        self.session.spend(sequences * self.spec.length)
-        return state_statistics(StateStatistics(length=self.spec.length, sequences=sequences), self.ctx)
-
-    def _remembrance(self, sequences: int) -> pl.DataFrame:
+    def _remembrance(self, sequences: int) -> pl.DataFrame | None:
         spec = EffectiveRemembrance(length=self.spec.length, sequences=sequences)
-        self.session.spend(int(spec.tokens))
+        if not self.session.affordable("Effective Remembrance", int(spec.tokens)):
+            return None
         return effective_remembrance(spec, self.ctx)
 
     def _decays(self, sequences: int) -> dict[str, pl.DataFrame]:
         """Tables of the memory of states and of the range of their decays, on windows of T tokens."""
         context = self.spec.context
-        self.session.spend(2 * sequences * context)
-        return {
-            "memory_length": memory_length(MemoryLength(length=context, sequences=sequences), self.ctx),
-            "decay_range": decay_range(DecayRange(length=context, sequences=sequences), self.ctx),
-        }
+        if not self.session.affordable("decays", 2 * sequences * context):
+            return {}
+        try:
+            return {
+                "memory_length": memory_length(MemoryLength(length=context, sequences=sequences), self.ctx),
+                "decay_range": decay_range(DecayRange(length=context, sequences=sequences), self.ctx),
+            }
+        except UserError as error:
+            self.session.missing.append(f"decays: {error}")
+            return {}
 
-    def _contexts(self, sequences: int) -> pl.DataFrame:
+    def _contexts(self, sequences: int) -> pl.DataFrame | None:
         """The loss on the same targets, by the number of tokens read before them."""
         spec = ContextLoss(length=self.spec.length, sequences=sequences, shortest=max(1, self.spec.context // SHORTEST))
         probes = PROBED * len(spec.contexts)  # tokens that are read to measure the size of a state
-        self.session.spend(sequences * spec.tokens + probes)
+        if not self.session.affordable("effective length", sequences * spec.tokens + probes):
+            return None
         return context_loss(spec, self.ctx)
 
     def _spelled(self, sequences: int) -> pl.DataFrame:

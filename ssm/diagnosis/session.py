@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ParamSpec, TypeVar
 
-from ssm.base.errors import UserError
 from ssm.data.batches import HeldOutWindows
 from ssm.diagnosis.result import SPENT
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.measurements.restart_loss import octaves
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,31 +42,15 @@ class Session:
         """Seconds since the start."""
         return time.monotonic() - self.started
 
-    def measured(self, what: str, measure: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """What `measure` returns. None: it raised a UserError, and `missing` has this reason."""
-        try:
-            return measure(*args, **kwargs)
-        except UserError as error:
-            self.missing.append(f"{what}: {error}")
-            return None
-
-    def spend(self, tokens: int) -> None:
-        """Count tokens as read, before they are read.
-
-        Raises:
-            UserError: the budget does not allow so many.
-        """
+    def affordable(self, what: str, tokens: int) -> bool:
+        """Whether the budget allows this many more tokens. If so, they count as read; else `what` counts as missing."""
         if self.spent() + tokens / self.rate > self.spec.budget_seconds:
-            raise UserError(SPENT)
+            self.missing.append(f"{what}: {SPENT}")
+            return False
         self.tokens += tokens
+        return True
 
     def asked_lengths(self) -> tuple[int, ...]:
-        """Lengths of the recall tests: half the context, and the context times 1, 2, 4 ...
-
-        Raises:
-            UserError: the user wants no recall tests.
-        """
-        if not self.spec.passkey:
-            raise UserError("not requested (--no-passkey)")
+        """Lengths of the recall tests: half the context, and the context times 1, 2, 4 ..."""
         context = self.spec.context
         return (context // 2, *(k * context for k in octaves(context, self.spec.length)))

@@ -201,7 +201,7 @@ def test_needles_are_found_if_the_model_reads_far_enough(tmp_path: Path) -> None
 
     def needles(context: int) -> tuple[pl.DataFrame | None, list[str]]:
         session, model.read = Session(ctx, DiagnosisSpec(context=context, length=2 * context), rate=1e9), 0
-        table = session.measured("needles", told, session)
+        table = told(session)
         # All tokens that are read, written or compared count. Shorter answers than the longest take fewer.
         assert 0.9 * session.tokens <= model.read <= session.tokens
         return table, session.missing
@@ -268,7 +268,7 @@ def test_a_text_in_which_no_sentence_ends_has_no_needles(tmp_path: Path) -> None
         copying(8, window=20), 1, store, CPU, "tests", given=disjoint_windows(store.held_out, 512, seed=1)
     )
     session = Session(ctx, DiagnosisSpec(context=256, length=512), rate=1e9)
-    assert session.measured("needles", told, session) is None
+    assert told(session) is None
     (why,) = session.missing
     assert why.startswith("needles: ")
 
