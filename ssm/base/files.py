@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from ssm.base.errors import ConfigError, OutputError, UserError, first_line
 
+FINISHED = ".made"  # suffix of the empty file with which the workflow marks a finished answer in its folder
 LOCK = ".lock"  # file in a folder in which one process works at a time
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -123,7 +124,7 @@ def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
         return
     new, old = folder.with_name(f".{folder.name}.{version}.part"), _temporary(folder)
     with writing(folder):
-        if folder.exists() and not (folder / mark).exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         for begun in folder.parent.glob("*"):
             if begun != new and (_is_part(begun, folder) or _is_temporary(begun, folder)):
@@ -134,6 +135,11 @@ def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
             folder.replace(old)
         new.replace(folder)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a folder has no file, except for those that mark it as finished for the workflow."""
+    return folder.is_dir() and all(path.suffix == FINISHED for path in folder.iterdir())
 
 
 def write_text(path: str | Path, text: str) -> None:

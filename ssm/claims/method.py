@@ -14,7 +14,7 @@ SEEDS, SEQUENCES, DRAWS = "seeds", "sequences of one seed (other seeds may diffe
 
 WORDS = re.compile(
     r"(?P<name>.*?)(?: over (?P<count>\d+) (?P<of>[^,;]+))?(?P<logarithms>, of logarithms)?"
-    r"(?:, possible values (?P<least>\S+) to (?P<most>[^\s;]+))?(?:; smallest of (?P<steps>\d+) steps?)?"
+    r"(?:, possible values (?P<least>\S+) to (?P<most>[^\s;]+))?(?:; smallest of (?P<steps>[\d,]+) steps?)?"
 )
 
 
@@ -49,5 +49,5 @@ class Method:
         if found is None:
             return cls(words)
         limits = None if found["least"] is None else (float(found["least"]), float(found["most"]))
-        count, steps = int(found["count"] or 0), int(found["steps"] or 0)
+        count, steps = int(found["count"] or 0), int((found["steps"] or "0").replace(",", ""))
         return cls(found["name"], count, found["of"] or "", bool(found["logarithms"]), limits, steps)

@@ -34,7 +34,7 @@ def read_verdicts(path: Path) -> list[dict[str, Any]]:
     rows = list(read_table(path, VERDICTS).iter_rows(named=True))
     other = next((row["target"] for row in rows if row["target"] != path.stem), None)
     if other is not None:
-        raise TableError(f"{path}: holds verdicts on {shown(other)}; delete it, or call it {shown(f'{other}.parquet')}")
+        raise TableError(f"{path}: holds verdicts on {shown(other)}; move it out of this folder")
     return rows
 
 

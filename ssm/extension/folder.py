@@ -23,10 +23,10 @@ DIVIDED = ("divided", "share")  # settings that say which part of the text is he
 NAMES = {  # settings that are no option with the same name
     "fingerprint": "the model's fingerprint",
     "tokenizer": "--tokenizer",
-    **dict.fromkeys(DIVIDED, "--held-out"),
-    **dict.fromkeys(("initial_state", "repair", "kind"), "--policy"),
+    "share": "--held-out",
+    "divided": "whether --held-out is a share",
     "budget_seconds": "--budget, in seconds,",
-    "passkey": "--no-passkey",
+    "passkey": "whether there are recall tests (--no-passkey)",
 }
 
 
@@ -131,7 +131,8 @@ class Folder:
             return settings
         if old is not None and begun:
             if self.model.exists() or _of_training(old) != _of_training(settings):
-                differs = _first_difference(old, settings)
+                was, wanted = _policy(old["spec"]), _policy(settings["spec"])
+                differs = _first_difference(old, settings) if was == wanted else f"--policy was {was}, is {wanted}"
                 if differs.startswith(tuple(map(option, FILES))):
                     differs = "the files of its text have changed"
                 raise OutputError(f"{self.path}: has another extension ({differs}); give another -o")
@@ -171,6 +172,12 @@ def _of_training(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_reading(settings: Mapping[str, Any]) -> list[Any]:
     return [settings["spec"]["diagnosis"].get(key) for key in READING]
+
+
+def _policy(spec: Mapping[str, Any]) -> str:
+    """What the user gave as --policy."""
+    repair = spec.get("repair")
+    return shown(repair["kind"] if repair else spec["initial_state"]["policy"])
 
 
 def _first_difference(was: Any, wanted: Any, where: str = "") -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from ssm.base.files import FINISHED
 from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
 from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
@@ -58,7 +59,7 @@ class CheckpointJob:
     @property
     def finished(self) -> str:
         """The name of the empty file that marks a finished answer to these arguments."""
-        return f".{_hashed(self.words)}.made"
+        return f".{_hashed(self.words)}{FINISHED}"
 
     @property
     def version(self) -> str:

@@ -107,7 +107,7 @@ ADDED = Paper(
     "Added comparisons",
     {
         "x_first": "three systems that break, and three that hold",
-        "x_systems": "seventeen systems, and what repairs them",
+        "x_systems": "which systems break, and what repairs them",
         "x_cause": "one factor at a time",
         "x_dose": "how much State Passing a model needs",
         "x_memory": "do long-lasting states predict the break?",

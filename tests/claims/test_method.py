@@ -23,6 +23,7 @@ from ssm.claims.method import BOOTSTRAP, DRAWS, EXACT, FIELLER, GAFFKE, SEEDS, S
             Method(BOOTSTRAP, 64, SEQUENCES, steps=7),
             "95% bootstrap over 64 sequences of one seed (other seeds may differ more); smallest of 7 steps",
         ),
+        (Method(STUDENT, 3, SEEDS, steps=1000), "95% Student t over 3 seeds; smallest of 1,000 steps"),
         (Method(GAFFKE, 4, SEEDS, possible=(-1.0, 1e-6)), "95% Gaffke over 4 seeds, possible values -1 to 1e-06"),
         (
             Method(GAFFKE, 8, SEQUENCES, logarithms=True, possible=(0.125, 16.0)),

@@ -216,6 +216,8 @@ def test_crossing_of_a_column(tmp_path: Path) -> None:
     far = [8 + (0.9 - 0.5) / (0.9 - 0.2)] * 3
     same(found, np.exp(np.log(2) * np.array(student(np.array(far) - logs))))
     assert "divided by the same for base" in found.words
+    with pytest.raises(UndecidableError, match="the curves begin or end at different x"):
+        read(tmp_path, content | {"arm": "far", "against": "base", "censored": True}, series)
     with pytest.raises(UndecidableError, match=r"passkey is measured at depth 0.5 at this scale, not at 0.75"):
         read(tmp_path, content | {"where": {"depth": 0.75}}, series)
     with pytest.raises(TableError, match="a passkey table has no column 'corect'; did you mean 'correct'"):

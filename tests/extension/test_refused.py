@@ -105,6 +105,8 @@ def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Pat
 
     assert said(steps=41) == f"{whole}: has another extension (--steps was 40, is 41); give another -o"
     assert "(--policy was 'state_passing', is 'tbtt'" in said(policy="tbtt", p_zero=0.1)
+    assert "(--policy was 'state_passing', is 'scale_a')" in said(policy="scale_a", control=None, steps=None, lr=None)
+    assert "(whether there are recall tests (--no-passkey) was False, is True)" in said(passkey=True)
     assert "(--held-out was [], is " in said(held_out=[str(world / "texts")])
     assert "(--in-context-tolerance was 1.0, is 0.5" in said(in_context_tolerance=0.5)  # its model is written
     weights = load_file(stranger / "model.safetensors")

@@ -55,7 +55,7 @@ def test_a_copied_table_of_verdicts_is_one_line(name: str, tmp_path: Path, capsy
     for target in ("lg_fig5", "lg_fig11"):
         results_folder(tmp_path, target)
     copy = shutil.copy(tmp_path / "verdicts" / "lg_fig5.parquet", tmp_path / "verdicts" / f"{name}.parquet")
-    said = f"{copy}: holds verdicts on 'lg_fig5'; delete it, or call it 'lg_fig5.parquet'\n"
+    said = f"{copy}: holds verdicts on 'lg_fig5'; move it out of this folder\n"
     assert main(["verdicts", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"ssm verdicts: {said}"
     figures = ["--figures", "lg_fig5", "lg_fig11"]

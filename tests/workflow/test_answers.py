@@ -62,6 +62,11 @@ def test_another_context_text_or_model_makes_new_answers(own: Path) -> None:
     assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
     (own / ANSWERS / "diagnosis").rename(own / "elsewhere")
     assert verbs(answers(own, *BOTH)) == ["diagnose"]
+    # Only the file that marks the old answer is left.
+    for file in (own / ANSWERS / "diagnosis").glob("[!.]*"):
+        file.unlink()
+    edit(own / "config", "models.yaml", "smoke: 128", "smoke: 256")
+    assert verbs(answers(own, *BOTH)) == ["diagnose", "extend"]
     assert answers(own, *BOTH) == []
 
     # Finished answers stay if the model and the text are gone.

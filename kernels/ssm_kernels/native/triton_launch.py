@@ -52,11 +52,11 @@ def launching(start: Callable[[Launch], None]) -> Iterator[None]:
     Tensors of launches that do not start may be on the device "meta". Only one thread may use this at a time.
     """
     global _start
-    _start = start
+    before, _start = _start, start
     try:
         yield
     finally:
-        _start = Launch.start
+        _start = before
 
 
 def launch(

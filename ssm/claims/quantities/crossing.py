@@ -8,6 +8,8 @@ import numpy as np
 from pydantic import PositiveInt
 
 from ssm.claims.curve import CurveQuantity, Points
+from ssm.claims.estimate import Reading, UndecidableError
+from ssm.claims.panel_tables import PanelTables
 
 
 class Crossing(CurveQuantity):
@@ -16,11 +18,12 @@ class Crossing(CurveQuantity):
     It is the first x from which on the curve stays past the value for `holds` points. It is interpolated linearly
     between the last point before and the first point after. With `log_x`, arms are compared by their ratio.
 
-    With `censored`, every curve has a number. A curve that never passes the value counts as passing it at its last x,
-    and one that starts past it at its first. So a ratio of two arms is nearer to 1 than without an end of the curves.
+    With `censored`, a curve that never passes the value counts as passing it at its last x. One that starts past it
+    counts with its first x. So a ratio of two arms, whose curves must have the same ends, is nearer to 1. A curve with
+    an infinite value, or with one that is not a number, still has none if it never passes.
     """
 
-    later: ClassVar[frozenset[str]] = CurveQuantity.later | {"censored"}
+    later: ClassVar[frozenset[str]] = frozenset({"censored"})
     kind: Literal["crossing"] = "crossing"
     value: float  # the value that the curve passes
     direction: Literal["up", "down"] = "up"  # whether the curve rises or falls through the value
@@ -50,11 +53,18 @@ class Crossing(CurveQuantity):
         ends = np.where(stays[:, 0], x[0], np.where(np.isfinite(y).all(axis=1), x[-1], np.nan))  # (R,)
         return np.where(first > 0, there, ends if self.censored else np.nan)
 
+    def readings(self, panel: PanelTables) -> dict[int, Reading]:
+        if self.censored and self.compared:
+            curves = (*self.points(panel).values(), *self.points(panel, against=True).values())
+            if len({(points.x[0], points.x[-1]) for points in curves}) > 1:
+                raise UndecidableError("the curves begin or end at different x, so their ends cannot be compared")
+        return super().readings(panel)
+
     def missing(self, points: Points) -> str:
         return f"the curve does not go {self._through()} between x = {points.x[0]:g} and {points.x[-1]:g}"
 
     def describe_number(self) -> str:
-        never = ", or the end of the curve" if self.censored else ""
+        never = ", or the end of a curve that does not" if self.censored else ""
         return f"first x at which the curve goes {self._through()}{never}"
 
     def _through(self) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
 
+from ssm.base.counting import counted
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
 from ssm.specs.base import Ascending
@@ -52,7 +53,7 @@ class Passkey(OfRun):
             least = least_bytes(measurement.digits, measurement.instruction)
             if measurement.lengths[0] < least:
                 raise ConfigError(
-                    f"{where}: lengths: a passkey of {measurement.digits} digits needs at least {least} bytes, got "
+                    f"{where}: lengths: a passkey of {counted(measurement.digits, 'digit')} needs at least {least} bytes, got "
                     f"{measurement.lengths[0]}"
                 )
         return measurement
