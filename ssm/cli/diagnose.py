@@ -152,7 +152,7 @@ def extend_words(args: argparse.Namespace, facts: Facts) -> list[str]:
     """The words of the `ssm extend` command for the same model, text and options."""
     from ssm.diagnosis import outcome
 
-    others = options(args, add_arguments, ("model", "text", "context", "length", "threads", *OUTPUTS))
+    others = options(args, add_arguments, ("model", "text", "context", "length", *OUTPUTS))
     return outcome.extend_words(facts, args.model, few(args.text), others)
 
 

@@ -53,8 +53,8 @@ class Passkey(OfRun):
             least = least_bytes(measurement.digits, measurement.instruction)
             if measurement.lengths[0] < least:
                 raise ConfigError(
-                    f"{where}: lengths: a passkey of {counted(measurement.digits, 'digit')} needs at least {least} bytes, got "
-                    f"{measurement.lengths[0]}"
+                    f"{where}: lengths: a passkey of {counted(measurement.digits, 'digit')} needs at least {least} "
+                    f"bytes, got {measurement.lengths[0]}"
                 )
         return measurement
 
