@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite, nan
+from math import inf, nan
 
 import numpy as np
 import polars as pl
@@ -19,10 +19,10 @@ WIDE = 64  # maximal number of columns of a map
 
 
 def measured_drift(state_statistics: pl.DataFrame, context: int) -> Drift | None:
-    """As `drift`; None if no head has a number, because no state is one inside the context either."""
+    """As `drift`; None if no head has a number, neither at the start nor at the end of the comparison."""
     found = drift(state_statistics, context)
-    measured = found.drifting or any(isfinite(head.growth.value) for head in found.top)
-    return found if measured else None
+    last = state_statistics.filter(pl.col("head") >= 0, pl.col("position") == maximum(state_statistics["position"]))
+    return found if found.drifting or last["std"].is_finite().any() else None
 
 
 def drift(state_statistics: pl.DataFrame, context: int) -> Drift:

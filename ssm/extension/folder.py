@@ -176,8 +176,10 @@ def _of_reading(settings: Mapping[str, Any]) -> list[Any]:
 
 def _policy(spec: Mapping[str, Any]) -> str:
     """What the user gave as --policy."""
-    repair = spec.get("repair")
-    return shown(repair["kind"] if repair else spec["initial_state"]["policy"])
+    repair, state = spec.get("repair"), spec.get("initial_state")
+    if isinstance(repair, dict):
+        return shown(repair.get("kind"))
+    return shown(state.get("policy") if isinstance(state, dict) else state)
 
 
 def _first_difference(was: Any, wanted: Any, where: str = "") -> str:
