@@ -134,10 +134,15 @@ class CurveQuantity(ComparedQuantity):
         return f"the points from x = {points.x[0]:g} to {points.x[-1]:g} give no finite number"
 
     def readings(self, panel: PanelTables) -> dict[int, Reading]:
-        found = self._read(self.points(panel))
+        own = self.points(panel)
         if not self.compared:
-            return found
-        return differences(found, self._read(self.points(panel, against=True)), "the two curves")
+            return self._read(own)
+        others = self.points(panel, against=True)
+        self.require_comparable(own, others)
+        return differences(self._read(own), self._read(others), "the two curves")
+
+    def require_comparable(self, own: Mapping[int, Points], others: Mapping[int, Points]) -> None:
+        """Raise UndecidableError if the curves of two arms, by seed, cannot be compared."""
 
     def points(self, panel: PanelTables, against: bool = False) -> dict[int, Points]:
         """Seed -> curve; with `against`, the curve that it is compared with."""

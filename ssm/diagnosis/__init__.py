@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.files import claimed, require_outside, whole_folder, write_json, write_text
 from ssm.base.provenance import provenance
-from ssm.base.strict_parsing import option_problem
 from ssm.base.tables import read_table, write_table
 from ssm.data.own_text import own_text, tokenizer_of
 from ssm.data.store import TokenStore
@@ -121,10 +119,7 @@ def settings_of(
         "tolerance": tolerance if tolerance is not None else TOLERANCE,
         **others,
     }
-    try:
-        return DiagnosisSpec.model_validate(given)
-    except ValidationError as error:
-        raise ConfigError(option_problem(error, DiagnosisSpec.model_fields, {"budget_seconds": "budget"})) from error
+    return DiagnosisSpec.of_options(given, DiagnosisSpec.model_fields, {"budget_seconds": "budget"}, "")
 
 
 def diagnose_loaded(

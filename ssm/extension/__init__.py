@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 
 from ssm.base.errors import ConfigError, DataError, OutputError
 from ssm.base.files import absolute, only_one, remove_leftovers
 from ssm.base.records import Result
-from ssm.base.strict_parsing import option, option_problem, read_json, shaped
+from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.data.own_text import tokenizer_of
 from ssm.data.training_batches import training_batches
 from ssm.diagnosis import settings_of
@@ -177,10 +176,7 @@ def extension_of(
         "measure": measure,
         "in_context_tolerance": in_context_tolerance,
     }
-    try:
-        return ExtensionSpec.model_validate(given)
-    except ValidationError as error:
-        raise ConfigError(f"{loaded.name}: {option_problem(error, OPTIONS, {})}") from error
+    return ExtensionSpec.of_options(given, OPTIONS, {}, loaded.name)
 
 
 def _files_and_share(held_out: Sequence[str] | float) -> tuple[Sequence[str], float | None]:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from math import isclose
 
-from pydantic import ValidationError
-
 from ssm.base.counting import counted
-from ssm.base.errors import ConfigError
-from ssm.base.strict_parsing import option_problem
 from ssm.models.checkpoint import snapshot_step
 from ssm.specs.data import Data
 from ssm.specs.extension import OPTIONS, ExtensionSpec
@@ -57,10 +53,7 @@ def training_of(spec: ExtensionSpec, model: AnyModel, source: str) -> TrainingSp
         "initial_state": spec.initial_state,
         "snapshots": snapshots(spec.steps),
     }
-    try:
-        return TrainingSpec.model_validate(given)
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {option_problem(error, OPTIONS, {'lr_scale': 'lr'})}") from error
+    return TrainingSpec.of_options(given, OPTIONS, {"lr_scale": "lr"}, source)
 
 
 def peak_lr(spec: ExtensionSpec, model: AnyModel) -> float:

@@ -8,6 +8,7 @@ import os
 import torch
 from ssm_kernels.native import InstructionsError, instructions
 
+from ssm.base.counting import counted
 from ssm.base.errors import UserError
 from ssm.specs.config import MOST_THREADS
 
@@ -62,4 +63,4 @@ def device_name(device: torch.device) -> str:
     """The device for readers and provenance, such as "cpu, 2 threads"."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} thread{'s' if torch.get_num_threads() > 1 else ''}"
+    return f"{device.type}, {counted(torch.get_num_threads(), 'thread')}"

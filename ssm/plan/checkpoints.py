@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -13,6 +11,7 @@ from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
 from ssm.plan.resources import CHECKPOINT_BYTES, GOOD, MB, MEMORY_MB, START_SECONDS, TABLE_MB, Need
 from ssm.plan.sources import rule_inputs, settings_files, text_files, tokenizer_files, weight_files
+from ssm.specs.base import short_hash
 from ssm.specs.checkpoint import ANY_CONTEXT, CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS
@@ -59,7 +58,7 @@ class CheckpointJob:
     @property
     def finished(self) -> str:
         """The name of the empty file that marks a finished answer to these arguments."""
-        return f".{_hashed(self.words)}{FINISHED}"
+        return f".{short_hash(self.words)}{FINISHED}"
 
     @property
     def version(self) -> str:
@@ -68,7 +67,7 @@ class CheckpointJob:
         Unfinished work of another version is not continued.
         """
         states = [(str(file), (status := file.stat()).st_size, status.st_mtime_ns) for file in self.files or ()]
-        return _hashed([self.words, states])
+        return short_hash([self.words, states])
 
     def need(self, workflow: WorkflowConfig, gpu: bool) -> Need:
         """The expected needs of the job: its whole time budget, and training like that of a run.
@@ -114,8 +113,3 @@ def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
         held_out = text_files(spec.held_out) if spec.held_out else ()
         jobs.append(CheckpointJob(spec, True, rule_inputs(*read, held_out), size))
     return {job.id: job for job in jobs}
-
-
-def _hashed(content: object) -> str:
-    """Eight hex digits of a hash."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]

@@ -194,7 +194,7 @@ def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) 
     longest = max(runs, key=lambda need: need.seconds, default=None)
     if longest and longest.seconds > LONG * hardware.hours_per_run * 3600:
         lines.append(
-            f"The longest run takes {_time(longest.seconds)} on {longest.gpus} GPU{'s' * (longest.gpus > 1)}: change "
+            f"The longest run takes {_time(longest.seconds)} on {counted(longest.gpus, 'GPU')}: change "
             "gpus_per_run in config.yaml."
         )
     return [*lines, ""] if lines else []
@@ -217,7 +217,7 @@ def _notes(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
         peaks = hardware.gpu_tflops
         speed = f"{peaks.bfloat16:g} TFLOP/s per GPU in bfloat16 and {peaks.float32:g} in float32"
         speed = f"{hardware.utilization:.0%} of {speed}"
-    side = f"on {gpus} GPU{'s' if gpus > 1 else ''}" if gpu else f"with {gpus} job{'s' if gpus > 1 else ''} in parallel"
+    side = f"on {counted(gpus, 'GPU')}" if gpu else f"with {counted(gpus, 'job')} in parallel"
     lines = [
         "A shared run or table is new in the first figure that uses it. Tokens, hours and disk count only what is new.",
         f"Disk: what stays. Runs {side} need up to {_short(passing, DISK)} more while they train." if passing else "",

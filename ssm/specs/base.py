@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args
@@ -29,7 +29,7 @@ from ssm.base.discovery import Registry
 from ssm.base.errors import ConfigError, nearest, shown
 from ssm.base.plugin_modules import check_files
 from ssm.base.prose import checked
-from ssm.base.strict_parsing import first_problem, read_json
+from ssm.base.strict_parsing import first_problem, option_problem, read_json
 
 Scale = Literal["smoke", "desk", "gpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -100,6 +100,26 @@ class Spec(BaseModel):
             return cls.model_validate(value)
         except ValidationError as error:
             raise ConfigError(f"{source}: {first_problem(error, value)}") from error
+
+    @classmethod
+    def of_options(
+        cls, given: dict[str, Any], options: Collection[str], others: Mapping[str, str], source: str
+    ) -> Self:
+        """Validate values that come from a command line.
+
+        Args:
+            given: field -> value.
+            options, others: as in `option_problem`.
+            source: begins the error; empty: nothing does.
+
+        Raises:
+            ConfigError: one line with the option and the expected value.
+        """
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            begin = f"{source}: " if source else ""
+            raise ConfigError(begin + option_problem(error, options, others)) from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -10,7 +10,7 @@ rule answer:
     input:
         lambda wildcards: CHECKPOINTS[wildcards.job].files or [],
     output:
-        touch(f"{S}/checkpoints/{{job}}/.{{arguments}}.made"),
+        touch(f"{S}/checkpoints/{{job}}/.{{arguments}}{FINISHED}"),
     log:
         f"{S}/logs/checkpoints/{{job}}.{{arguments}}.log",
     conda:

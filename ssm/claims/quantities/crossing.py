@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
 from ssm.claims.curve import CurveQuantity, Points
-from ssm.claims.estimate import Reading, UndecidableError
-from ssm.claims.panel_tables import PanelTables
+from ssm.claims.estimate import UndecidableError
 
 
 class Crossing(CurveQuantity):
@@ -53,12 +53,10 @@ class Crossing(CurveQuantity):
         ends = np.where(stays[:, 0], x[0], np.where(np.isfinite(y).all(axis=1), x[-1], np.nan))  # (R,)
         return np.where(first > 0, there, ends if self.censored else np.nan)
 
-    def readings(self, panel: PanelTables) -> dict[int, Reading]:
-        if self.censored and self.compared:
-            curves = (*self.points(panel).values(), *self.points(panel, against=True).values())
-            if len({(points.x[0], points.x[-1]) for points in curves}) > 1:
-                raise UndecidableError("the curves begin or end at different x, so their ends cannot be compared")
-        return super().readings(panel)
+    def require_comparable(self, own: Mapping[int, Points], others: Mapping[int, Points]) -> None:
+        ends = {(points.x[0], points.x[-1]) for points in (*own.values(), *others.values())}
+        if self.censored and len(ends) > 1:
+            raise UndecidableError("the curves begin or end at different x, so their ends cannot be compared")
 
     def missing(self, points: Points) -> str:
         return f"the curve does not go {self._through()} between x = {points.x[0]:g} and {points.x[-1]:g}"

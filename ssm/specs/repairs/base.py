@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveFloat
 
+from ssm.base.counting import counted
 from ssm.base.discovery import Registry
 from ssm.specs.base import PluginSpec, ReadCount
 from ssm.specs.foreign import AnyModel, ForeignSpec
@@ -118,7 +119,7 @@ class OfLayers(Repair):
         """A point in words."""
         values = [f"{self.number} {value:g}" if value is not None else "unchanged" for value in point]
         if self.by == "model":
-            return f"{values[0]} in {len(point)} layer{'s' * (len(point) > 1)}"
+            return f"{values[0]} in {counted(len(point), 'layer')}"
         layers = zip(values, self.layers(model), strict=True)
         return ", ".join(f"{value} in layer {layer}" for value, layer in layers)
 
