@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeVar
@@ -144,6 +145,7 @@ def unavailable(operation: str, name: str, device: torch.device) -> str | None:
     return reason
 
 
+@cache
 def module(operation: str, name: str) -> ModuleType:
     """The module of one operation in one backend, imported at its first use."""
     return import_module(f"ssm_kernels.{operation}.{MODULES[name]}")

@@ -25,7 +25,7 @@ backward skips the terms with `dstate`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, get_type_hints
 
@@ -118,17 +118,17 @@ class Operator:
         if self.start is not None and shapes.y[1] == 0:
             return _unread(inputs, getattr(inputs, self.start), shapes)
         if composite:
-            with _full_precision(present):
+            with _full_precision(present[0]):
                 y, state = self._parts[name].run(widened(inputs), options)
             return y.to(shapes.y_dtype), state
         if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in present):
             raise RuntimeError(_has_no("forward-mode derivatives", self.name, name))
-        transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
-        if transformed and any(map(_differentiated_by_func, present)):
+        compiling = torch.compiler.is_compiling()
+        if not compiling and torch._C._are_functorch_transforms_active() and any(map(_differentiated_by_func, present)):
             raise RuntimeError(_has_no("gradients of torch.func", self.name, name))
         save = torch.is_grad_enabled() and any(x.requires_grad for x in present)
         arguments = (*inputs, name, save, *options)
-        if torch.compiler.is_compiling() or _watched(present):
+        if compiling or _watched(present):
             y, state, _ = self._forward(*arguments)
         elif save:
             y, state = Direct.apply(self, *arguments)
@@ -181,21 +181,28 @@ class Operator:
 
     def _run_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
         inputs, (name, save, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
-        with _full_precision(args):
+        with _full_precision(args[0]):
             y, state, saved = backends.module(self.name, name).forward(inputs, self.options(*rest), save)
         return y, state, saved
+
+    def _gradients(
+        self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, *args: Any
+    ) -> list[Tensor | None]:
+        inputs, (name, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
+        dy, dstate, y = _as_it_reads(dy), _as_it_reads(dstate), _as_it_reads(y)
+        with _full_precision(dy):
+            gradients = backends.module(self.name, name).backward(dy, dstate, saved, y, inputs, self.options(*rest))
+        return [
+            None if gradient is None or x is None else gradient.to(x.dtype)
+            for x, gradient in zip(inputs, gradients, strict=True)
+        ]
 
     def _run_backward(
         self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, *args: Any
     ) -> list[Tensor]:
-        inputs, (name, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
-        dy, dstate, y = _as_it_reads(dy), _as_it_reads(dstate), _as_it_reads(y)
-        with _full_precision(args):
-            gradients = backends.module(self.name, name).backward(dy, dstate, saved, y, inputs, self.options(*rest))
-        return [
-            dy.new_empty(0) if gradient is None or x is None else gradient.to(x.dtype)
-            for x, gradient in zip(inputs, gradients, strict=True)
-        ]
+        """The gradients, with empty tensors in place of None, which an operator cannot return."""
+        gradients = self._gradients(dy, dstate, saved, y, *args)
+        return [dy.new_empty(0) if gradient is None else gradient for gradient in gradients]
 
     def _fake_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
         inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
@@ -230,13 +237,14 @@ class Operator:
         direct = getattr(ctx, "direct", False)
         if dstate is None and not (direct and self._parts[name].zero_dstate_is_none):
             dstate = saved.new_zeros(state_shape, dtype=state_dtype)
-        backward = self._run_backward if direct else self._backward
+        backward = self._gradients if direct else self._backward
         gradients = backward(dy, dstate, saved, y, *tensors, name, *options)
-        kept = [
-            gradient if x is not None and differentiable(x) else None
-            for x, gradient in zip(tensors, gradients, strict=True)
-        ]
-        return *kept, None, None, *(None for _ in options)
+        if not direct:
+            gradients = [
+                gradient if x is not None and differentiable(x) else None
+                for x, gradient in zip(tensors, gradients, strict=True)
+            ]
+        return *gradients, None, None, *(None for _ in options)
 
 
 def _unread(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor, Tensor]:
@@ -314,9 +322,9 @@ class _Last(torch.autograd.Function):
         raise RuntimeError(ctx.message)
 
 
-def _full_precision(args: Sequence[Any]) -> AbstractContextManager[Any]:
-    """Disable autocast on the device of the first tensor: it would compute matrix products in half precision."""
-    device = next(x for x in args if isinstance(x, Tensor)).device.type
+def _full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """Disable autocast on the device of x: it would compute matrix products in half precision."""
+    device = x.device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else NO_CHANGE
 
 

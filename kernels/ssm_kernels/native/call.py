@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ def call(source: str, function: str, dtype: torch.dtype, *arguments: Tensor | in
     compiled = getattr(load(source), f"{function}_{SUFFIXES[dtype]}")
     if compiled.argtypes is None:
         compiled.argtypes = [*map(_kind, arguments), ctypes.c_int64]
-    check(compiled(*map(address, arguments), torch.get_num_threads()), function)
+    check(compiled(*addresses(arguments), torch.get_num_threads()), function)
 
 
 def check(code: int, function: str) -> None:
@@ -49,9 +50,9 @@ def with_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
-def address(value: Any) -> Any:
-    """Address of a tensor, for a c_void_p; None and numbers are returned unchanged."""
-    return value.data_ptr() if isinstance(value, Tensor) else value
+def addresses(values: Iterable[Any]) -> list[Any]:
+    """Addresses of tensors, for c_void_p; None and numbers are returned unchanged."""
+    return [value.data_ptr() if isinstance(value, Tensor) else value for value in values]
 
 
 def _kind(value: Tensor | int | float | None) -> type:

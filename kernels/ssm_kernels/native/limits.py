@@ -21,7 +21,7 @@ from collections.abc import Callable
 import torch
 
 from ssm_kernels.native import instruction_sets, load
-from ssm_kernels.native.call import address
+from ssm_kernels.native.call import addresses
 
 SOURCE = "native/limits.cpp"
 BLOCK = 1024  # floats per block of a stream, as in the C++
@@ -85,7 +85,7 @@ def _multiply_adds(instructions: str, threads: int, seconds: float) -> float:
     loop, result = multiply_add_loop(instructions), torch.ones(threads)
 
     def run() -> int:
-        return loop(ROUNDS, address(result), threads)
+        return loop(ROUNDS, result.data_ptr(), threads)
 
     return threads * run() / best_seconds(run, seconds)
 
@@ -98,5 +98,5 @@ def _stream(touched: int, inputs: int, writes: bool, past: bool, threads: int, s
     tensors = (a, b, to, torch.zeros(threads))
     rounds = 2 * -(-MOVED // (2 * arrays * size * FLOAT))  # an even number: forward and backward in turn
     loop = stream_loop()
-    best = best_seconds(lambda: loop(*map(address, tensors), blocks, rounds, past, threads), seconds)
+    best = best_seconds(lambda: loop(*addresses(tensors), blocks, rounds, past, threads), seconds)
     return rounds * arrays * size * FLOAT / best

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ssm_kernels.dtypes import widened
 from ssm_kernels.native import load
-from ssm_kernels.native.call import SUFFIXES, address, check
+from ssm_kernels.native.call import SUFFIXES, addresses, check
 
 SIZES = ctypes.c_int64 * 8  # B, T, G, H, K, V, kind of decay, threads
 
@@ -63,7 +63,7 @@ class MatrixScan(NamedTuple):
         function = getattr(load(self.source), f"{self.name}_{direction}_{SUFFIXES[inputs.v.dtype]}")
         if function.argtypes is None:
             function.argtypes = [ctypes.c_void_p] * (len(inputs) + 1 + len(tensors))
-        check(function(*map(address, inputs), sizes, *map(address, tensors)), f"{self.name}_{direction}")
+        check(function(*addresses(inputs), sizes, *addresses(tensors)), f"{self.name}_{direction}")
 
 
 def _prepared(inputs: Any) -> Any:
