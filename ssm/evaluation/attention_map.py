@@ -14,7 +14,6 @@ from ssm.data.tasks.base import Examples
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.inside import own_layers
 from ssm.evaluation.registry import MEASURES
-from ssm.models.backbone import Block
 from ssm.models.inspect import layer_maps
 from ssm.specs.measurements.attention_map import AttentionMap
 
@@ -29,9 +28,7 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
         CheckpointError: the layers are not ssm's own, or a requested layer has no map.
     """
     model, task = own_layers(ctx), spec.test
-    blocks = [layer for layer in model.layers if isinstance(layer, Block)]
-    has = [block.mixer.has_mask if spec.mask else block.mixer.has_map for block in blocks]
-    mapped = {number for number, one in enumerate(has, 1) if one}
+    mapped = {layer + 1 for layer in model.spec.mapped(spec.mask)}
     if not mapped or not mapped.issuperset(spec.layers or ()):
         why = "it has no linear recurrence with a decay" if spec.mask else "its outputs are not sums over tokens"
         raise CheckpointError(f"one of the requested layers has no attention {'mask' if spec.mask else 'map'}: {why}")

@@ -105,6 +105,10 @@ class ModelSpec(Spec):
         """The layers (from 0) in which every state has a decay: linear recurrences with a diagonal A_t."""
         return tuple(i for i, mixer in enumerate(self.mixers()) if mixer.taxonomy.diagonal and not mixer.averages)
 
+    def mapped(self, mask: bool = False) -> tuple[int, ...]:
+        """The layers (from 0) that have an attention map, or its mask."""
+        return tuple(i for i, mixer in enumerate(self.mixers()) if (mixer.has_mask if mask else mixer.has_map))
+
     @property
     def endless(self) -> tuple[int, ...]:
         """The layers (from 0) whose state grows with every token: attention without a window."""

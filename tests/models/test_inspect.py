@@ -21,7 +21,6 @@ from ssm.models.inspect import (
     layer_maps,
     layer_signals,
 )
-from ssm.models.mixers import MIXERS
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_ssm import step_systems
 from ssm.specs.mixers import SPECS
@@ -29,7 +28,7 @@ from ssm.specs.model import ModelSpec
 
 T, B = 9, 2
 KINDS = {name: fields["kind"] for name, fields in systems.SYSTEMS.items()}
-NO_MAP = {kind for kind, mixer in MIXERS.items() if not mixer.has_map}
+NO_MAP = {kind for kind, spec in SPECS.items() if not spec.has_map}
 NO_RECURRENCE = {"attention", "gru", "deltanet", "gated_deltanet", "kda", "rwkv7"}
 NO_DECAY = {*NO_RECURRENCE, "rwkv4"}  # RWKV-4's state is an average
 linear = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_RECURRENCE])
@@ -316,3 +315,9 @@ def test_signals_with_values_of_the_first_layer() -> None:
     ((number, found),) = layer_coefficients(model, tokens)
     assert number == len(STACK) - 1
     assert worst([found.states()[:, -1].flatten(1)], [memory]) < 1e-10
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_spec_says_whether_there_are_weights_of_b_and_c(name: str) -> None:
+    mixer = systems.system(name)
+    assert mixer.spec.has_bc == (mixer.bc_weights is not None)

@@ -13,22 +13,40 @@ from ssm.plan import load_config, make_plan
 from ssm.specs.mixers import SPECS
 
 NO_DECAY = {"attention", "gru", "deltanet", "gated_deltanet", "kda", "rwkv4", "rwkv7"}
-READS = [("decay_range", NO_DECAY), ("memory_length", NO_DECAY), ("state_statistics", {"attention"})]
+NO_MAP = {"gru", "s5", "rwkv4"}
+DELTA = {"deltanet", "gated_deltanet", "kda", "rwkv7"}
+CURVES = {
+    "text": {"kind": "position_curves"},
+    "letters": {"kind": "curves", "measurement": "accuracy", "x": "length", "column": "forced_share"},
+}
+COPY = {"kind": "attention_map", "length": 4}
+READS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "decays": ({"kind": "decay_range", "times_context": 4}, NO_DECAY),
+    "memory": ({"kind": "memory_length", "times_context": 4}, NO_DECAY),
+    "states": ({"kind": "state_statistics", "times_context": 4}, {"attention"}),
+    "maps": (COPY, NO_MAP),
+    "masks": (COPY | {"mask": True}, NO_MAP | DELTA),
+    "weights": ({"kind": "bc_correlation"}, set(SPECS) - {"mamba1", "mamba2"}),
+}
 
 
 def plan(folder: Path, measurement: dict[str, Any]) -> None:
-    read = {"kind": "position_loss", "times_context": 4}
+    data, read = "text", {"kind": "position_loss", "times_context": 4}
+    if measurement["kind"] == "attention_map":
+        edit(
+            folder, "data.yaml", "keys:", "letters: {task: copy, alphabet: 4, mix: [{shortest: 2, longest: 4}]}\nkeys:"
+        )
+        data, read = "letters", {"kind": "accuracy", "lengths": [4]}
     arms = {"base": {"label": "Base", "training": "pretrain"}}
-    drawings = [{"kind": "position_curves"}]
-    figure(folder, "x_mine", paper="x", arms=arms, measurements=[read, measurement], drawings=drawings)
+    drawings = [CURVES[data]]
+    figure(folder, "x_mine", paper="x", data=data, arms=arms, measurements=[read, measurement], drawings=drawings)
     make_plan(load_config(folder, figures=["x_mine"]))
 
 
 @pytest.mark.parametrize("kind", list(SPECS))
-@pytest.mark.parametrize(("measurement", "without"), READS, ids=[name for name, _ in READS])
-def test_a_measurement_needs_a_layer_that_has_what_it_reads(
-    folder: Path, kind: str, measurement: str, without: set[str]
-) -> None:
+@pytest.mark.parametrize("name", READS)
+def test_a_measurement_needs_a_layer_that_has_what_it_reads(folder: Path, kind: str, name: str) -> None:
+    measurement, without = READS[name]
     edit(
         folder,
         "models.yaml",
@@ -36,17 +54,25 @@ def test_a_measurement_needs_a_layer_that_has_what_it_reads(
         f"d_model: 128, n_layers: 1, mixer: {{kind: {kind}}}",
     )
     if kind in without:
-        with pytest.raises(ConfigError, match=rf"{measurement} \(arm 'base'\): needs a layer with a .*'tiny' has none"):
-            plan(folder, {"kind": measurement, "times_context": 4})
+        says = rf"{measurement['kind']} \(arm 'base'\): needs a layer with .*'tiny' has none"
+        with pytest.raises(ConfigError, match=says):
+            plan(folder, measurement)
     else:
-        plan(folder, {"kind": measurement, "times_context": 4})
+        plan(folder, measurement)
 
 
 def test_one_layer_is_enough(folder: Path) -> None:
     one = "n_layers: 2, mixer: {kind: attention, n_heads: 1}, mixer_at: {1: {kind: retnet, n_heads: 1}}"
     edit(folder, "models.yaml", "n_layers: 1, mixer: {kind: mamba2, d_state: 8, head_dim: 16}", one)
-    for kind, _ in READS:
-        plan(folder, {"kind": kind, "times_context": 4})
+    for name in ("decays", "memory", "states", "maps"):
+        plan(folder, READS[name][0])
+
+
+def test_a_map_of_a_layer_without_one(folder: Path) -> None:
+    one = "n_layers: 2, mixer: {kind: gru}, mixer_at: {1: {kind: retnet, n_heads: 1}}"
+    edit(folder, "models.yaml", "n_layers: 1, mixer: {kind: mamba2, d_state: 8, head_dim: 16}", one)
+    with pytest.raises(ConfigError, match=r"layers: layer 1 of 'tiny' has no attention map; expected one of 2"):
+        plan(folder, COPY | {"layers": [1, 2]})
 
 
 def test_a_length_that_has_no_room_for_a_passkey_in_bytes(folder: Path) -> None:

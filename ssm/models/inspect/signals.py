@@ -60,10 +60,8 @@ def layer_maps(model: LanguageModel, tokens: Tensor, mask: bool = False) -> Iter
         The index, and the map (B, T, T).
     """
     for number, layer, u, _, _ in _layers(model, tokens):
-        if mask and layer.mixer.has_mask:
-            yield number, attention_mask(layer.mixer, u).mean(1)
-        elif not mask and layer.mixer.has_map:
-            yield number, attention_map(layer.mixer, u).mean(1)
+        if number in model.spec.mapped(mask):
+            yield number, (attention_mask if mask else attention_map)(layer.mixer, u).mean(1)
 
 
 def _layers(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Block, Tensor, Tensor | None, Tensor]]:

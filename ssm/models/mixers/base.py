@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,13 +19,6 @@ MIXERS: Modules[type[Mixer]] = Modules("ssm.models.mixers", SPECS)
 
 class Mixer(Sublayer):
     """The recurrence or attention of one layer, with the projections, convolution and gate of its paper."""
-
-    has_map: ClassVar[bool] = True  # whether the outputs of each head are weighted sums of its values
-
-    @property
-    def has_mask(self) -> bool:
-        """Whether the map is a product of queries, keys and a mask (mi eq. 8)."""
-        return self.has_map and self.spec.taxonomy.scan != "delta_scan"
 
     @property
     def bc_weights(self) -> tuple[Tensor, Tensor] | None:

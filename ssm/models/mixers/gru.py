@@ -19,8 +19,6 @@ class Gru(Mixer, kind="gru"):
     State: "memory" h (B, 1, D).
     """
 
-    has_map = False  # not linear in its state
-
     def __init__(self, spec: GruMixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         self.gru = nn.GRU(d_model, d_model, batch_first=True)

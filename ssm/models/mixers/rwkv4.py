@@ -33,8 +33,6 @@ class Rwkv4(Mixer, kind="rwkv4"):
     float32, den below 1e-38 counts as 0.
     """
 
-    has_map = False  # its readout is a ratio
-
     def __init__(self, spec: Rwkv4Mixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         D = d_model

@@ -24,8 +24,6 @@ class S5(Mixer, kind="s5"):
     State: "memory" (B, 1, P / 2, 2), real and imaginary parts.
     """
 
-    has_map = False  # its readout mixes heads
-
     def __init__(self, spec: S5Mixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         D, P, J = d_model, spec.d_state, spec.blocks

@@ -24,7 +24,8 @@ class AttentionMap(OfExamples):
     A map has a weight for each token and each token before it, and is the mean over heads as in mi. For softmax
     attention these are the attention weights. For a recurrence they say how much a value counts in a later output. The
     mask of a recurrence has only the decays between both tokens, as their mean over heads and states: 1 means that the
-    layer forgets nothing. The mask of softmax attention is 1 for every token that it sees.
+    layer forgets nothing. The mask of softmax attention is 1 for every token that it sees. The GRU, S5 and RWKV-4 have
+    no map. The delta rule has a map but no mask.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"mask"})
@@ -65,12 +66,21 @@ class AttentionMap(OfExamples):
             raise ValueError(str(error)) from None
         return self
 
+    def lacking(self, model: ModelSpec) -> str | None:
+        return None if model.mapped(self.mask) else f"an attention {'mask' if self.mask else 'map'}"
+
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        planned, model = super().planned(entry, arm, where), arm.run.model
+        planned, model = super().planned(entry, arm, where), arm.run.own_model
+        mapped = [layer + 1 for layer in model.mapped(planned.mask)]
         for layer in planned.layers or ():
             if layer > model.n_layers:
                 raise ConfigError(f"{where}.layers: '{model.name}' has layers 1 to {model.n_layers}, not {layer}")
+            if layer not in mapped:
+                raise ConfigError(
+                    f"{where}.layers: layer {layer} of '{model.name}' has no attention "
+                    f"{'mask' if planned.mask else 'map'}; expected one of {', '.join(map(str, mapped))}"
+                )
         return planned
 
     @property

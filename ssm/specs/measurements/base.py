@@ -36,6 +36,7 @@ from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
 
 SPECS: Registry[type[Measurement]] = Registry("ssm.specs.measurements")
+A_DECAY = "a decay for each state (a linear recurrence whose A_t is diagonal)"  # what some measurements read
 
 
 @dataclass(frozen=True)
@@ -144,16 +145,18 @@ class OfRun(OfArm):
 
     in_contexts: ClassVar[str | None] = None  # field that a figure file can give in training contexts instead
     from_outside: ClassVar[bool] = False  # whether it needs only predictions, so that any way of reading has it
-    of_decays: ClassVar[bool] = False  # whether at least one layer must have a decay for every state
-    of_states: ClassVar[bool] = False  # whether at least one layer must have a state that is not a cache
+
+    def lacking(self, model: ModelSpec) -> str | None:
+        """What the measurement reads and no layer of the model has; None: nothing is missing."""
+        return None
 
     @classmethod
-    def require_readable(cls, arm: Arm, where: str) -> None:
-        """Check that the measurement can read the arm's model.
+    def parse_for(cls, given: dict[str, Any], arm: Arm, where: str) -> Self:
+        """The measurement of one arm with the given fields.
 
         Raises:
-            ConfigError: it reads inside the model, and a repair changes how the model is read, or the model has not
-                what it reads.
+            ConfigError: fields are wrong. Or the measurement reads inside the model, and a repair changes how the model
+                is read, or no layer has what it reads.
         """
         repair, model = arm.run.repair, arm.run.own_model
         if repair is not None and repair.in_reading and not cls.from_outside:
@@ -161,16 +164,14 @@ class OfRun(OfArm):
                 f"{where}: reads inside the model, which is not possible with the repair '{repair.kind}'; choose "
                 "other arms with the key 'arms'"
             )
-        missing = None
-        if cls.of_decays and not model.decaying:
-            missing = "decay for each state (a linear recurrence whose A_t is diagonal)"
-        elif cls.of_states and len(model.caches) == model.n_layers:
-            missing = "recurrent state"
+        measurement = cls.parse(given, where)
+        missing = measurement.lacking(model)
         if missing is not None:
             raise ConfigError(
-                f"{where}: needs a layer with a {missing}, and '{model.name}' has none; choose other arms with the key "
+                f"{where}: needs a layer with {missing}, and '{model.name}' has none; choose other arms with the key "
                 "'arms'"
             )
+        return measurement
 
     @classmethod
     def named(cls, entry: ArmsEntry, arm: Arm, where: str) -> dict[str, Any]:
@@ -193,7 +194,6 @@ class OfRun(OfArm):
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        cls.require_readable(arm, where)
         given, context = entry.given() | cls.named(entry, arm, where), arm.run.training.context
         times = given.pop("times_context", None)
         if cls.in_contexts is not None:
@@ -206,7 +206,7 @@ class OfRun(OfArm):
                 given[cls.in_contexts] = max(1, round(times * context))
         if "context" in cls.from_plan:
             given["context"] = context
-        return cls.parse(given, where)
+        return cls.parse_for(given, arm, where)
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         assert run is not None

@@ -7,13 +7,15 @@ from typing import ClassVar, Literal, Self
 from ssm.base.schema import Schema
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfRun, Work
+from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 
 
 class BcCorrelation(OfRun):
     """How similar the weights of B and C are in each layer (mi Section 6). B writes to the state, and C reads it.
 
-    With mimetic initialization, W_C is the mean of W_B and of independent weights: the correlation is .71.
+    With mimetic initialization, W_C is the mean of W_B and of independent weights: the correlation is .71. The model
+    needs a layer of Mamba or Mamba-2.
     """
 
     table: ClassVar[Schema] = Schema(
@@ -23,6 +25,9 @@ class BcCorrelation(OfRun):
         keys=("layer",),
     )
     kind: Literal["bc_correlation"] = "bc_correlation"
+
+    def lacking(self, model: ModelSpec) -> str | None:
+        return None if any(mixer.has_bc for mixer in model.mixers()) else "linear maps to B and C (Mamba, Mamba-2)"
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         return ()

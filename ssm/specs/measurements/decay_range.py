@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from ssm.base.schema import Schema
 from ssm.specs.base import ReadCount
-from ssm.specs.measurements.base import OfWindows
+from ssm.specs.measurements.base import A_DECAY, OfWindows
 from ssm.specs.model import ModelSpec
 
 THRESHOLDS = 50  # of the cumulative histogram, after 0
@@ -31,10 +31,12 @@ class DecayRange(OfWindows):
         keys=("sequence", "layer", "threshold"),
         sample="sequence",
     )
-    of_decays: ClassVar[bool] = True
     kind: Literal["decay_range"] = "decay_range"
     sequences: ReadCount = 16
     seed: int = 12
+
+    def lacking(self, model: ModelSpec) -> str | None:
+        return None if model.decaying else A_DECAY
 
     def rows(self, model: ModelSpec) -> float:
         return self.sequences * (1 + model.n_layers) * (1 + THRESHOLDS)

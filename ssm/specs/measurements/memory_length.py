@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from ssm.base.schema import Schema
 from ssm.specs.base import ReadCount
-from ssm.specs.measurements.base import OfWindows
+from ssm.specs.measurements.base import A_DECAY, OfWindows
 from ssm.specs.model import ModelSpec
 
 OCTAVES = 20  # of the cumulative histogram, from 1 token on
@@ -25,10 +25,12 @@ class MemoryLength(OfWindows):
         keys=("sequence", "layer", "tokens"),
         sample="sequence",
     )
-    of_decays: ClassVar[bool] = True
     kind: Literal["memory_length"] = "memory_length"
     sequences: ReadCount = 16
     seed: int = 12
+
+    def lacking(self, model: ModelSpec) -> str | None:
+        return None if model.decaying else A_DECAY
 
     def rows(self, model: ModelSpec) -> float:
         return self.sequences * (1 + model.n_layers) * (1 + OCTAVES)

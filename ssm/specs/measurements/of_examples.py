@@ -29,7 +29,6 @@ class OfExamples(OfRun):
 
     @classmethod
     def planned(cls, entry: ArmsEntry, arm: Arm, where: str) -> Self:
-        cls.require_readable(arm, where)
         given = entry.given()
         name = given.pop("task", None)
         task, own = arm.run.data if name is None else arm.data(name), arm.run.data
@@ -38,7 +37,7 @@ class OfExamples(OfRun):
         same_size = (task.vocab_size, task.channels) == (own.vocab_size, own.channels)
         if not same_size or not task.is_spelled_like(own):
             raise ConfigError(f"{where}: task: '{task.name}' has other tokens than '{own.name}', which the run reads")
-        return cls.parse(given | {"task": task}, where)
+        return cls.parse_for(given | {"task": task}, arm, where)
 
     def data(self, run: RunSpec) -> Data:
         return self.task

@@ -24,10 +24,12 @@ class StateStatistics(OfWindows):
         keys=("sequence", "position", "layer", "head"),
         sample="sequence",
     )
-    of_states: ClassVar[bool] = True
     kind: Literal["state_statistics"] = "state_statistics"
     sequences: ReadCount = 16
     seed: int = 7
+
+    def lacking(self, model: ModelSpec) -> str | None:
+        return "a recurrent state" if len(model.caches) == model.n_layers else None
 
     def rows(self, model: ModelSpec) -> float:
         heads = 1 + sum(mixer.heads(model.d_model) for mixer in model.mixers())

@@ -54,6 +54,8 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
     has_a: ClassVar[bool] = False  # whether the decay is exp(dt A), with a weight A_log
     range_below: ClassVar[float] = math.inf  # bound of the fields *_range
     has_dt_limit: ClassVar[bool] = False  # whether dt has limits, in a field dt_limit
+    has_map: ClassVar[bool] = True  # whether the outputs of each head are weighted sums of its values
+    has_bc: ClassVar[bool] = False  # whether B and C are linear maps of the input (mi's W_B and W_C)
     averages: ClassVar[bool] = False  # whether the state is a running average, so that A_t is a weight and not a decay
 
     @model_validator(mode="after")
@@ -63,6 +65,11 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
             if name.endswith("_range") and pair is not None:
                 check_range(name, pair, self.range_below)
         return self
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether the map is a product of queries, keys and a mask (mi eq. 8)."""
+        return self.has_map and self.taxonomy.scan != "delta_scan"
 
     def check(self, d_model: int) -> None:
         """Check the fields against the width of the model.

@@ -24,6 +24,7 @@ class GruMixer(MixerSpecBase):
             r"of $x_t$ and $h_{t-1}$",
         ),
     )
+    has_map: ClassVar[bool] = False  # not linear in its state
     kind: Literal["gru"] = "gru"
 
     def heads(self, d_model: int) -> int:

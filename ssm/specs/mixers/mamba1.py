@@ -32,6 +32,7 @@ class Mamba1Mixer(MixerSpecBase):
         ),
     )
     has_a: ClassVar[bool] = True
+    has_bc: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"selection_norm_eps"})
     kind: Literal["mamba1"] = "mamba1"
     d_state: PositiveInt = 16  # N, states of a channel

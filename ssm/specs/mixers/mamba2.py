@@ -45,6 +45,7 @@ class Mamba2Mixer(MixerSpecBase):
         ),
     )
     has_a: ClassVar[bool] = True
+    has_bc: ClassVar[bool] = True
     has_dt_limit: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"slow_heads", "conv_bias", "decay"})
     kind: Literal["mamba2"] = "mamba2"

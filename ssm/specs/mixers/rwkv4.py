@@ -24,6 +24,7 @@ class Rwkv4Mixer(MixerSpecBase):
             r"$\quad / \, (d_{t-1} + e^{u + k_t})$",
         ),
     )
+    has_map: ClassVar[bool] = False  # its readout is a ratio
     averages: ClassVar[bool] = True
     kind: Literal["rwkv4"] = "rwkv4"
 

@@ -26,6 +26,7 @@ class S5Mixer(MixerSpecBase):
             r"$x_t$ and $y_t$ vectors",
         ),
     )
+    has_map: ClassVar[bool] = False  # its readout mixes heads
     kind: Literal["s5"] = "s5"
     d_state: PositiveInt = 256  # P, states shared by all channels: P / 2 complex numbers and their conjugates
     blocks: PositiveInt = 8  # J, blocks of HiPPO-N on the diagonal of A at initialization, with P / J states each
