@@ -170,6 +170,9 @@ class FigureSpec(Spec):
                     raise ValueError(f"arms.{name}.{field}: unknown arm '{other}'; {nearest(other, arms)}")
             for model in arm.override_at:
                 self._check_is_a_panel(model, f"arms.{name}.override_at")
+        twice = given_twice([arm.label for arm in arms.values()])
+        if twice is not None:
+            raise ValueError(f"arms: the label '{twice}' is given twice; pictures and tables name arms by their labels")
 
     def _check_grids_are_expanded(self) -> None:
         for name, arm in self.arms.items():

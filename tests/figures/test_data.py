@@ -199,8 +199,8 @@ def test_state_norm_and_remembrance_are_means_over_sequences(tmp_path: Path) -> 
 
 
 def test_arms_keep_the_order_of_the_plan() -> None:
-    arm = {"label": "l", "training": "pretrain"}
-    figure = {"arms": {"t128": arm, "t16": arm, "t32": arm}, "models": ["tiny"], "data": "text", "seeds": [0]}
+    named = {name: {"label": name, "training": "pretrain"} for name in ("t128", "t16", "t32")}
+    figure = {"arms": named, "models": ["tiny"], "data": "text", "seeds": [0]}
     series = [synthetic.series(name, seed) for name in ("t16", "t32", "t128") for seed in (0, 1)]
     task = synthetic.task([{"kind": "position_curves"}], series, collect=[], **figure)
     assert arms(task) == ["t16", "t32", "t128"]

@@ -124,7 +124,7 @@ def test_keys_set_models_data_training_and_initial_states(folder: Path) -> None:
 
 
 def test_a_member_shares_its_run_with_the_same_arm_written_by_hand(folder: Path) -> None:
-    plain = planned(folder, arms={"base": BASE, "wide": BASE | {"override": {"context": 64}}})
+    plain = planned(folder, arms={"base": BASE, "wide": BASE | {"label": "Wide", "override": {"context": 64}}})
     for grid in ({"context": [32, 64]}, {"T": {"short": {"context": 32}, "long": {"training.context": 64}}}):
         spanned = planned(folder, arms=one(**grid))
         assert list(spanned.runs) == list(plain.runs)
@@ -350,7 +350,7 @@ def test_a_claim_about_a_family_is_judged_and_registered_for_each_member(
             "'tiny[d_state=4]' differs from its parent's 'tiny'",
         ),
         (
-            {"a": AFTER | {"from": "b", "grid": {"d_state": [1]}}, "b": AFTER | {"from": "a"}},
+            {"a": AFTER | {"from": "b", "grid": {"d_state": [1]}}, "b": AFTER | {"label": "B", "from": "a"}},
             "the arms a[d_state=1] -> b[d_state=1] -> a[d_state=1] form a cycle",
         ),
     ],

@@ -44,6 +44,10 @@ def planned(folder: Path, dry_run: dict[str, int] | None = None, **arms: Any) ->
     return make_plan(load_config(folder, None, ["lg_fig2"], {"dry_run": dry_run} if dry_run else {}))
 
 
+def labeled(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: arm | {"label": name} for name, arm in arms.items()}
+
+
 def test_a_grid_over_layers(folder: Path) -> None:
     plan = planned(folder, teacher=TEACHER, student=STUDENT | {"grid": {"layer": [1, 3, 5]}})
     series = {one.arm: one for one in plan.figures["lg_fig2"].series}
@@ -66,7 +70,7 @@ def test_students_of_a_teacher_on_a_grid_have_their_own_model_and_data(folder: P
     plain = {key: value for key, value in STUDENT.items() if key != "data"}
     teacher = TEACHER | {"data": "keys", "override": plain["override"], "grid": {"peak_lr": [1e-3, 2e-3]}}
     arms = {"student": plain | {"layer": 2}, "named": STUDENT | {"model": "deep", "layer": 2}, "tuned": plain}
-    plan = planned(folder, teacher=teacher, **arms)
+    plan = planned(folder, teacher=teacher, **labeled(arms))
     for one in plan.figures["lg_fig2"].series:
         run = plan.runs[one.run]
         own = (1, "text") if one.family == "student" else (5, "keys")
@@ -104,7 +108,7 @@ def test_students_start_from_the_same_weights_if_layer_and_model_are_the_same(fo
         "after": STUDENT | {"from": "tuned", "model": "deep"},
         "later": STUDENT | {"from": "tuned", "layer": 1},
     }
-    task = planned(folder, teacher=teacher, **arms).figures["lg_fig2"]
+    task = planned(folder, **labeled({"teacher": teacher, **arms})).figures["lg_fig2"]
     origin = {one.arm: one.origin or one.run for one in task.series}
     assert origin["first"] == origin["again"] == origin["on"]
     assert origin["teacher"] == origin["tuned"] == origin["after"]
@@ -130,7 +134,7 @@ def test_a_job_asks_for_the_memory_of_its_teacher(folder: Path) -> None:
     override = STUDENT["override"] | {"micro_batch_tokens": 256}  # type: ignore[operator]
     student = STUDENT | {"model": "narrow", "layer": 40, "override": override}
     alone = {key: value for key, value in student.items() if key not in ("from", "layer")}
-    plan = planned(folder, teacher=TEACHER | {"model": "vast"}, student=student, alone=alone)
+    plan = planned(folder, teacher=TEACHER | {"model": "vast"}, student=student, alone=alone | {"label": "Alone"})
     teacher, run, fresh = (plan.runs[one.run] for one in plan.figures["lg_fig2"].series)
     least = 4 * (2 * parameter_count(teacher.model, 256) + parameter_count(run.model, 256)) / 1e6
     for gpu in (False, True):

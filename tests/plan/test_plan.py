@@ -110,6 +110,13 @@ def test_an_arm_cannot_have_more_seeds_than_its_figure(folder: Path) -> None:
         planned(folder, figures=["lg_fig2"])
 
 
+def test_two_arms_with_one_label_are_refused(folder: Path) -> None:
+    arms = {name: {"label": "T=32", "training": "pretrain"} for name in ("base", "short")}
+    figure(folder, "lg_fig2", arms=arms)
+    with pytest.raises(ConfigError, match=r"lg_fig2.yaml: arms: the label 'T=32' is given twice"):
+        planned(folder, figures=["lg_fig2"])
+
+
 def test_lengths_in_contexts_use_the_arms_context(folder: Path) -> None:
     arms = {
         "short": {"label": "T=32", "training": "pretrain"},
@@ -358,7 +365,7 @@ def test_specs_are_written_once_and_read_back(folder: Path, tmp_path: Path) -> N
 
 def test_the_spec_of_a_figure_keeps_the_order_of_its_file(folder: Path, tmp_path: Path) -> None:
     zero = {"label": "Zero", "training": "pretrain"}
-    figure(folder, "lg_fig9", arms={"zero": zero, "after": zero | {"from": "zero", "training": "posttrain"}})
+    figure(folder, "lg_fig9", arms={"zero": zero, "after": {"label": "After", "from": "zero", "training": "posttrain"}})
     write_specs(planned(folder), tmp_path)
     written = json.loads((tmp_path / "figures/lg_fig9.json").read_text())
     assert list(written["figure"]["arms"]) == ["zero", "after"]

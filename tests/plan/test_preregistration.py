@@ -418,8 +418,8 @@ def test_the_names_of_arms_and_measurements_of_a_sweep_do_not_matter(folder: Pat
         of = {"kind": "value_at", "measurement": name, "column": "loss", "where": {"position_from": start}}
         claim = {"id": "rises", "says": "s", "paper": "p", "expected": {"above": 0}}
         claim["quantity"] = {"kind": "slope", "sweep": {"of": of, "arms": ["t32", arm], "at": [32, at]}}
-        recipe = {"label": "a", "training": "pretrain"}
-        arms = {"t32": recipe, arm: recipe | {"override": {"context": context}}}
+        recipe = {"training": "pretrain", "override": {"context": context}}
+        arms = {"t32": {"label": "a", "training": "pretrain"}, arm: recipe | {"label": "b"}}
         measured = [{"kind": "position_loss", "length": 64, "name": name}]
         figure(folder, "lg_fig5", arms=arms, measurements=measured, claims=[claim])
         return content(folder, claim="rises")

@@ -71,7 +71,7 @@ def test_a_repair_has_the_model_of_its_parent(folder: Path) -> None:
         models.write(
             "other: {d_model: 32, n_layers: 1, mixer: {kind: mamba2, d_state: 8, head_dim: 16}, peak_lr: 4e-3}\n"
         )
-    plan = planned(folder, own=BASE | {"model": "other"}, scaled=SCALED | {"from": "own"})
+    plan = planned(folder, own=BASE | {"label": "Own", "model": "other"}, scaled=SCALED | {"from": "own"})
     (run,) = (run for run in plan.runs.values() if run.repair is not None)
     assert run.model.name == "other"
 
@@ -92,7 +92,7 @@ def test_a_repair_has_the_model_of_its_parent(folder: Path) -> None:
             "unknown key 'limit'; did you mean 'limits'",
         ),
         (
-            {"scaled": SCALED, "more": {**BASE, "from": "scaled"}},
+            {"scaled": SCALED, "more": {**BASE, "label": "More", "from": "scaled"}},
             r"starts from a repaired model \(scale_a\); name a trained model",
         ),
         (
