@@ -30,8 +30,10 @@ public:
             if (in.decay == CONSTANT) out.dlog_decay[row] = 0;
             for (int64_t c = in.chunks() - 1; c >= 0; c--)
                 chunk(task, c * CHUNK, h, in.kept(saved, task.b, h, c), first);
-            gemm::transpose((T*)dstate, K, V, K, (T*)natural, V);
-            if (out.dh0 != nullptr) gemm::unpack((T*)natural, V, in.K, in.V, out.dh0 + row * size, in.V);
+            if (out.dh0 != nullptr) {
+                gemm::transpose((T*)dstate, K, V, K, (T*)natural, V);
+                gemm::unpack((T*)natural, V, in.K, in.V, out.dh0 + row * size, in.V);
+            }
             if (in.bonus != nullptr) gemm::unpack((T*)dbonus, K, 1, in.K, out.dbonus + row * in.K, in.K);
         }
     }

@@ -223,8 +223,12 @@ void pack(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* 
 // Copies a (rows, columns) matrix out of a padded matrix.
 template <typename T>
 void unpack(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t to_stride) {
-    for (int64_t i = 0; i < rows; i++)
-        std::memcpy((void*)(to + i * to_stride), from + i * from_stride, columns * sizeof(T));
+    constexpr int64_t W = Vec<T>::width;
+    for (int64_t i = 0; i < rows; i++, from += from_stride, to += to_stride) {
+        int64_t j = 0;
+        for (; j + W <= columns; j += W) Vec<T>::load(from + j).store(to + j);
+        if (j < columns) Vec<T>::load(from + j).store_n(to + j, columns - j);
+    }
 }
 
 }  // namespace gemm
