@@ -24,9 +24,9 @@ template <typename T>
 struct KeyBlock {
     const int64_t K;  // padded
     Buffer<T> q, k, step;  // (BLOCK, K)
-    Buffer<T> from_half, to_half;  // (BLOCK, K): decays between a token and the borders of its half
-    Buffer<T> q_from_half, k_to_half;  // (BLOCK, K): q and k times these
-    Buffer<T> q_from_start, k_to_end;  // (BLOCK, K): the same with the borders of the block
+    Buffer<T> q_from_start, k_to_end;  // (BLOCK, K): q and k times their decays from and to the borders of the block
+    Buffer<T> q_from_half;  // (HALF, K): queries of the second half, with their decays from its start
+    Buffer<T> k_to_half;  // (HALF, K): keys of the first half, with their decays to its end
     Buffer<T> half;  // (2, K): decays of the halves
     Buffer<T> whole;  // (K,): decay of the block, rounded once
     Buffer<T> bonus;  // (K,)
@@ -34,19 +34,15 @@ struct KeyBlock {
     int64_t length = 0;
 
     explicit KeyBlock(int64_t K_)
-        : K(K_), q(BLOCK * K), k(BLOCK * K), step(BLOCK * K), from_half(BLOCK * K), to_half(BLOCK * K),
-          q_from_half(BLOCK * K), k_to_half(BLOCK * K), q_from_start(BLOCK * K), k_to_end(BLOCK * K), half(2 * K),
-          whole(K), bonus(K) {}
+        : K(K_), q(BLOCK * K), k(BLOCK * K), step(BLOCK * K), q_from_start(BLOCK * K), k_to_end(BLOCK * K),
+          q_from_half(HALF * K), k_to_half(HALF * K), half(2 * K), whole(K), bonus(K) {}
 
     void read(const Inputs<T>& in, int64_t b, int64_t t0, int64_t h, int64_t length_) {
         length = length_;
         const int64_t stride = in.G * in.K, start = (in.token(b, t0) * in.G + h / in.sharing()) * in.K;
         gemm::pack(in.q + start, stride, length, in.K, (T*)q, BLOCK, K);
         gemm::pack(in.k + start, stride, length, in.K, (T*)k, BLOCK, K);
-        for (int64_t t = 0; t < BLOCK; t++) {
-            reset[t] = t < length && in.reset(b, t0 + t);
-            read_logs(in, b, t0 + t, h, t < length, step + t * K);
-        }
+        read_logs(in, b, t0, h);
         for (int64_t n = 0; n < K; n += Vec<T>::width) {
             Vec<T> sum = Vec<T>::load(step + n);
             for (int64_t t = 1; t < BLOCK; t++) sum += Vec<T>::load(step + t * K + n);
@@ -77,7 +73,7 @@ struct KeyBlock {
                 pair_products<T, DECAYED>(q + t * K, k + t * K, step + t * K, nullptr, K, to, BLOCK);
             }
         }
-        pair_products<T, ALL>(q_from_half + HALF * K, k_to_half, nullptr, nullptr, K, M + HALF * BLOCK, BLOCK);
+        pair_products<T, ALL>(q_from_half, k_to_half, nullptr, nullptr, K, M + HALF * BLOCK, BLOCK);
         clear_resets(has_bonus, M);
     }
 
@@ -87,14 +83,23 @@ struct KeyBlock {
             if (reset[t]) std::fill_n(M + t * BLOCK, t, (T)0);
     }
 
+    // The decay with which query t reads what came before its half, from the products with and without its own decay.
+    SIMD_INLINE Vec<T> read_decay(Vec<T> with, Vec<T> before, bool has_bonus, int64_t t) const {
+        return !has_bonus ? with : reset[t] ? Vec<T>::zero() : before;
+    }
+
 private:
     static constexpr int AT_ONCE = 4;  // exponentials that are computed together
 
-    void read_logs(const Inputs<T>& in, int64_t b, int64_t t, int64_t h, bool present, T* to) const {
-        if (!present || in.decay != VECTOR || in.reset(b, t)) {
-            std::fill_n(to, K, present ? in.log_decay_of(b, t, h) : (T)0);
-        } else {
-            gemm::pack(in.log_decay + (in.token(b, t) * in.H + h) * in.K, in.K, 1, in.K, to, 1, K);
+    void read_logs(const Inputs<T>& in, int64_t b, int64_t t0, int64_t h) {
+        if (in.decay == VECTOR) {
+            const int64_t start = (in.token(b, t0) * in.H + h) * in.K;
+            gemm::pack(in.log_decay + start, in.H * in.K, length, in.K, (T*)step, BLOCK, K);
+        }
+        for (int64_t t = 0; t < BLOCK; t++) {
+            reset[t] = t < length && in.reset(b, t0 + t);
+            if (in.decay != VECTOR || reset[t])
+                std::fill_n(step + t * K, K, t < length ? in.log_decay_of(b, t0 + t, h) : (T)0);
         }
     }
 
@@ -105,39 +110,38 @@ private:
         for (int i = 0; i < AT_ONCE; i++) x[i].store(logs + i * Vec<T>::width);
     }
 
-    // The decays of the keys n .. n + W, and queries and keys times these. Pointers are copied, because the compiler
-    // must assume that a store changes members.
+    // Queries and keys times their decays, for the keys n .. n + W. Pointers are copied, because the compiler must
+    // assume that a store changes members.
     void decays(int64_t n, bool has_bonus) {
         const int64_t K = this->K;
         const T *const query = q + n, *const key = k + n, *const one = step + n;
-        T *const from = from_half + n, *const near_query = q_from_half + n, *const far_query = q_from_start + n;
-        T *const to = to_half + n, *const near_key = k_to_half + n, *const far_key = k_to_end + n;
+        T *const near_query = q_from_half + n, *const far_query = q_from_start + n;
+        T *const near_key = k_to_half + n, *const far_key = k_to_end + n;
         Vec<T> wholes[2];
         for (int64_t i = 0; i < 2; i++) {
             Vec<T> decay((T)1);
 #pragma GCC unroll 8
-            for (int64_t t = i * HALF; t < (i + 1) * HALF; t++) {
+            for (int64_t t = 0; t < HALF; t++) {
+                const int64_t at = (i * HALF + t) * K;
                 const Vec<T> before = decay;
-                decay *= Vec<T>::load(one + t * K);
-                const Vec<T> read = !has_bonus ? decay : reset[t] ? Vec<T>::zero() : before;
-                const Vec<T> decayed = read * Vec<T>::load(query + t * K);
-                read.store(from + t * K);
-                decayed.store(near_query + t * K);
-                (i == 0 ? decayed : decayed * wholes[0]).store(far_query + t * K);
+                decay *= Vec<T>::load(one + at);
+                const Vec<T> decayed = read_decay(decay, before, has_bonus, i * HALF + t) * Vec<T>::load(query + at);
+                if (i == 1) decayed.store(near_query + t * K);
+                (i == 0 ? decayed : decayed * wholes[0]).store(far_query + at);
             }
             wholes[i] = decay;
+            decay.store(half + i * K + n);
         }
         for (int64_t i = 0; i < 2; i++) {
             Vec<T> decay((T)1);
 #pragma GCC unroll 8
-            for (int64_t t = (i + 1) * HALF - 1; t >= i * HALF; t--) {
-                const Vec<T> decayed = decay * Vec<T>::load(key + t * K);
-                decay.store(to + t * K);
-                decayed.store(near_key + t * K);
-                (i == 1 ? decayed : decayed * wholes[1]).store(far_key + t * K);
-                decay *= Vec<T>::load(one + t * K);
+            for (int64_t t = HALF - 1; t >= 0; t--) {
+                const int64_t at = (i * HALF + t) * K;
+                const Vec<T> decayed = decay * Vec<T>::load(key + at);
+                if (i == 0) decayed.store(near_key + t * K);
+                (i == 1 ? decayed : decayed * wholes[1]).store(far_key + at);
+                decay *= Vec<T>::load(one + at);
             }
-            wholes[i].store(half + i * K + n);
         }
     }
 };

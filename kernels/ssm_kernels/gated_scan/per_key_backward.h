@@ -17,8 +17,8 @@ public:
     PerKeyBackward(const Inputs<T>& in_, const Gradients<T>& out_)
         : in(in_), out(out_), K(padded<T>(in.K)), V(padded<T>(in.V)), block{KeyBlock<T>(K), KeyBlock<T>(K)},
           M(BLOCK * BLOCK), dM(BLOCK * BLOCK), v(CHUNK * V), dy(BLOCK * V), dvT(V * BLOCK), dv(BLOCK * V),
-          k_to_endT(K * BLOCK), dq(BLOCK * K), dk(BLOCK * K), entering(BLOCK * K), leaving(BLOCK * K), dlog(BLOCK * K),
-          through(K), crossing(2 * K), dbonus(K), natural(K * V), states(BLOCKS * V * K), dstate(V * K) {}
+          k_to_endT(K * BLOCK), dq(BLOCK * K), dk(BLOCK * K), dlog(BLOCK * K), through(K), crossing(2 * K), dbonus(K),
+          natural(K * V), states(BLOCKS * V * K), dstate(V * K) {}
 
     void run(const Task& task, const T* saved) {
         for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
@@ -61,8 +61,11 @@ private:
                 });
             }
         }
-        for (int64_t i = blocks - 1; i >= 0; i--)
-            step(task, t0 + i * BLOCK, h, block[i], states + i * V * K, v + i * BLOCK * V, first);
+        for (int64_t i = blocks - 1; i >= 0; i--) {
+            const int64_t start = t0 + i * BLOCK;
+            const bool carried = start > 0 || in.h0 != nullptr, followed = start + BLOCK < in.T_ || out.dhT != nullptr;
+            step(task, start, h, block[i], states + i * V * K, v + i * BLOCK * V, carried, followed, first);
+        }
     }
 
     // Calls use(tile, i, j) for every tile of left^T right, (V, K), with left (BLOCK, V) and right (BLOCK, K).
@@ -82,7 +85,7 @@ private:
     }
 
     void step(const Task& task, int64_t t0, int64_t h, const KeyBlock<T>& now, const T* state, const T* value,
-              bool first) {
+              bool carried, bool followed, bool first) {
         const int64_t start = (in.token(task.b, t0) * in.H + h) * in.V, stride = in.H * in.V;
         const bool has_bonus = in.bonus != nullptr;
         gemm::pack(out.dy + start, stride, now.length, in.V, (T*)dy, BLOCK, V);
@@ -97,7 +100,7 @@ private:
         gemm::for_tiles<T>(V, BLOCK, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
             ahead.some();
-            tile.add_product(in.K, dstate + i * K, K, 1, k_to_endT + j, BLOCK);
+            if (followed) tile.add_product(in.K, dstate + i * K, K, 1, k_to_endT + j, BLOCK);
             tile.add_product(BLOCK, dy + i, 1, V, M + j, BLOCK);
             tile.store(dvT + i * BLOCK + j, BLOCK);
         });
@@ -106,25 +109,26 @@ private:
 
         std::memset((void*)(T*)through, 0, K * sizeof(T));
         std::memset((void*)(T*)crossing, 0, 2 * K * sizeof(T));
-        across(dy, state, now.half, HALF, BLOCK, 1, now.k_to_half, now.from_half, now.q_from_half, crossing, dq,
-               entering);
-        across(value, dstate, now.half + K, 0, 1, BLOCK, now.q_from_half + HALF * K, now.to_half, now.k_to_half,
-               crossing + K, dk, leaving);
-        update(dy, now.q_from_start, [&](auto& tile, int64_t i, int64_t j) {
-            Vec<T> sums[std::decay_t<decltype(tile)>::vectors] = {};
-            tile.each([&](Vec<T>& x, int r, int64_t lane) {
-                const int64_t at = (i + r) * K + j + lane;
-                const Vec<T> before = Vec<T>::load(dstate + at);
-                Vec<T>& sum = sums[lane / Vec<T>::width];
-                sum = simd::fma(before, Vec<T>::load(state + at), sum);
-                simd::fma(Vec<T>::load(now.whole + j + lane), before, x).store(dstate + at);
+        across(carried, dy, state, now.half, HALF, BLOCK, 1, now.k_to_half, now.q_from_half, crossing, dq);
+        across(followed, value, dstate, now.half + K, 0, 1, BLOCK, now.q_from_half, now.k_to_half, crossing + K, dk);
+        if (carried) {
+            update(dy, now.q_from_start, [&](auto& tile, int64_t i, int64_t j) {
+                Vec<T> sums[std::decay_t<decltype(tile)>::vectors] = {};
+                tile.each([&](Vec<T>& x, int r, int64_t lane) {
+                    const int64_t at = (i + r) * K + j + lane;
+                    const Vec<T> before = Vec<T>::load(dstate + at);
+                    Vec<T>& sum = sums[lane / Vec<T>::width];
+                    sum = simd::fma(before, Vec<T>::load(state + at), sum);
+                    simd::fma(Vec<T>::load(now.whole + j + lane), before, x).store(dstate + at);
+                });
+                add(sums, through + j);
             });
-            add(sums, through + j);
-        });
+        }
         for (int64_t n = 0; n < K; n += Vec<T>::width) {
-            for (int64_t half = 0; half < BLOCK; half += HALF)
-                has_bonus ? pairs<true>(now, half, n) : pairs<false>(now, half, n);
-            log_decays(now, n);
+            for (int64_t half = 0; half < 2; half++) {
+                has_bonus ? across_log<true>(now, half, n) : across_log<false>(now, half, n);
+                has_bonus ? pairs<true>(now, half * HALF, n) : pairs<false>(now, half * HALF, n);
+            }
         }
         write(task, t0, h, now.length, first);
     }
@@ -141,32 +145,69 @@ private:
         if (in.decay == VECTOR) ahead.add(out.dlog_decay + head * in.K, in.H * in.K, BLOCK, in.K);
     }
 
-    // The gradients of queries through h, or of keys through dh, and through pairs with the other half:
+    // The gradients of queries through h, or of keys through dh, and through pairs with the other half, before their
+    // decays in their own half:
     //     x = left h^T, in the half whose tokens do not touch h times the decays `other` of the other half
-    //     to = (x + pairs) * decay       dot = (x + pairs) * decayed       total += the sum of x * decayed there
-    // `far` is the first token of that half. Its pairs are a part of dM, with these strides, times `partners`.
-    void across(const T* left, const T* h, const T* other, int64_t far, int64_t row, int64_t column, const T* partners,
-                const T* decay, const T* decayed, T* total, T* to, T* dot) {
+    //     to = x + pairs        total += the sum of x * decayed in that half
+    // `far` is the first token of that half, and `decayed` are its queries or keys. Its pairs are a part of dM, with
+    // these strides, times `partners`. x is zero if h is not `touched`.
+    void across(bool touched, const T* left, const T* h, const T* other, int64_t far, int64_t row, int64_t column,
+                const T* partners, const T* decayed, T* total, T* to) {
         gemm::for_tiles<T>(BLOCK, K, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
             ahead.some();
-            tile.add_product(in.V, left + i * V, V, 1, h + j, K);
+            if (touched) tile.add_product(in.V, left + i * V, V, 1, h + j, K);
             if (i / HALF == far / HALF) {
                 Vec<T> sums[shape.vectors] = {};
                 tile.each([&](Vec<T>& x, int r, int64_t lane) {
                     x *= Vec<T>::load(other + j + lane);
                     Vec<T>& sum = sums[lane / Vec<T>::width];
-                    sum = simd::fma(x, Vec<T>::load(decayed + (i + r) * K + j + lane), sum);
+                    sum = simd::fma(x, Vec<T>::load(decayed + (i - far + r) * K + j + lane), sum);
                 });
                 add(sums, total + j);
                 tile.add_product(HALF, dM + HALF * BLOCK + (i - far) * row, row, column, partners + j, K);
             }
-            tile.each([&](Vec<T>& x, int r, int64_t lane) {
-                const int64_t at = (i + r) * K + j + lane;
-                (x * Vec<T>::load(decayed + at)).store(dot + at);
-                (x * Vec<T>::load(decay + at)).store(to + at);
-            });
+            tile.store(to + i * K + j, K);
         });
+    }
+
+    // For the keys n .. n + W in a half: multiplies dq and dk by their decays in the half. Computes the gradients of the
+    // log decays through these terms and through what crosses all of the half.
+    template <bool BONUS>
+    void across_log(const KeyBlock<T>& now, int64_t half, int64_t n) {
+        const int64_t start = half * HALF * K + n;
+        T *const dquery = dq + start, *const dkey = dk + start, *const to = dlog + start;
+        const T *const query = now.q + start, *const key = now.k + start, *const step = now.step + start;
+        Vec<T> entering[HALF], decay((T)1);
+#pragma GCC unroll 8
+        for (int64_t t = 0; t < HALF; t++) {
+            const Vec<T> before = decay;
+            decay *= Vec<T>::load(step + t * K);
+            const Vec<T> read = now.read_decay(decay, before, BONUS, half * HALF + t);
+            const Vec<T> gradient = read * Vec<T>::load(dquery + t * K);
+            gradient.store(dquery + t * K);
+            entering[t] = gradient * Vec<T>::load(query + t * K);
+        }
+        Vec<T> later = simd::fma(Vec<T>::load(now.whole + n), Vec<T>::load(through + n),
+                                 Vec<T>::load(crossing + half * K + n));
+        Vec<T> leaving[HALF], logs[HALF];
+        decay = Vec<T>((T)1);
+#pragma GCC unroll 8
+        for (int64_t t = HALF - 1; t >= 0; t--) {
+            const Vec<T> gradient = decay * Vec<T>::load(dkey + t * K);
+            gradient.store(dkey + t * K);
+            leaving[t] = gradient * Vec<T>::load(key + t * K);
+            decay *= Vec<T>::load(step + t * K);
+            const Vec<T> with = later + entering[t];
+            logs[t] = BONUS ? later : with;
+            later = with;
+        }
+        Vec<T> earlier = Vec<T>::zero();
+#pragma GCC unroll 8
+        for (int64_t t = 0; t < HALF; t++) {
+            (logs[t] + earlier).store(to + t * K);
+            earlier += leaving[t];
+        }
     }
 
     // Adds the gradients through pairs within the half from token t0 to dq, dk and dlog, for the keys n .. n + W.
@@ -207,33 +248,12 @@ private:
                 }
             }
             const int64_t to = (t0 + t) * K + n;
-            ddecay.store(dlog + to);
+            (ddecay + Vec<T>::load(dlog + to)).store(dlog + to);
             simd::fma(own * bonus, k, dquery + Vec<T>::load(dq + to)).store(dq + to);
             simd::fma(own * bonus, q, dkey[t] + Vec<T>::load(dk + to)).store(dk + to);
             if (BONUS) sum_bonus = simd::fma(own * q, k, sum_bonus);
         }
         if (BONUS) (sum_bonus + Vec<T>::load(dbonus + n)).store(dbonus + n);
-    }
-
-    // Adds the gradients across the borders of the halves to dlog.
-    void log_decays(const KeyBlock<T>& now, int64_t n) {
-        const bool has_bonus = in.bonus != nullptr;
-        for (int64_t half = 0; half < 2; half++) {
-            Vec<T> later = simd::fma(Vec<T>::load(now.whole + n), Vec<T>::load(through + n),
-                                     Vec<T>::load(crossing + half * K + n));
-            for (int64_t t = (half + 1) * HALF - 1; t >= half * HALF; t--) {
-                T* const to = dlog + t * K + n;
-                const Vec<T> with = later + Vec<T>::load(entering + t * K + n);
-                (Vec<T>::load(to) + (has_bonus ? later : with)).store(to);
-                later = with;
-            }
-            Vec<T> earlier = Vec<T>::zero();
-            for (int64_t t = half * HALF; t < (half + 1) * HALF; t++) {
-                T* const to = dlog + t * K + n;
-                (Vec<T>::load(to) + earlier).store(to);
-                earlier += Vec<T>::load(leaving + t * K + n);
-            }
-        }
     }
 
     void write(const Task& task, int64_t t0, int64_t h, int64_t length, bool first) {
@@ -271,7 +291,7 @@ private:
     Buffer<T> dvT;  // (V, BLOCK)
     Buffer<T> dv;  // (BLOCK, V)
     Buffer<T> k_to_endT;  // (K, BLOCK)
-    Buffer<T> dq, dk, entering, leaving, dlog;  // (BLOCK, K)
+    Buffer<T> dq, dk, dlog;  // (BLOCK, K)
     Buffer<T> through;  // (K,)
     Buffer<T> crossing;  // (2, K): gradients of the log decays of a half through what crosses all of it
     Buffer<T> dbonus;  // (K,)
