@@ -176,6 +176,7 @@ private:
         gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V);
         ahead.start();
         block.fetch(in, b, t0 + BLOCK, h, ahead);
+        ahead.add(y_out + start + BLOCK * stride, stride, BLOCK, in.V);
         T* const to = direct ? y_out + start : (T*)y;
         const int64_t to_stride = direct ? stride : V;
         gemm::for_tiles<T>(BLOCK, V, [&](auto shape, int64_t i, int64_t j) {
@@ -188,6 +189,7 @@ private:
         if (!direct) gemm::unpack((T*)y, V, length, in.V, y_out + start, stride);
         gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             tile.add_product(length, block.k_to_end + i, 1, K, v + j, V);
             tile.each([&](Vec<T>& x, int r, int64_t lane) {
                 T* const p = state + (i + r) * V + j + lane;

@@ -73,6 +73,7 @@ private:
     SIMD_INLINE void update(const T* left, const T* right, const Use& use) {
         gemm::for_tiles<T>(V, K, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             tile.add_product(BLOCK, left + i, 1, V, right + j, K);
             use(tile, i, j);
         });
@@ -140,6 +141,7 @@ private:
         ahead.start();
         ahead.add(out.dy + before * in.V, in.H * in.V, BLOCK, in.V);
         now.fetch(in, task.b, t0 - CHUNK, h, ahead);
+        ahead.add(out.dv + before * in.V, in.H * in.V, BLOCK, in.V);
         ahead.add(out.dq + keys, in.G * in.K, BLOCK, in.K);
         ahead.add(out.dk + keys, in.G * in.K, BLOCK, in.K);
         if (in.decay == VECTOR) ahead.add(out.dlog_decay + head * in.K, in.H * in.K, BLOCK, in.K);
