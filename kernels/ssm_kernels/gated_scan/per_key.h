@@ -175,8 +175,10 @@ private:
         block.scores(in.bonus != nullptr, M);
         gemm::pack(in.v + start, stride, length, in.V, (T*)v, BLOCK, V);
         ahead.start();
-        block.fetch(in, b, t0 + BLOCK, h, ahead);
-        ahead.add(y_out + start + BLOCK * stride, stride, BLOCK, in.V);
+        if (t0 + BLOCK < in.T_) {
+            block.fetch(in, b, t0 + BLOCK, h, ahead);
+            ahead.add(y_out + start + BLOCK * stride, stride, BLOCK, in.V);
+        }
         T* const to = direct ? y_out + start : (T*)y;
         const int64_t to_stride = direct ? stride : V;
         gemm::for_tiles<T>(BLOCK, V, [&](auto shape, int64_t i, int64_t j) {

@@ -24,8 +24,7 @@ public:
         for (int64_t h = task.first_head; h < task.first_head + task.heads; h++) {
             const int64_t row = task.b * in.H + h, size = in.K * in.V;
             const bool first = h == task.first_head;
-            load_state(in, out.dhT == nullptr ? nullptr : out.dhT + row * size, (T*)natural, K, V);
-            gemm::transpose((T*)natural, V, K, V, (T*)dstate, K);
+            load_transposed(out.dhT == nullptr ? nullptr : out.dhT + row * size, dstate);
             std::memset((void*)(T*)dbonus, 0, K * sizeof(T));
             if (in.decay == CONSTANT) out.dlog_decay[row] = 0;
             for (int64_t c = in.chunks() - 1; c >= 0; c--)
@@ -41,8 +40,7 @@ public:
 private:
     void chunk(const Task& task, int64_t t0, int64_t h, const T* kept, bool first) {
         const int64_t length = std::min(CHUNK, in.T_ - t0), blocks = (length + BLOCK - 1) / BLOCK;
-        load_state(in, kept, (T*)natural, K, V, -in.K * in.V);
-        gemm::transpose((T*)natural, V, K, V, (T*)states, K);
+        load_transposed(kept, states, -in.K * in.V);
         for (int64_t i = 0; i < blocks; i++) {
             const int64_t start = t0 + i * BLOCK, here = std::min(BLOCK, in.T_ - start);
             T* const value = v + i * BLOCK * V;
@@ -65,6 +63,16 @@ private:
             const int64_t start = t0 + i * BLOCK;
             const bool carried = start > 0 || in.h0 != nullptr, followed = start + BLOCK < in.T_ || out.dhT != nullptr;
             step(task, start, h, block[i], states + i * V * K, v + i * BLOCK * V, carried, followed, first);
+        }
+    }
+
+    // The transposed state, padded. For `next`, see gemm::pack.
+    void load_transposed(const T* state, T* to, int64_t next = 0) {
+        if (state == nullptr) {
+            std::memset((void*)to, 0, V * K * sizeof(T));
+        } else {
+            gemm::pack(state, in.V, in.K, in.V, (T*)natural, K, V, next);
+            gemm::transpose((T*)natural, V, K, V, to, K);
         }
     }
 
@@ -140,7 +148,7 @@ private:
         const int64_t head = in.token(task.b, t0) * in.H + h, before = in.token(task.b, t0 - BLOCK) * in.H + h;
         ahead.start();
         ahead.add(out.dy + before * in.V, in.H * in.V, BLOCK, in.V);
-        now.fetch(in, task.b, t0 - CHUNK, h, ahead);
+        if (t0 >= CHUNK) now.fetch(in, task.b, t0 - CHUNK, h, ahead);
         ahead.add(out.dv + before * in.V, in.H * in.V, BLOCK, in.V);
         ahead.add(out.dq + keys, in.G * in.K, BLOCK, in.K);
         ahead.add(out.dk + keys, in.G * in.K, BLOCK, in.K);
@@ -259,28 +267,30 @@ private:
     }
 
     void write(const Task& task, int64_t t0, int64_t h, int64_t length, bool first) {
+        const int64_t token = in.token(task.b, t0), head = token * in.H + h;
+        const int64_t keys = ((task.part * in.B * in.T_ + token) * in.G + task.group) * in.K;
+        add_rows(dq, length, out.dq + keys, first);
+        add_rows(dk, length, out.dk + keys, first);
+        if (in.decay == NONE) return;
+        if (in.decay == VECTOR)
+            return gemm::unpack((T*)dlog, K, length, in.K, out.dlog_decay + head * in.K, in.H * in.K);
         for (int64_t t = 0; t < length; t++) {
-            const int64_t token = in.token(task.b, t0 + t);
-            const int64_t at = ((task.part * in.B * in.T_ + token) * in.G + task.group) * in.K;
-            add_row(dq + t * K, out.dq + at, first);
-            add_row(dk + t * K, out.dk + at, first);
-            if (in.decay == VECTOR) {
-                gemm::unpack(dlog + t * K, K, 1, in.K, out.dlog_decay + (token * in.H + h) * in.K, in.K);
-            } else if (in.decay != NONE) {
-                T sum = 0;
-                for (int64_t n = 0; n < in.K; n++) sum += dlog[t * K + n];
-                if (in.decay == CONSTANT) {
-                    out.dlog_decay[task.b * in.H + h] += sum;
-                } else {
-                    out.dlog_decay[token * in.H + h] = sum;
-                }
+            T sum = 0;
+            for (int64_t n = 0; n < in.K; n++) sum += dlog[t * K + n];
+            if (in.decay == CONSTANT) {
+                out.dlog_decay[task.b * in.H + h] += sum;
+            } else {
+                out.dlog_decay[head + t * in.H] = sum;
             }
         }
     }
 
     // The first head of a task writes the sum. The other heads add to it.
-    void add_row(const T* from, T* to, bool first) {
-        for (int64_t n = 0; n < in.K; n++) to[n] = first ? from[n] : to[n] + from[n];
+    void add_rows(const T* from, int64_t length, T* to, bool first) {
+        const int64_t stride = in.G * in.K;
+        if (first) return gemm::unpack(from, K, length, in.K, to, stride);
+        for (int64_t t = 0; t < length; t++)
+            for (int64_t n = 0; n < in.K; n++) to[t * stride + n] += from[t * K + n];
     }
 
     const Inputs<T>& in;
