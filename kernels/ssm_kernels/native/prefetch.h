@@ -2,6 +2,7 @@
 // at once stall the core.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace simd {
@@ -26,17 +27,20 @@ public:
     // Adds `rows` rows of `columns` numbers with distance `stride`. They may be outside of a tensor.
     template <typename T>
     void add(const T* first, int64_t stride, int64_t rows, int64_t columns) {
-        if (count < MOST) list[count++] = {(const char*)first, stride * SIZE<T>, rows, columns * SIZE<T>};
+        if (count < MOST && rows > 0 && columns > 0)
+            list[count++] = {(const char*)first, stride * SIZE<T>, rows, columns * SIZE<T>};
     }
 
     // Prefetches the next rows, in the order of `add`: about as many lines as a core can load at a time.
     void some() {
         for (int64_t lines = LINES; lines > 0 && next < count;) {
-            Rows& at = list[next];
-            ask(at.row, at.bytes);
-            lines -= (at.bytes + LINE - 1) / LINE;
-            at.row += at.stride;
-            if (--at.left <= 0) next++;
+            const Rows at = list[next];
+            const int64_t lines_of_row = (at.bytes + LINE - 1) / LINE;
+            const int64_t rows = std::min(at.left, (lines + lines_of_row - 1) / lines_of_row);
+            for (int64_t i = 0; i < rows; i++) ask(at.row + i * at.stride, at.bytes);
+            lines -= rows * lines_of_row;
+            list[next].row += rows * at.stride;
+            if ((list[next].left -= rows) == 0) next++;
         }
     }
 
