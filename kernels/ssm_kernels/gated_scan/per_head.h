@@ -7,6 +7,7 @@
 // terms whose decay contains step u: pairs s < u <= t, state to t >= u, s < u to the end, and state to the end.
 #pragma once
 
+#include "prefetch.h"
 #include "problem.h"
 
 namespace gated {
@@ -71,11 +72,10 @@ struct Group {
 
     explicit Group(int64_t K_) : K(K_), q(CHUNK * K), k(CHUNK * K), kT(CHUNK * K), scores(CHUNK * CHUNK) {}
 
-    // The next chunk starts `tokens` after this one.
-    void read(const Inputs<T>& in, int64_t b, int64_t t0, int64_t g, int64_t length, int64_t rows, int64_t tokens) {
+    void read(const Inputs<T>& in, int64_t b, int64_t t0, int64_t g, int64_t length, int64_t rows) {
         const int64_t start = (in.token(b, t0) * in.G + g) * in.K, stride = in.G * in.K;
-        gemm::pack(in.q + start, stride, length, in.K, (T*)q, rows, K, tokens * stride);
-        gemm::pack(in.k + start, stride, length, in.K, (T*)k, rows, K, tokens * stride);
+        gemm::pack(in.q + start, stride, length, in.K, (T*)q, rows, K);
+        gemm::pack(in.k + start, stride, length, in.K, (T*)k, rows, K);
         gemm::transpose((T*)k, K, rows, K, (T*)kT, CHUNK);
         gemm::for_lower_tiles<T>(rows, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
@@ -83,13 +83,20 @@ struct Group {
             tile.store(scores + i * CHUNK + j, CHUNK);
         });
     }
+
+    // Adds the inputs of the chunk that starts at t0 to the rows that are prefetched.
+    void fetch(const Inputs<T>& in, int64_t b, int64_t t0, int64_t g, simd::Ahead& ahead) const {
+        const int64_t start = (in.token(b, t0) * in.G + g) * in.K;
+        ahead.add(in.q + start, in.G * in.K, CHUNK, in.K);
+        ahead.add(in.k + start, in.G * in.K, CHUNK, in.K);
+    }
 };
 
-// to = x and scaled = diag(s) x, both padded. x has `length` rows of `columns` numbers. For `next`, see gemm::pack.
+// to = x and scaled = diag(s) x, both padded. x has `length` rows of `columns` numbers.
 template <typename T>
 void pack_scaled(const T* x, int64_t stride, int64_t length, int64_t columns, const T* s, T* to, T* scaled,
-                 int64_t rows, int64_t padded_columns, int64_t next) {
-    gemm::pack(x, stride, length, columns, to, rows, padded_columns, next);
+                 int64_t rows, int64_t padded_columns) {
+    gemm::pack(x, stride, length, columns, to, rows, padded_columns);
     for (int64_t t = 0; t < rows; t++) {
         const Vec<T> factor(s[t]);
         for (int64_t j = t * padded_columns; j < (t + 1) * padded_columns; j += Vec<T>::width)
@@ -111,12 +118,15 @@ public:
         for (int64_t c = 0; c < chunks; c++) {
             const int64_t t0 = c * CHUNK, length = std::min(CHUNK, in.T_ - t0), rows = padded<T>(length);
             const bool carried = c > 0 || in.h0 != nullptr;
-            group.read(in, task.b, t0, task.group, length, rows, CHUNK);
+            const bool last = c + 1 == chunks;
+            group.read(in, task.b, t0, task.group, length, rows);
             for (int64_t i = 0; i < task.heads; i++) {
                 const int64_t h = task.first_head + i;
                 T* state = states + i * K * V;
                 if (saved != nullptr && carried)
                     gemm::unpack(state, V, in.K, in.V, in.kept(saved, task.b, h, c), in.V);
+                ahead.start();
+                if (!last) fetch(task, t0 + CHUNK, h, saved == nullptr ? nullptr : in.kept(saved, task.b, h, c + 1), y_out);
                 head(task.b, t0, h, length, rows, carried, state, y_out);
             }
         }
@@ -127,16 +137,26 @@ public:
     }
 
 private:
+    // Adds the memory that the chunk at t0 reads and writes.
+    void fetch(const Task& task, int64_t t0, int64_t h, const T* kept, const T* y_out) {
+        const int64_t start = (in.token(task.b, t0) * in.H + h) * in.V;
+        ahead.add(in.v + start, in.H * in.V, CHUNK, in.V);
+        if (h == task.first_head) group.fetch(in, task.b, t0, task.group, ahead);
+        ahead.add(y_out + start, in.H * in.V, CHUNK, in.V);
+        if (kept != nullptr) ahead.add(kept, in.V, in.K, in.V);
+    }
+
     void head(int64_t b, int64_t t0, int64_t h, int64_t length, int64_t rows, bool carried, T* state, T* y_out) {
         const int64_t start = (in.token(b, t0) * in.H + h) * in.V, stride = in.H * in.V;
         decays.read(in, b, t0, h, length);
         decays.pairs(rows, group.scores, nullptr, weights);
-        pack_scaled(in.v + start, stride, length, in.V, decays.to_end, (T*)v, (T*)v_to_end, rows, V, CHUNK * stride);
+        pack_scaled(in.v + start, stride, length, in.V, decays.to_end, (T*)v, (T*)v_to_end, rows, V);
         const bool direct = rows == length && V == in.V;
         T* const to = direct ? y_out + start : (T*)y;
         const int64_t to_stride = direct ? stride : V;
         gemm::for_tiles<T>(rows, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             if (carried) {
                 tile.add_product(in.K, group.q + i * K, K, 1, state + j, V);
                 tile.scale_rows(decays.from_start + i);
@@ -148,6 +168,7 @@ private:
         const Vec<T> whole(decays.whole);
         gemm::for_tiles<T>(K, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             tile.add_product(length, group.k + i, 1, K, v_to_end + j, V);
             T* const corner = state + i * V + j;
             tile.each([&](Vec<T>& x, int r, int64_t l) {
@@ -164,6 +185,7 @@ private:
     Buffer<T> weights;  // (CHUNK, CHUNK)
     Buffer<T> v, v_to_end, y;  // (CHUNK, V)
     Buffer<T> states;  // (heads, K, V)
+    simd::Ahead ahead;
 };
 
 }  // namespace gated

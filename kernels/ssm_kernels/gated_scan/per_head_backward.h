@@ -31,13 +31,14 @@ public:
         for (int64_t c = chunks - 1; c >= 0; c--) {
             const int64_t t0 = c * CHUNK, length = std::min(CHUNK, in.T_ - t0), rows = padded<T>(length);
             const bool carried = c > 0 || in.h0 != nullptr, followed = c + 1 < chunks || out.dhT != nullptr;
-            group.read(in, task.b, t0, task.group, length, rows, -CHUNK);
+            group.read(in, task.b, t0, task.group, length, rows);
             gemm::transpose((T*)group.q, K, rows, K, (T*)qT, CHUNK);
             for (T* buffer : {(T*)dqT, (T*)dkT}) std::memset((void*)buffer, 0, K * CHUNK * sizeof(T));
             std::memset((void*)(T*)dscores, 0, CHUNK * CHUNK * sizeof(T));
             for (int64_t i = 0; i < task.heads; i++) {
                 const int64_t h = task.first_head + i;
-                if (carried) load_state(in, in.kept(saved, task.b, h, c), (T*)state, K, V, -in.K * in.V);
+                if (carried) load_state(in, in.kept(saved, task.b, h, c), (T*)state, K, V);
+                fetch(task, t0, h, in.kept(saved, task.b, h, c - 1));
                 head(task.b, t0, h, length, rows, carried, followed, dstates + i * K * V);
             }
             const int64_t start = (((task.part * in.B + task.b) * in.T_ + t0) * in.G + task.group) * in.K;
@@ -51,20 +52,32 @@ public:
     }
 
 private:
+    // Adds the memory that the chunk before t0 reads, and that the chunk at t0 writes.
+    void fetch(const Task& task, int64_t t0, int64_t h, const T* kept) {
+        const int64_t now = (in.token(task.b, t0) * in.H + h) * in.V, stride = in.H * in.V, before = now - CHUNK * stride;
+        ahead.start();
+        ahead.add(out.dv + now, stride, CHUNK, in.V);
+        if (t0 == 0) return;
+        ahead.add(in.v + before, stride, CHUNK, in.V);
+        ahead.add(out.dy + before, stride, CHUNK, in.V);
+        if (h == task.first_head) group.fetch(in, task.b, t0 - CHUNK, task.group, ahead);
+        if (kept != nullptr) ahead.add(kept, in.V, in.K, in.V);
+    }
+
     void head(int64_t b, int64_t t0, int64_t h, int64_t length, int64_t rows, bool carried, bool followed, T* dstate) {
         constexpr int64_t W = Vec<T>::width;
         const int64_t start = (in.token(b, t0) * in.H + h) * in.V, stride = in.H * in.V;
         decays.read(in, b, t0, h, length);
         decays.pairs(rows, group.scores, between, weights);
-        const int64_t next = -CHUNK * stride;
-        gemm::pack(in.v + start, stride, length, in.V, (T*)v, rows, V, next);
-        pack_scaled(out.dy + start, stride, length, in.V, decays.from_start, (T*)dy, (T*)dy_from_start, rows, V, next);
+        gemm::pack(in.v + start, stride, length, in.V, (T*)v, rows, V);
+        pack_scaled(out.dy + start, stride, length, in.V, decays.from_start, (T*)dy, (T*)dy_from_start, rows, V);
         gemm::transpose((T*)v, V, rows, V, (T*)vT, CHUNK);
         gemm::transpose((T*)dy, V, rows, V, (T*)dyT, CHUNK);
 
         alignas(64) T crossing[CHUNK], entering[CHUNK] = {}, leaving[CHUNK] = {};  // terms of the log decays' gradients
         gemm::for_lower_tiles<T>(rows, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             tile.add_product(in.V, dy + i * V, V, 1, vT + j, CHUNK);
             tile.store(dweights + i * CHUNK + j, CHUNK);
         });
@@ -77,6 +90,7 @@ private:
         const int64_t to_stride = direct ? stride : V;
         gemm::for_tiles<T>(rows, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             if (followed) {
                 tile.add_product(in.K, group.k + i * K, K, 1, dstate + j, V);
                 tile.scale_rows(decays.to_end + i);
@@ -90,6 +104,7 @@ private:
         const Vec<T> whole(decays.whole);
         gemm::for_tiles<T>(carried ? K : 0, V, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             tile.add_product(length, group.q + i, 1, K, dy_from_start + j, V);
             T *const corner = dstate + i * V + j, *const other = state + i * V + j;
             tile.each([&](Vec<T>& x, int r, int64_t l) {
@@ -123,6 +138,7 @@ private:
     void across(int64_t rows, const T* h, const T* right, const T* decay, const T* other, T* total, T* dot) {
         gemm::for_tiles<T>(K, rows, [&](auto shape, int64_t i, int64_t j) {
             auto tile = decltype(shape)::Tile::zeros();
+            ahead.some();
             tile.add_product(in.V, h + i * V, V, 1, right + j, CHUNK);
             constexpr int vectors = shape.vectors;
             Vec<T> scale[vectors], sums[vectors];
@@ -187,6 +203,7 @@ private:
     Buffer<T> dv;  // (CHUNK, V)
     Buffer<T> state;  // (K, V)
     Buffer<T> dstates;  // (heads, K, V)
+    simd::Ahead ahead;
 };
 
 }  // namespace gated

@@ -28,7 +28,7 @@ public:
             std::memset((void*)(T*)dbonus, 0, K * sizeof(T));
             if (in.decay == CONSTANT) out.dlog_decay[row] = 0;
             for (int64_t c = in.chunks() - 1; c >= 0; c--)
-                chunk(task, c * CHUNK, h, in.kept(saved, task.b, h, c), first);
+                chunk(task, c, h, saved, first);
             if (out.dh0 != nullptr) {
                 gemm::transpose((T*)dstate, K, V, K, (T*)natural, V);
                 gemm::unpack((T*)natural, V, in.K, in.V, out.dh0 + row * size, in.V);
@@ -38,9 +38,10 @@ public:
     }
 
 private:
-    void chunk(const Task& task, int64_t t0, int64_t h, const T* kept, bool first) {
-        const int64_t length = std::min(CHUNK, in.T_ - t0), blocks = (length + BLOCK - 1) / BLOCK;
-        load_transposed(kept, states, -in.K * in.V);
+    void chunk(const Task& task, int64_t c, int64_t h, const T* saved, bool first) {
+        const int64_t t0 = c * CHUNK, length = std::min(CHUNK, in.T_ - t0), blocks = (length + BLOCK - 1) / BLOCK;
+        const T* const kept_before = c == 0 ? nullptr : in.kept(saved, task.b, h, c - 1);
+        load_transposed(in.kept(saved, task.b, h, c), states);
         for (int64_t i = 0; i < blocks; i++) {
             const int64_t start = t0 + i * BLOCK, here = std::min(BLOCK, in.T_ - start);
             T* const value = v + i * BLOCK * V;
@@ -62,16 +63,18 @@ private:
         for (int64_t i = blocks - 1; i >= 0; i--) {
             const int64_t start = t0 + i * BLOCK;
             const bool carried = start > 0 || in.h0 != nullptr, followed = start + BLOCK < in.T_ || out.dhT != nullptr;
+            fetch(block[i], task, start, h);
+            if (i == 0 && kept_before != nullptr) ahead.add(kept_before, in.V, in.K, in.V);
             step(task, start, h, block[i], states + i * V * K, v + i * BLOCK * V, carried, followed, first);
         }
     }
 
-    // The transposed state, padded. For `next`, see gemm::pack.
-    void load_transposed(const T* state, T* to, int64_t next = 0) {
+    // The transposed state, padded.
+    void load_transposed(const T* state, T* to) {
         if (state == nullptr) {
             std::memset((void*)to, 0, V * K * sizeof(T));
         } else {
-            gemm::pack(state, in.V, in.K, in.V, (T*)natural, K, V, next);
+            load_state(in, state, (T*)natural, K, V);
             gemm::transpose((T*)natural, V, K, V, to, K);
         }
     }
@@ -98,7 +101,6 @@ private:
         const int64_t start = (in.token(task.b, t0) * in.H + h) * in.V, stride = in.H * in.V;
         const bool has_bonus = in.bonus != nullptr;
         gemm::pack(out.dy + start, stride, now.length, in.V, (T*)dy, BLOCK, V);
-        fetch(now, task, t0, h);
         now.scores(has_bonus, M);
         for (int64_t t = 0; t < BLOCK; t += HALF)
             pair_products<T, LOWER>(dy + t * V, value + t * V, nullptr, nullptr, V, dM + t * BLOCK + t, BLOCK);

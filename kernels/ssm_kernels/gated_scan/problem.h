@@ -60,13 +60,13 @@ struct Gradients {
     T* dbonus;             // (B, H, K)
 };
 
-// The state in a padded buffer. For `next`, see gemm::pack.
+// The state in a padded buffer.
 template <typename T>
-void load_state(const Inputs<T>& in, const T* state, T* to, int64_t rows, int64_t columns, int64_t next = 0) {
+void load_state(const Inputs<T>& in, const T* state, T* to, int64_t rows, int64_t columns) {
     if (state == nullptr) {
         std::memset((void*)to, 0, rows * columns * sizeof(T));
     } else {
-        gemm::pack(state, in.V, in.K, in.V, to, rows, columns, next);
+        gemm::pack(state, in.V, in.K, in.V, to, rows, columns);
     }
 }
 

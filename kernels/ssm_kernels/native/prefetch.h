@@ -48,7 +48,7 @@ private:
     template <typename T>
     static constexpr int64_t SIZE = sizeof(T);
     static constexpr int64_t LINES = 24;
-    static constexpr int MOST = 9;
+    static constexpr int MOST = 10;
 
     struct Rows {
         const char* row;
