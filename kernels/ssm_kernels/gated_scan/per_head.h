@@ -118,7 +118,6 @@ public:
         for (int64_t c = 0; c < chunks; c++) {
             const int64_t t0 = c * CHUNK, length = std::min(CHUNK, in.T_ - t0), rows = padded<T>(length);
             const bool carried = c > 0 || in.h0 != nullptr;
-            const bool last = c + 1 == chunks;
             group.read(in, task.b, t0, task.group, length, rows);
             for (int64_t i = 0; i < task.heads; i++) {
                 const int64_t h = task.first_head + i;
@@ -126,7 +125,7 @@ public:
                 if (saved != nullptr && carried)
                     gemm::unpack(state, V, in.K, in.V, in.kept(saved, task.b, h, c), in.V);
                 ahead.start();
-                if (!last) fetch(task, t0 + CHUNK, h, saved == nullptr ? nullptr : in.kept(saved, task.b, h, c + 1), y_out);
+                if (c + 1 < chunks) fetch(task, c + 1, h, saved, y_out);
                 head(task.b, t0, h, length, rows, carried, state, y_out);
             }
         }
@@ -137,13 +136,13 @@ public:
     }
 
 private:
-    // Adds the memory that the chunk at t0 reads and writes.
-    void fetch(const Task& task, int64_t t0, int64_t h, const T* kept, const T* y_out) {
-        const int64_t start = (in.token(task.b, t0) * in.H + h) * in.V;
+    // Adds the memory that chunk c reads and writes. It is not the first.
+    void fetch(const Task& task, int64_t c, int64_t h, const T* saved, const T* y_out) {
+        const int64_t start = (in.token(task.b, c * CHUNK) * in.H + h) * in.V;
         ahead.add(in.v + start, in.H * in.V, CHUNK, in.V);
-        if (h == task.first_head) group.fetch(in, task.b, t0, task.group, ahead);
+        if (h == task.first_head) group.fetch(in, task.b, c * CHUNK, task.group, ahead);
         ahead.add(y_out + start, in.H * in.V, CHUNK, in.V);
-        if (kept != nullptr) ahead.add(kept, in.V, in.K, in.V);
+        if (saved != nullptr) ahead.add(in.kept(saved, task.b, h, c), in.V, in.K, in.V);
     }
 
     void head(int64_t b, int64_t t0, int64_t h, int64_t length, int64_t rows, bool carried, T* state, T* y_out) {

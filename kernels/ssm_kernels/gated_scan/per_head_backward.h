@@ -38,7 +38,7 @@ public:
             for (int64_t i = 0; i < task.heads; i++) {
                 const int64_t h = task.first_head + i;
                 if (carried) load_state(in, in.kept(saved, task.b, h, c), (T*)state, K, V);
-                fetch(task, t0, h, in.kept(saved, task.b, h, c - 1));
+                fetch(task, c, h, saved);
                 head(task.b, t0, h, length, rows, carried, followed, dstates + i * K * V);
             }
             const int64_t start = (((task.part * in.B + task.b) * in.T_ + t0) * in.G + task.group) * in.K;
@@ -52,15 +52,17 @@ public:
     }
 
 private:
-    // Adds the memory that the chunk before t0 reads, and that the chunk at t0 writes.
-    void fetch(const Task& task, int64_t t0, int64_t h, const T* kept) {
-        const int64_t now = (in.token(task.b, t0) * in.H + h) * in.V, stride = in.H * in.V, before = now - CHUNK * stride;
+    // Lists the memory that chunk c writes, and that the chunk before it reads.
+    void fetch(const Task& task, int64_t c, int64_t h, const T* saved) {
+        const int64_t start = (in.token(task.b, c * CHUNK) * in.H + h) * in.V, stride = in.H * in.V;
         ahead.start();
-        ahead.add(out.dv + now, stride, CHUNK, in.V);
-        if (t0 == 0) return;
+        ahead.add(out.dv + start, stride, CHUNK, in.V);
+        if (c == 0) return;
+        const int64_t before = start - CHUNK * stride;
+        const T* const kept = in.kept(saved, task.b, h, c - 1);
         ahead.add(in.v + before, stride, CHUNK, in.V);
         ahead.add(out.dy + before, stride, CHUNK, in.V);
-        if (h == task.first_head) group.fetch(in, task.b, t0 - CHUNK, task.group, ahead);
+        if (h == task.first_head) group.fetch(in, task.b, (c - 1) * CHUNK, task.group, ahead);
         if (kept != nullptr) ahead.add(kept, in.V, in.K, in.V);
     }
 

@@ -3,6 +3,7 @@
 // States and their adjoints are transposed, (V, K), with keys in the lanes, so decays are vector operations:
 //     dq = (dy h^T) * from_start + pairs        dk = (v dh^T) * to_end + pairs
 //     dv = (k * to_end) dh + M^T dy             dh <- diag(whole) dh + (q * from_start)^T dy
+// Products with zero are skipped, as in per_head_backward.h.
 #pragma once
 
 #include <type_traits>
@@ -183,8 +184,8 @@ private:
         });
     }
 
-    // For the keys n .. n + W in a half: multiplies dq and dk by their decays in the half. Computes the gradients of the
-    // log decays through these terms and through what crosses all of the half.
+    // For the keys n .. n + W in a half: multiplies dq and dk by their decays in the half. Computes the gradients of
+    // the log decays through these terms and through what crosses all of the half.
     template <bool BONUS>
     void across_log(const KeyBlock<T>& now, int64_t half, int64_t n) {
         const int64_t start = half * HALF * K + n;
