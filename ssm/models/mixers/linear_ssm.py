@@ -11,6 +11,7 @@ import math
 from abc import abstractmethod
 
 import torch
+import torch.nn.functional as F
 from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
@@ -172,61 +173,86 @@ def _scan_segments(
 ) -> tuple[Tensor, Tensor]:
     """`scan_systems` for a multiple S L of L steps."""
     (B, _, H, M), N = x.shape, a.shape[1]
-    x = x.unflatten(1, (-1, L))  # (B, S, L, H, M)
-    powers = _powers(a, L)  # (H, N, L + 1)
-    kernel = ((c * b).unsqueeze(-1) * powers[..., :L]).sum(1).real  # (H, L)
+    x = x.unflatten(1, (-1, L)).movedim(2, -1)  # (B, S, H, M, L)
+    # For j = P q + p, a^j is a^(P q) times a^p: few passes over all L powers are needed.
+    P = 2 ** (((L - 1).bit_length() + 1) // 2)  # about the square root of L
+    Q = -(-L // P)
+    low = _powers(a, P)  # (H, P, N): a^(P-1) to 1
+    high = _powers(a * low[:, 0], Q)  # (H, Q, N): a^(P (Q-1)) to 1
+    # Re(c b) = Re c Re b - Im c Im b
+    kernel = _real_pairs((c.unsqueeze(1) * high).conj()) @ _real_pairs(b.unsqueeze(1) * low).mT  # (H, Q, P)
+    kernel = kernel.flatten(1)[:, P * Q - L :]  # (H, L): K_{L-1} to K_0
     document = None if resets is None else resets.unflatten(1, (-1, L)).cumsum(2)  # (B, S, L): number in its segment
     y = _convolved(x, kernel, document)
 
-    # What each segment adds to the state, and the initial states of the segments.
     late = x if document is None else _only(x, document == document[..., -1:])  # inputs after the last reset
-    entry = _real_pairs(b.unsqueeze(-1) * powers[..., :L].flip(-1))  # (H, 2 N, L)
-    added = torch.einsum("bslhm,hkl->bshmk", late, entry).unflatten(-1, (N, 2))
-    decay = powers[:, None, :, L].expand(H, M, N).reshape(-1)  # (H M N,)
+    entry = _real_pairs(_products(high, b.unsqueeze(1) * low, L))  # (H, L, 2 N)
+    added = torch.view_as_complex(_by_head(late, entry).unflatten(-1, (N, 2)))  # (B, S, H, M, N): by each segment
+    if h0 is None and x.shape[1] == 1:  # the only segment begins with the zero state
+        return y.movedim(-1, 2).flatten(1, 2), added.squeeze(1)
+
+    # The initial states of the segments.
+    decay = a * high[:, 0] * low[:, P * Q - L]  # a^L
+    decay = decay.unsqueeze(1).expand(H, M, N).reshape(-1)  # (H M N,)
     forgotten = None if document is None else document[..., -1] > 0  # (B, S): reset within the segment
     start = None if h0 is None else h0.flatten(1)
-    h, last = diagonal_scan(decay, torch.view_as_complex(added).flatten(2), start, resets=forgotten)  # (B, S, H M N)
-    if start is not None or h.shape[1] > 1:  # otherwise the only segment begins with the zero state
-        before = torch.cat([torch.zeros_like(h[:, :1]) if start is None else start.unsqueeze(1), h[:, :-1]], 1)
-        # Re(c h) = Re c Re h - Im c Im h
-        readout = _real_pairs((c.unsqueeze(-1) * powers[..., 1:]).conj())  # (H, 2 N, L)
-        pairs = torch.view_as_real(before.view(B, -1, H, M, N)).flatten(-2)  # (B, S, H, M, 2 N)
-        carried = torch.einsum("bshmk,hkl->bslhm", pairs, readout)
-        y = y + (carried if document is None else _only(carried, document == 0))
-    return y.flatten(1, 2), last.view(B, H, M, N)
+    h, last = diagonal_scan(decay, added.flatten(2), start, resets=forgotten)  # (B, S, H M N)
+    before = torch.cat([torch.zeros_like(h[:, :1]) if start is None else start.unsqueeze(1), h[:, :-1]], 1)
+    readout = _real_pairs(_products(high, (a * c).unsqueeze(1) * low, L).conj())  # (H, L, 2 N): c a^L to c a
+    carried = _by_head(_real_pairs(before.view(B, -1, H, M, N)), readout.flip(1).mT)
+    y = y + (carried if document is None else _only(carried, document == 0))
+    return y.movedim(-1, 2).flatten(1, 2), last.view(B, H, M, N)
 
 
-def _powers(a: Tensor, L: int) -> Tensor:
-    """a^0 to a^L, (H, N, L + 1). The number of powers doubles with each product, so that few products are needed."""
-    powers = torch.stack([torch.ones_like(a), a], -1)  # (H, N, 2)
-    while (known := powers.shape[-1] - 1) < L:
-        further = powers[..., 1 : 1 + L - known]  # a^1 to at most a^known
-        powers = torch.cat([powers, powers[..., -1:] * further], -1)
-    return powers
+def _powers(a: Tensor, n: int) -> Tensor:
+    """a^(n-1), ..., a, 1 for a (H, N): (H, n, N). The number of powers doubles with each product."""
+    powers = torch.stack([a, torch.ones_like(a)], 1)
+    while powers.shape[1] < n:
+        a = a * a
+        powers = torch.cat([a.unsqueeze(1) * powers, powers], 1)
+    return powers[:, powers.shape[1] - n :]
+
+
+def _products(high: Tensor, low: Tensor, L: int) -> Tensor:
+    """The last L products of a row of high (H, Q, N) and a row of low (H, P, N): (H, L, N)."""
+    products = (high.unsqueeze(2) * low.unsqueeze(1)).flatten(1, 2)  # (H, Q P, N)
+    return products[:, products.shape[1] - L :]
 
 
 def _convolved(x: Tensor, kernel: Tensor, document: Tensor | None) -> Tensor:
-    """Causal convolution inside segments and documents: x (B, S, L, H, M), kernel (H, L)."""
-    lag = torch.arange(kernel.shape[1], device=x.device)
-    lag = lag[:, None] - lag  # (L, L): output minus input
-    matrix = kernel[:, lag.clamp_min(0)].masked_fill(lag < 0, 0.0)  # (H, L, L)
+    """Causal convolution inside segments and documents: x (B, S, H, M, L), kernel (H, L) with the largest lag first."""
+    L = kernel.shape[1]
+    matrix = F.pad(kernel, (0, L - 1)).unfold(1, L, 1).mT.flip(2)  # (H, L, L): from input i to output t, K_{t-i}
     if document is None:
-        return torch.einsum("hti,bsihm->bsthm", matrix, x)
+        return _by_head(x, matrix)
     y = torch.zeros_like(x)
     for number in range(int(document.max()) + 1):  # one more than the largest number of resets in a segment
         own = document == number
-        y = y + _only(torch.einsum("hti,bsihm->bsthm", matrix, _only(x, own)), own)
+        y = y + _only(_by_head(_only(x, own), matrix), own)
     return y
 
 
+def _by_head(x: Tensor, matrices: Tensor) -> Tensor:
+    """x (B, S, H, M, I) times a matrix for each head (H, I, J): (B, S, H, M, J).
+
+    On a CPU, batched products are fast only for contiguous matrices, so that x and the gradient of y are copied.
+    """
+    B, S, _, M, _ = x.shape
+    rows = x.movedim(2, 0).flatten(1, 3).contiguous()  # (H, B S M, I)
+    y = rows @ matrices
+    if y.requires_grad:
+        y.register_hook(torch.Tensor.contiguous)
+    return y.unflatten(1, (B, S, M)).movedim(0, 2)
+
+
 def _only(x: Tensor, steps: Tensor) -> Tensor:
-    """x (B, S, L, H, M) with zeros outside `steps` (B, S, L)."""
-    return x.masked_fill(~steps[..., None, None], 0.0)
+    """x (B, S, H, M, L) with zeros outside `steps` (B, S, L)."""
+    return x.masked_fill(~steps[:, :, None, None], 0.0)
 
 
 def _real_pairs(z: Tensor) -> Tensor:
-    """(H, N, L) complex -> (H, 2 N, L): real, imaginary, real, ..."""
-    return torch.view_as_real(z.resolve_conj()).movedim(-1, 2).flatten(1, 2)
+    """(..., N) complex -> (..., 2 N): real, imaginary, real, ..."""
+    return torch.view_as_real(z.resolve_conj()).flatten(-2)
 
 
 def step_systems(x: Tensor, a: Tensor, b: Tensor, c: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
