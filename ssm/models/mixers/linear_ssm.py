@@ -180,13 +180,13 @@ def _scan_segments(
     low = _powers(a, P)  # (H, P, N): a^(P-1) to 1
     high = _powers(a * low[:, 0], Q)  # (H, Q, N): a^(P (Q-1)) to 1
     # Re(c b) = Re c Re b - Im c Im b
-    kernel = _real_pairs((c.unsqueeze(1) * high).conj()) @ _real_pairs(b.unsqueeze(1) * low).mT  # (H, Q, P)
+    kernel = real_pairs((c.unsqueeze(1) * high).conj()) @ real_pairs(b.unsqueeze(1) * low).mT  # (H, Q, P)
     kernel = kernel.flatten(1)[:, P * Q - L :]  # (H, L): K_{L-1} to K_0
     document = None if resets is None else resets.unflatten(1, (-1, L)).cumsum(2)  # (B, S, L): number in its segment
     y = _convolved(x, kernel, document)
 
     late = x if document is None else _only(x, document == document[..., -1:])  # inputs after the last reset
-    entry = _real_pairs(_products(high, b.unsqueeze(1) * low, L))  # (H, L, 2 N)
+    entry = real_pairs(_products(high, b.unsqueeze(1) * low, L))  # (H, L, 2 N)
     added = torch.view_as_complex(_by_head(late, entry).unflatten(-1, (N, 2)))  # (B, S, H, M, N): by each segment
     if h0 is None and x.shape[1] == 1:  # the only segment begins with the zero state
         return y.movedim(-1, 2).flatten(1, 2), added.squeeze(1)
@@ -198,8 +198,8 @@ def _scan_segments(
     start = None if h0 is None else h0.flatten(1)
     h, last = diagonal_scan(decay, added.flatten(2), start, resets=forgotten)  # (B, S, H M N)
     before = torch.cat([torch.zeros_like(h[:, :1]) if start is None else start.unsqueeze(1), h[:, :-1]], 1)
-    readout = _real_pairs(_products(high, (a * c).unsqueeze(1) * low, L).conj())  # (H, L, 2 N): c a^L to c a
-    carried = _by_head(_real_pairs(before.view(B, -1, H, M, N)), readout.flip(1).mT)
+    readout = real_pairs(_products(high, (a * c).unsqueeze(1) * low, L).conj())  # (H, L, 2 N): c a^L to c a
+    carried = _by_head(real_pairs(before.view(B, -1, H, M, N)), readout.flip(1).mT)
     y = y + (carried if document is None else _only(carried, document == 0))
     return y.movedim(-1, 2).flatten(1, 2), last.view(B, H, M, N)
 
@@ -250,7 +250,7 @@ def _only(x: Tensor, steps: Tensor) -> Tensor:
     return x.masked_fill(~steps[:, :, None, None], 0.0)
 
 
-def _real_pairs(z: Tensor) -> Tensor:
+def real_pairs(z: Tensor) -> Tensor:
     """(..., N) complex -> (..., 2 N): real, imaginary, real, ..."""
     return torch.view_as_real(z.resolve_conj()).flatten(-2)
 

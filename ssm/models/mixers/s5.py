@@ -10,7 +10,7 @@ from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.linear_ssm import discretized, hippo_normal
+from ssm.models.mixers.linear_ssm import discretized, hippo_normal, real_pairs
 from ssm.models.mixers.parts import log_uniform, wide
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.s5 import S5Mixer
@@ -49,9 +49,10 @@ class S5(Mixer, kind="s5"):
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else torch.view_as_complex(state["memory"]).squeeze(1)  # (B, P / 2)
         a, b, c = self.system()
-        inputs = F.linear(u, torch.cat([b.real, b.imag]).to(u.dtype))  # (B, T, P): products of real matrices
-        h, last = diagonal_scan(a, torch.complex(*wide(inputs).chunk(2, -1)), h0, resets=resets)  # (B, T, P / 2)
-        y = F.linear(torch.cat([h.real, h.imag], -1), torch.cat([c.real, -c.imag], -1))  # (B, T, D)
+        # Products of real matrices: Re(c h) = Re c Re h - Im c Im h
+        inputs = wide(F.linear(u, real_pairs(b.mT).mT.to(u.dtype)))  # (B, T, P)
+        h, last = diagonal_scan(a, torch.view_as_complex(inputs.unflatten(-1, (-1, 2))), h0, resets=resets)
+        y = F.linear(real_pairs(h), real_pairs(c.conj()))  # (B, T, D)
         return self._finish(y, u), {"memory": torch.view_as_real(last).unsqueeze(1)}
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
