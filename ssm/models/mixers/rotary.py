@@ -25,5 +25,5 @@ def rotation(positions: Tensor, dim: int, base: float, dtype: torch.dtype) -> tu
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the first dim dimensions of x (..., K), in pairs (i, i + dim / 2); cos and sin (..., dim / 2)."""
     half = cos.shape[-1]
-    left, right, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    left, right, rest = x.split([half, half, x.shape[-1] - 2 * half], -1)
     return torch.cat([left * cos - right * sin, right * cos + left * sin, rest], -1)
