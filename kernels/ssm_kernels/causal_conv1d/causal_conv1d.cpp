@@ -5,37 +5,52 @@
 // the activation and goes backward tile by tile. It passes the gradients of the first K - 1 of these values to the
 // previous tile. The work is split into segments of 128 steps of one sequence, for any number of threads. Each segment
 // sums its gradients of weight and bias. These sums are added in the order of the segments.
-//
-// `reach` is the number of earlier inputs that step t uses: K - 1, or fewer after a reset.
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "lanes.h"
+#include "partial_sums.h"
 #include "threads.h"
 
 namespace {
 
 constexpr int TILE = 8;
-constexpr int AT_ONCE = 4;  // sigmoids that are computed together
 constexpr int64_t SEGMENT = 128;
 
 template <typename T>
 struct Conv {
     const T* x;  // (B, T, D), rows of D contiguous channels
     int64_t x_batch, x_row;  // strides of sequences and rows in elements
-    const T* weight;  // (K, D)
-    const T* bias;  // (D,), zeros for none
-    const T* state;  // (B, K - 1, D), zeros for none
-    const int32_t* reach;  // (B, T), or null: no resets
+    const T* weight;  // (D, K)
+    const T* bias;  // (D,), or null
+    const T* state;  // (B, K - 1, D), or null
+    const bool* resets;  // (B, T), or null
     int64_t B, T_, D, K;
     bool silu;
+    std::vector<T> taps;  // (K + 2, D): the weight by tap, the bias, and zeros
+    std::vector<int32_t> reach;  // (B, T): earlier inputs that a step uses, at most K - 1; empty without resets
 
-    int64_t segments() const { return (T_ + SEGMENT - 1) / SEGMENT; }
-    const T* input(int64_t batch, int64_t t) const {
-        return t >= 0 ? x + batch * x_batch + t * x_row : state + (batch * (K - 1) + K - 1 + t) * D;
+    void prepare() {
+        taps.resize((K + 2) * D);
+        for (int64_t i = 0; i < K; ++i) {
+            for (int64_t d = 0; d < D; ++d) taps[i * D + d] = weight[d * K + i];
+        }
+        if (bias) std::copy_n(bias, D, taps.data() + K * D);
+        reach.resize(resets ? B * T_ : 0);
+        for (int64_t row = 0; row < int64_t(reach.size()); ++row) {
+            const int64_t before = row % T_ ? reach[row - 1] : K - 1;
+            reach[row] = int32_t(resets[row] ? 0 : std::min(K - 1, before + 1));
+        }
     }
+    int64_t segments() const { return (T_ + SEGMENT - 1) / SEGMENT; }
+    const T* input(int64_t batch, int64_t t) const {  // rows before the sequence are in the state
+        if (t >= 0) return x + batch * x_batch + t * x_row;
+        return state ? state + (batch * (K - 1) + K - 1 + t) * D : taps.data() + (K + 1) * D;
+    }
+    // Whether step t does not see the input `lag` steps before it.
+    bool forgets(int64_t batch, int64_t t, int64_t lag) const { return resets && lag > reach[batch * T_ + t]; }
 };
 
 template <typename T>
@@ -43,7 +58,7 @@ using Vec = simd::Vec<T>;
 
 // bias + the sum over taps for step r of a tile. `in(i)` is the input K - 1 - i steps before the tile's first step.
 template <typename T, bool MASKED, typename Weight, typename In>
-inline Vec<T> taps(int64_t K, int r, int32_t reach, Vec<T> bias, Weight weight, In in) {
+inline Vec<T> convolved(int64_t K, int r, int32_t reach, Vec<T> bias, Weight weight, In in) {
     Vec<T> sum = bias;
     for (int64_t i = 0; i < K; ++i) {
         if (!MASKED || K - 1 - i <= reach) sum = simd::fma(weight(i), in(r + i), sum);
@@ -54,27 +69,25 @@ inline Vec<T> taps(int64_t K, int r, int32_t reach, Vec<T> bias, Weight weight, 
 // KC is K if it is known at compile time, otherwise 0. A known K keeps inputs and weights in registers.
 template <typename T, int KC, int ROWS, bool MASKED>
 void forward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, T* y) {
-    const int64_t K = KC ? KC : c.K;
-    constexpr int SOME = std::min(ROWS, AT_ONCE);
-    simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) __attribute__((always_inline)) {
+    // GCC would read the fields again after every store.
+    const int64_t K = KC ? KC : c.K, D = c.D;
+    const bool silu = c.silu;
+    const T* const taps = c.taps.data();
+    simd::for_each_vector<T>(D, [&](int64_t d, auto lanes) __attribute__((always_inline)) {
         Vec<T> w[KC ? KC : 1], x[KC ? ROWS + KC - 1 : 1];
         if (KC) {
-            for (int i = 0; i < KC; ++i) w[i] = lanes.load(c.weight + i * c.D + d);
+            for (int i = 0; i < KC; ++i) w[i] = lanes.load(taps + i * D + d);
             for (int i = 0; i < ROWS + KC - 1; ++i) x[i] = lanes.load(inputs[i] + d);
         }
-        const auto weight = [&](int64_t i) { return KC ? w[i] : lanes.load(c.weight + i * c.D + d); };
+        const auto weight = [&](int64_t i) { return KC ? w[i] : lanes.load(taps + i * D + d); };
         const auto in = [&](int64_t i) { return KC ? x[i] : lanes.load(inputs[i] + d); };
-        const Vec<T> bias = lanes.load(c.bias + d);
-#pragma GCC unroll 8
-        for (int first = 0; first < ROWS; first += SOME) {
-            Vec<T> u[SOME], s[SOME];
-            for (int i = 0; i < SOME; ++i) {
-                const int r = first + i;
-                s[i] = u[i] = taps<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
-            }
-            if (c.silu) simd::sigmoid(s);
-            for (int i = 0; i < SOME; ++i) lanes.store(y + (first + i) * c.D + d, c.silu ? u[i] * s[i] : u[i]);
+        const Vec<T> bias = lanes.load(taps + K * D + d);
+        Vec<T> u[ROWS], s[ROWS];
+        for (int r = 0; r < ROWS; ++r) {
+            s[r] = u[r] = convolved<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
         }
+        if (silu) simd::sigmoid(s);
+        for (int r = 0; r < ROWS; ++r) lanes.store(y + r * D + d, silu ? u[r] * s[r] : u[r]);
     });
 }
 
@@ -84,60 +97,59 @@ void forward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach
 template <typename T, int KC, int ROWS, bool MASKED>
 void backward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, const T* const* dy, T* dx,
                    T* pending, T* sums, Vec<T>* scratch) {
-    const int64_t K = KC ? KC : c.K;
-    constexpr int SOME = std::min(ROWS, AT_ONCE);
-    simd::for_each_vector<T>(c.D, [&](int64_t d, auto lanes) __attribute__((always_inline)) {
+    // GCC would read the fields again after every store.
+    const int64_t K = KC ? KC : c.K, D = c.D;
+    const bool silu = c.silu;
+    const T* const taps = c.taps.data();
+    simd::for_each_vector<T>(D, [&](int64_t d, auto lanes) __attribute__((always_inline)) {
         Vec<T> w[KC ? KC : 1], x[KC ? ROWS + KC - 1 : 1], known[KC ? ROWS + KC - 1 : 1];
         Vec<T>* g = KC ? known : scratch;  // gradients before the activation, for the tile and the steps after it
         if (KC) {
-            for (int i = 0; i < KC; ++i) w[i] = lanes.load(c.weight + i * c.D + d);
+            for (int i = 0; i < KC; ++i) w[i] = lanes.load(taps + i * D + d);
             for (int i = 0; i < ROWS + KC - 1; ++i) x[i] = lanes.load(inputs[i] + d);
         }
-        const auto weight = [&](int64_t i) { return KC ? w[i] : lanes.load(c.weight + i * c.D + d); };
+        const auto weight = [&](int64_t i) { return KC ? w[i] : lanes.load(taps + i * D + d); };
         const auto in = [&](int64_t i) { return KC ? x[i] : lanes.load(inputs[i] + d); };
-        const Vec<T> bias = lanes.load(c.bias + d), one(T(1));
+        const Vec<T> bias = lanes.load(taps + K * D + d), one(T(1));
 
         for (int r = 0; r < ROWS; ++r) g[r] = lanes.load(dy[r] + d);
-#pragma GCC unroll 8
-        for (int first = 0; first < ROWS; first += SOME) {
-            if (!c.silu) break;
-            Vec<T> u[SOME], s[SOME];
-            for (int i = 0; i < SOME; ++i) {
-                const int r = first + i;
-                s[i] = u[i] = taps<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
+        if (silu) {
+            Vec<T> u[ROWS], s[ROWS];
+            for (int r = 0; r < ROWS; ++r) {
+                s[r] = u[r] = convolved<T, MASKED>(K, r, MASKED ? reach[r] : 0, bias, weight, in);
             }
             simd::sigmoid(s);
-            for (int i = 0; i < SOME; ++i)  // silu'(u) = s (1 + u (1 - s))
-                g[first + i] = g[first + i] * (s[i] * simd::fma(u[i], one - s[i], one));
+            for (int r = 0; r < ROWS; ++r)  // silu'(u) = s (1 + u (1 - s))
+                g[r] = g[r] * (s[r] * simd::fma(u[r], one - s[r], one));
         }
-        for (int64_t i = 0; i < K - 1; ++i) g[ROWS + i] = lanes.load(pending + i * c.D + d);
+        for (int64_t i = 0; i < K - 1; ++i) g[ROWS + i] = lanes.load(pending + i * D + d);
 
         Vec<T> d_bias(T(0));
         for (int r = 0; r < ROWS; ++r) d_bias = d_bias + g[r];
-        lanes.add(sums + K * c.D + d, d_bias);
+        lanes.add(sums + K * D + d, d_bias);
         for (int64_t i = 0; i < K; ++i) {
             Vec<T> d_weight(T(0));
             for (int r = 0; r < ROWS; ++r) {
                 if (!MASKED || K - 1 - i <= reach[r]) d_weight = simd::fma(g[r], in(r + i), d_weight);
             }
-            lanes.add(sums + i * c.D + d, d_weight);
+            lanes.add(sums + i * D + d, d_weight);
         }
         for (int r = 0; r < ROWS; ++r) {
             Vec<T> d_input(T(0));
             for (int64_t lag = 0; lag < K; ++lag) {
                 if (!MASKED || lag <= reach[r + lag]) d_input = simd::fma(weight(K - 1 - lag), g[r + lag], d_input);
             }
-            lanes.store(dx + r * c.D + d, d_input);
+            lanes.store(dx + r * D + d, d_input);
         }
-        for (int64_t i = 0; i < K - 1; ++i) lanes.store(pending + i * c.D + d, g[i]);
+        for (int64_t i = 0; i < K - 1; ++i) lanes.store(pending + i * D + d, g[i]);
     });
 }
 
 // Whether steps [t, t + n) of a sequence use all K - 1 earlier inputs.
 template <typename T>
 bool whole(const Conv<T>& c, int64_t batch, int64_t t, int64_t n) {
-    if (!c.reach) return true;
-    const int32_t* reach = c.reach + batch * c.T_;
+    if (!c.resets) return true;
+    const int32_t* reach = c.reach.data() + batch * c.T_;
     return std::all_of(reach + t, reach + std::min(c.T_, t + n), [&](int32_t r) { return r == c.K - 1; });
 }
 
@@ -148,7 +160,20 @@ void forward_rows(const Conv<T>& c, int64_t batch, int64_t t, const T** inputs, 
     if (whole(c, batch, t, ROWS)) {
         forward_tile<T, KC, ROWS, false>(c, inputs, nullptr, out);
     } else {
-        forward_tile<T, KC, ROWS, true>(c, inputs, c.reach + batch * c.T_ + t, out);
+        forward_tile<T, KC, ROWS, true>(c, inputs, c.reach.data() + batch * c.T_ + t, out);
+    }
+}
+
+// `after` (B, K - 1, D): the last inputs, as the state of the next sequence.
+template <typename T>
+void next_state(const Conv<T>& c, T* after) {
+    for (int64_t i = 0; i < c.B * (c.K - 1); ++i) {
+        const int64_t batch = i / (c.K - 1), lag = c.K - 2 - i % (c.K - 1);  // before the last step
+        if (c.forgets(batch, c.T_ - 1, lag)) {
+            std::fill_n(after + i * c.D, c.D, T(0));
+        } else {
+            std::copy_n(c.input(batch, c.T_ - 1 - lag), c.D, after + i * c.D);
+        }
     }
 }
 
@@ -203,33 +228,39 @@ void state_gradient(const Conv<T>& c, int64_t batch, const T* pending, T* dstate
         std::fill_n(row, c.D, T(0));
         for (int64_t t = 0; t <= i && t < c.T_; ++t) {
             const int64_t lag = t + K - 1 - i;
-            if (c.reach && lag > c.reach[batch * c.T_ + t]) continue;
-            const T *weight = c.weight + (K - 1 - lag) * c.D, *g = pending + t * c.D;
+            if (c.forgets(batch, t, lag)) continue;
+            const T *weight = c.taps.data() + (K - 1 - lag) * c.D, *g = pending + t * c.D;
             for (int64_t d = 0; d < c.D; ++d) row[d] += weight[d] * g[d];
         }
     }
 }
 
+// Adds the gradients of the next state, `dafter` (B, K - 1, D), to those of the inputs that it holds.
 template <typename T>
-void add_up(const std::vector<T>& partial, int64_t units, int64_t size, T* total, int64_t threads) {
-    threads::for_each(size, threads, [&](int64_t i) {
-        double sum = 0;
-        for (int64_t unit = 0; unit < units; ++unit) sum += partial[unit * size + i];
-        total[i] = static_cast<T>(sum);
-    });
+void next_state_gradient(const Conv<T>& c, const T* dafter, T* dx, T* dstate) {
+    for (int64_t i = 0; i < c.B * (c.K - 1); ++i) {
+        const int64_t batch = i / (c.K - 1), lag = c.K - 2 - i % (c.K - 1), t = c.T_ - 1 - lag;
+        if (c.forgets(batch, c.T_ - 1, lag) || (t < 0 && !dstate)) continue;
+        T* to = t < 0 ? dstate + (batch * (c.K - 1) + c.K - 1 + t) * c.D : dx + (batch * c.T_ + t) * c.D;
+        for (int64_t d = 0; d < c.D; ++d) to[d] += dafter[i * c.D + d];
+    }
 }
 
-// `total` (K + 1, D): the gradients of weight and bias.
+template <typename T>
+struct Gradients {
+    T *x, *weight, *bias, *state;  // those of bias and state may be null
+};
+
 template <typename T, int KC>
-void backward(const Conv<T>& c, const T* dy, int64_t dy_batch, int64_t dy_row, T* dx, T* total, T* dstate,
+void backward(const Conv<T>& c, const T* dy, int64_t dy_batch, int64_t dy_row, const T* dafter, Gradients<T> to,
               int64_t threads) {
     const int64_t units = c.B * c.segments(), size = (c.K + 1) * c.D;
-    std::vector<T> partial(units * size);  // sums of each segment
+    std::vector<T> partial(units * size), total(size);  // (K + 1, D): sums for weight and bias, of each segment and all
     threads::for_each(units, threads, [&] { return Scratch<T>(c); }, [&](int64_t unit, Scratch<T>& s) {
         const int64_t batch = unit / c.segments(), begin = unit % c.segments() * SEGMENT;
         const int64_t end = std::min(c.T_, begin + SEGMENT);
-        const auto back = [&](auto rows, int64_t t, T* to, T* sums) {
-            backward_rows<T, KC, decltype(rows)::value>(c, batch, t, dy, dy_batch, dy_row, to, sums, s);
+        const auto back = [&](auto rows, int64_t t, T* dx, T* sums) {
+            backward_rows<T, KC, decltype(rows)::value>(c, batch, t, dy, dy_batch, dy_row, dx, sums, s);
         };
         using One = std::integral_constant<int, 1>;
         using Tile = std::integral_constant<int, TILE>;
@@ -240,18 +271,23 @@ void backward(const Conv<T>& c, const T* dy, int64_t dy_batch, int64_t dy_row, T
         }
         T* sums = partial.data() + unit * size;
         int64_t t = end;
-        const auto to = [&] { return dx + (batch * c.T_ + t) * c.D; };
+        const auto dx = [&] { return to.x + (batch * c.T_ + t) * c.D; };
         while ((t - begin) % TILE) {
             --t;
-            back(One(), t, to(), sums);
+            back(One(), t, dx(), sums);
         }
         while (t > begin) {
             t -= TILE;
-            back(Tile(), t, to(), sums);
+            back(Tile(), t, dx(), sums);
         }
-        if (begin == 0) state_gradient(c, batch, s.pending.data(), dstate);
+        if (begin == 0 && to.state) state_gradient(c, batch, s.pending.data(), to.state);
     });
-    add_up(partial, units, size, total, threads);
+    if (dafter) next_state_gradient(c, dafter, to.x, to.state);
+    partial_sums::add_up(partial.data(), units, size, total.data(), threads);
+    for (int64_t i = 0; i < c.K; ++i) {
+        for (int64_t d = 0; d < c.D; ++d) to.weight[d * c.K + i] = total[i * c.D + d];
+    }
+    if (to.bias) std::copy_n(total.data() + c.K * c.D, c.D, to.bias);
 }
 
 }  // namespace
@@ -260,18 +296,25 @@ void backward(const Conv<T>& c, const T* dy, int64_t dy_batch, int64_t dy_row, T
 #define EXPORT(NAME, T)                                                                                             \
     extern "C" int causal_conv1d_forward_##NAME(                                                                    \
         const T* x, int64_t x_batch, int64_t x_row, const T* weight, const T* bias, const T* state,                 \
-        const int32_t* reach, T* y, int64_t B, int64_t T_, int64_t D, int64_t K, int64_t silu, int64_t threads) {   \
-        const Conv<T> c{x, x_batch, x_row, weight, bias, state, reach, B, T_, D, K, silu != 0};                     \
-        return threads::guarded([&] { K == 4 ? forward<T, 4>(c, y, threads) : forward<T, 0>(c, y, threads); });     \
+        const bool* resets, T* y, T* after, int64_t B, int64_t T_, int64_t D, int64_t K, int64_t silu,              \
+        int64_t threads) {                                                                                          \
+        return threads::guarded([&] {                                                                               \
+            Conv<T> c{x, x_batch, x_row, weight, bias, state, resets, B, T_, D, K, silu != 0};                      \
+            c.prepare();                                                                                            \
+            K == 4 ? forward<T, 4>(c, y, threads) : forward<T, 0>(c, y, threads);                                   \
+            next_state(c, after);                                                                                   \
+        });                                                                                                         \
     }                                                                                                               \
     extern "C" int causal_conv1d_backward_##NAME(                                                                   \
-        const T* dy, int64_t dy_batch, int64_t dy_row, const T* x, int64_t x_batch, int64_t x_row, const T* weight, \
-        const T* bias, const T* state, const int32_t* reach, T* dx, T* sums, T* dstate, int64_t B, int64_t T_,      \
-        int64_t D, int64_t K, int64_t silu, int64_t threads) {                                                      \
-        const Conv<T> c{x, x_batch, x_row, weight, bias, state, reach, B, T_, D, K, silu != 0};                     \
+        const T* dy, int64_t dy_batch, int64_t dy_row, const T* dafter, const T* x, int64_t x_batch, int64_t x_row, \
+        const T* weight, const T* bias, const T* state, const bool* resets, T* dx, T* dweight, T* dbias, T* dstate, \
+        int64_t B, int64_t T_, int64_t D, int64_t K, int64_t silu, int64_t threads) {                               \
         return threads::guarded([&] {                                                                               \
-            K == 4 ? backward<T, 4>(c, dy, dy_batch, dy_row, dx, sums, dstate, threads)                             \
-                   : backward<T, 0>(c, dy, dy_batch, dy_row, dx, sums, dstate, threads);                            \
+            Conv<T> c{x, x_batch, x_row, weight, bias, state, resets, B, T_, D, K, silu != 0};                      \
+            c.prepare();                                                                                            \
+            const Gradients<T> to{dx, dweight, dbias, dstate};                                                      \
+            K == 4 ? backward<T, 4>(c, dy, dy_batch, dy_row, dafter, to, threads)                                   \
+                   : backward<T, 0>(c, dy, dy_batch, dy_row, dafter, to, threads);                                  \
         });                                                                                                         \
     }
 
