@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lanes.h"
+#include "partial_sums.h"
 #include "threads.h"
 
 namespace {
@@ -124,11 +125,7 @@ void backward(Rows<T> dy, Rows<T> x, Rows<T> gate, const T* weight, const T* sca
             }
         }
     });
-    threads::for_each(n.D, threads, [&](int64_t d) {
-        double sum = 0;
-        for (int64_t unit = 0; unit < n.units(); ++unit) sum += partial[unit * n.D + d];
-        dweight[d] = static_cast<T>(sum);
-    });
+    partial_sums::add_up(partial.data(), n.units(), n.D, dweight, threads);
 }
 
 }  // namespace

@@ -179,15 +179,6 @@ template <typename T> SIMD_INLINE Vec<T> abs(Vec<T> a) {
     return Vec<T>((typename Types<T>::Raw)((I)a.v & (magnitude - I{})));
 }
 
-// The sum of all lanes in a fixed order: the halves are added until one lane remains.
-template <typename T> SIMD_INLINE T sum(Vec<T> a) {
-    T lanes[Vec<T>::width];
-    a.store(lanes);
-    for (int half = Vec<T>::width / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
-    return lanes[0];
-}
-
 #if defined(__clang__)
 #define SIMD_SHUFFLE(T, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -207,6 +198,15 @@ template <typename T, int run = Vec<T>::width> SIMD_INLINE void sums_of(Vec<T>* 
         for (int i = 0; i < run / 2; i++)
             v[i] = add_halves<T, run>(v[2 * i], v[2 * i + 1], std::make_integer_sequence<int, Vec<T>::width>());
         sums_of<T, run / 2>(v);
+    }
+}
+
+// The sum of all lanes in a fixed order: the halves are added until one lane remains.
+template <typename T, int run = Vec<T>::width> SIMD_INLINE T sum(Vec<T> a) {
+    if constexpr (run == 1) {
+        return a.v[0];
+    } else {
+        return sum<T, run / 2>(add_halves<T, run>(a, a, std::make_integer_sequence<int, Vec<T>::width>()));
     }
 }
 
