@@ -80,7 +80,7 @@ def on_arm(compiler: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (native_call, matrix_scan):
             patch.setattr(module, "load", load)
-            patch.setattr(module, "address", lambda value: value)
+            patch.setattr(module, "addresses", list)
         yield
 
 
