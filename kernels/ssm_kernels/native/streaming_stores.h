@@ -47,4 +47,9 @@ inline void prefetch(const void* from, int64_t n) {
     for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(static_cast<const char*>(from) + i);
 }
 
+// The same for bytes that will be overwritten.
+inline void prefetch_to_write(const void* to, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(static_cast<const char*>(to) + i, 1);
+}
+
 }  // namespace simd
