@@ -223,6 +223,26 @@ template <typename T> inline void sums(const T* vectors, int64_t count, T* to) {
     for (; i < count; i++) to[i] = sum(Vec<T>::load(vectors + i * W));
 }
 
+// Transposes `width` vectors in place. Each step puts lanes of the first half between lanes of the second half.
+template <typename T, int... lane> SIMD_INLINE void transpose(Vec<T>* v, std::integer_sequence<int, lane...>) {
+    constexpr int W = Vec<T>::width;
+#pragma GCC unroll 4
+    for (int run = 1; run < W; run *= 2) {
+        Vec<T> from[W];
+#pragma GCC unroll 16
+        for (int i = 0; i < W; i++) from[i] = v[i];
+#pragma GCC unroll 8
+        for (int i = 0; i < W / 2; i++) {
+            const Vec<T> a = from[i], b = from[i + W / 2];
+            v[2 * i] = Vec<T>(SIMD_SHUFFLE(T, a.v, b.v, (lane / 2 + lane % 2 * W)...));
+            v[2 * i + 1] = Vec<T>(SIMD_SHUFFLE(T, a.v, b.v, (lane / 2 + W / 2 + lane % 2 * W)...));
+        }
+    }
+}
+template <typename T> SIMD_INLINE void transpose(Vec<T>* v) {
+    transpose<T>(v, std::make_integer_sequence<int, Vec<T>::width>());
+}
+
 // While an object of this class exists, its thread reads and writes denormals as zero. Decays produce denormals, which
 // are slow. Construct one object per thread, inside the parallel region.
 class FlushDenormals {

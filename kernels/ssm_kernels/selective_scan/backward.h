@@ -17,17 +17,10 @@ template <typename T> struct Gradients {
     T *dA, *dD, *dbias, *dh0;  // (D, N), (D,), (D,), (B, D, N)
 };
 
-// Prefetches the rows of the next chunk of this group. Hardware does not prefetch at this stride.
-template <typename T>
-SIMD_INLINE void prefetch(const Problem<T>& p, const Rows<const T>& rows, int64_t b, int64_t t0, int64_t d) {
-    if (!rows.data) return;
-    const int64_t steps = std::min(CHUNK, p.length - t0);
-    for (int64_t t = 0; t < steps; t++) __builtin_prefetch(rows.at(b, t0 + t) + d);
-}
-
 template <typename T>
 void backward_chunk(const Problem<T>& p, const Rows<const T>& dy, int64_t b, int64_t block, int64_t t0, const T* A,
-                    const T* start, const BlockGradients<T>& to, const Gradients<T>& out) {
+                    const T* start, const BlockGradients<T>& to, const Gradients<T>& out,
+                    NextChunk<T, 7>& next) {
     constexpr int64_t W = Vec<T>::width;
     const int64_t d = block * W, lanes = p.lanes(block), steps = std::min(CHUNK, p.length - t0);
     const Vec<T> zero = Vec<T>::zero(), one(T(1));
@@ -54,8 +47,8 @@ void backward_chunk(const Problem<T>& p, const Rows<const T>& dy, int64_t b, int
     }
     int64_t n = 0;
     for (; n + BACKWARD_STATES <= p.states; n += BACKWARD_STATES)
-        backward_states<T, BACKWARD_STATES>(p, c, b, t0, steps, n, A, start, to);
-    for (; n < p.states; n++) backward_states<T, 1>(p, c, b, t0, steps, n, A, start, to);
+        backward_states<T, BACKWARD_STATES>(p, c, b, t0, steps, n, A, start, to, next);
+    for (; n < p.states; n++) backward_states<T, 1>(p, c, b, t0, steps, n, A, start, to, next);
     Vec<T> dD = Vec<T>::load(to.dD), dbias = Vec<T>::load(to.dbias);
     for (int64_t t = steps - 1; t >= 0; t--) {
         const int64_t at = t * W, row = (b * p.length + t0 + t) * p.channels + d;
@@ -78,19 +71,21 @@ template <typename T> struct PartialSums {
     Buffer<T> dA, dD, dbias, dB, dC;
 };
 
-// Scratch of a thread for one group of blocks: gradients of B and C per lane (CHUNK, N), and of the states (blocks, N).
-template <typename T> struct GroupScratch {
+// Scratch of a thread: gradients of B and C per lane (CHUNK, N) for one group, and of the states (blocks, N).
+template <typename T> struct Scratch {
     Buffer<T> lanes_B, lanes_C, dh;
 };
 
-// Computes one group of blocks of one sequence.
+// Computes the groups of one sequence from `first_group` to before `last_group`.
 template <typename T>
-void backward_group(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const T* saved, const T* A, int64_t b,
-                    int64_t group, const GroupScratch<T>& own, PartialSums<T>& sums, const Gradients<T>& out) {
+void backward_part(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const T* saved, const T* A, int64_t b,
+                   int64_t first_group, int64_t last_group, const Scratch<T>& own, PartialSums<T>& sums,
+                   const Gradients<T>& out) {
     constexpr int64_t W = Vec<T>::width;
     const int64_t N = p.states, NW = N * W, blocks = p.blocks(), rows = p.length * p.channels;
-    const int64_t first = p.first_block(group), last = p.first_block(group + 1);
-    const Rows<const T> du{out.du, rows, p.channels}, ddt{out.ddt, rows, p.channels};
+    const int64_t first = p.first_block(first_group), last = p.first_block(last_group);
+    const Rows<const T> du{out.du, rows, p.channels}, ddt{out.ddt, rows, p.channels},
+        dz{out.dz, rows, p.channels};
     T *dh = own.dh.get(), *lanes_B = own.lanes_B.get(), *lanes_C = own.lanes_C.get();
     T *dA = &sums.dA[b * blocks * NW], *dD = &sums.dD[b * blocks * W], *dbias = &sums.dbias[b * blocks * W];
     for (int64_t d = first; d < last; d++)
@@ -101,18 +96,20 @@ void backward_group(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, 
     for (int64_t chunk = p.chunks() - 1; chunk >= 0; chunk--) {
         const int64_t t0 = chunk * CHUNK, steps = std::min(CHUNK, p.length - t0);
         const T* start = saved + (b * p.chunks() + chunk) * p.padded() * N;
-        std::fill_n(lanes_B, steps * NW, T(0));
-        std::fill_n(lanes_C, steps * NW, T(0));
-        for (int64_t d = first; d < last; d++) {
-            const int64_t next_t0 = d + 1 < last ? t0 : t0 - CHUNK, next_d = (d + 1 < last ? d + 1 : first) * W;
-            if (next_t0 >= 0)
-                for (const Rows<const T>& rows : {p.u, p.dt, p.z, dy, du, ddt}) prefetch(p, rows, b, next_t0, next_d);
-            backward_chunk<T>(p, dy, b, d, t0, A + d * NW, start + d * NW,
-                              {dh + d * NW, dA + d * NW, lanes_B, lanes_C, dD + d * W, dbias + d * W}, out);
+        for (int64_t group = first_group; group < last_group; group++) {
+            std::fill_n(lanes_B, steps * NW, T(0));
+            std::fill_n(lanes_C, steps * NW, T(0));
+            for (int64_t d = p.first_block(group); d < p.first_block(group + 1); d++) {
+                const bool more = d + 1 < last;
+                NextChunk<T, 7> next({p.u, p.dt, p.z, dy, du, ddt, dz}, b, more ? t0 : t0 - CHUNK,
+                                     (more ? d + 1 : first) * W);
+                backward_chunk<T>(p, dy, b, d, t0, A + d * NW, start + d * NW,
+                                  {dh + d * NW, dA + d * NW, lanes_B, lanes_C, dD + d * W, dbias + d * W}, out, next);
+            }
+            const int64_t row = ((group * p.batch + b) * p.length + t0) * N;
+            simd::sums(lanes_B, steps * N, &sums.dB[row]);
+            simd::sums(lanes_C, steps * N, &sums.dC[row]);
         }
-        const int64_t row = ((group * p.batch + b) * p.length + t0) * N;
-        simd::sums(lanes_B, steps * N, &sums.dB[row]);
-        simd::sums(lanes_C, steps * N, &sums.dC[row]);
     }
     for (int64_t d = first; d < last; d++)
         from_vectors(dh + d * NW, out.dh0 + (b * p.channels + d * W) * N, N, p.lanes(d));
@@ -133,14 +130,17 @@ void backward(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, const 
               int64_t threads) {
     constexpr int64_t W = Vec<T>::width;
     const int64_t N = p.states, NW = N * W, blocks = p.blocks(), groups = p.groups(), rows = p.batch * p.length;
+    const int64_t parts = p.parts(threads);
     const Buffer<T> A = exponents(p);
     PartialSums<T> sums{buffer<T>(p.batch * blocks * NW), buffer<T>(p.batch * blocks * W),
                         buffer<T>(p.batch * blocks * W), buffer<T>(groups * rows * N), buffer<T>(groups * rows * N)};
     const auto scratch = [&] {
-        return GroupScratch<T>{buffer<T>(CHUNK * NW), buffer<T>(CHUNK * NW), buffer<T>(blocks * NW)};
+        return Scratch<T>{buffer<T>(CHUNK * NW), buffer<T>(CHUNK * NW), buffer<T>(blocks * NW)};
     };
-    threads::for_each(p.batch * groups, threads, scratch, [&](int64_t item, const GroupScratch<T>& own) {
-        backward_group(p, dy, dhT, saved, A.get(), item / groups, item % groups, own, sums, out);
+    threads::for_each(p.batch * parts, threads, scratch, [&](int64_t item, const Scratch<T>& own) {
+        const int64_t part = item % parts;
+        backward_part(p, dy, dhT, saved, A.get(), item / parts, p.first_group(part, parts),
+                      p.first_group(part + 1, parts), own, sums, out);
     });
     threads::for_each(rows, threads, [&](int64_t row) {
         add_up(&sums.dB[row * N], groups, rows * N, N, out.dB + row * N);

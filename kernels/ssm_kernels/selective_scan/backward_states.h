@@ -32,7 +32,7 @@ template <typename T> struct BlockGradients {
 // Recomputes decays and states from index n, from the chunk's start. With a gate, it also computes c.y.
 template <typename T, int NT, bool GATED>
 SIMD_INLINE void replay(const Problem<T>& p, BackwardChunk<T>& c, Trajectory<T, NT>& to, int64_t b, int64_t t0,
-                        int64_t steps, int64_t n, const T* A, const T* start) {
+                        int64_t steps, int64_t n, const T* A, const T* start, NextChunk<T, 7>& next) {
     constexpr int64_t W = Vec<T>::width;
     constexpr int G = NT % SIDE_BY_SIDE ? 1 : SIDE_BY_SIDE;
     Vec<T> h[NT];
@@ -41,6 +41,7 @@ SIMD_INLINE void replay(const Problem<T>& p, BackwardChunk<T>& c, Trajectory<T, 
         h[i].store(to.h + i * W);
     }
     for (int64_t t = 0; t < steps; t++) {
+        if (n == 0) next.prefetch_step();
         const T *B = p.B.at(b, t0 + t) + n, *C = p.C.at(b, t0 + t) + n;
         T *to_a = to.a + t * NT * W, *to_h = to.h + (t + 1) * NT * W;
         const bool reset = p.resets_at(b, t0 + t);
@@ -111,12 +112,13 @@ SIMD_INLINE void reverse(const Problem<T>& p, BackwardChunk<T>& c, const Traject
 
 template <typename T, int NT>
 SIMD_INLINE void backward_states(const Problem<T>& p, BackwardChunk<T>& c, int64_t b, int64_t t0, int64_t steps,
-                                 int64_t n, const T* A, const T* start, const BlockGradients<T>& to) {
+                                 int64_t n, const T* A, const T* start, const BlockGradients<T>& to,
+                                 NextChunk<T, 7>& next) {
     Trajectory<T, NT> states;
     if (p.z.data)
-        replay<T, NT, true>(p, c, states, b, t0, steps, n, A, start);
+        replay<T, NT, true>(p, c, states, b, t0, steps, n, A, start, next);
     else
-        replay<T, NT, false>(p, c, states, b, t0, steps, n, A, start);
+        replay<T, NT, false>(p, c, states, b, t0, steps, n, A, start, next);
     reverse<T, NT>(p, c, states, b, t0, steps, n, A, to);
 }
 

@@ -15,11 +15,12 @@ template <typename T> struct alignas(64) ForwardChunk {
 // Scans NT states from index n over one chunk. Updates h, and adds to y.
 template <typename T, int NT>
 SIMD_INLINE void forward_states(const Problem<T>& p, ForwardChunk<T>& c, int64_t b, int64_t t0, int64_t steps,
-                                int64_t n, const T* A, const T* h_in, T* h_out) {
+                                int64_t n, const T* A, const T* h_in, T* h_out, NextChunk<T, 4>& next) {
     constexpr int64_t W = Vec<T>::width;
     Vec<T> h[NT];
     for (int i = 0; i < NT; i++) h[i] = Vec<T>::load(h_in + (n + i) * W);
     for (int64_t t = 0; t < steps; t++) {
+        if (n == 0) next.prefetch_step();
         const T *B = p.B.at(b, t0 + t) + n, *C = p.C.at(b, t0 + t) + n;
         const Vec<T> step = Vec<T>::load(c.step + t * W), drive = Vec<T>::load(c.drive + t * W);
         Vec<T> y[2] = {Vec<T>::load(c.y + t * W), Vec<T>::zero()};
@@ -45,7 +46,7 @@ SIMD_INLINE void forward_states(const Problem<T>& p, ForwardChunk<T>& c, int64_t
 // Scans one chunk of one block, from the states h_in to h_out, which may be the same memory.
 template <typename T>
 void forward_chunk(const Problem<T>& p, int64_t b, int64_t block, int64_t t0, const T* A, const T* h_in, T* h_out,
-                   T* y) {
+                   T* y, NextChunk<T, 4>& next) {
     constexpr int64_t W = Vec<T>::width;
     const int64_t d = block * W, lanes = p.lanes(block), steps = std::min(CHUNK, p.length - t0);
     const Vec<T> bias = p.bias ? load_lanes(p.bias + d, lanes) : Vec<T>::zero();
@@ -61,9 +62,9 @@ void forward_chunk(const Problem<T>& p, int64_t b, int64_t block, int64_t t0, co
     }
     int64_t n = 0;
     for (; n + FORWARD_STATES <= p.states; n += FORWARD_STATES)
-        forward_states<T, FORWARD_STATES>(p, c, b, t0, steps, n, A, h_in, h_out);
-    for (; n + 4 <= p.states; n += 4) forward_states<T, 4>(p, c, b, t0, steps, n, A, h_in, h_out);
-    for (; n < p.states; n++) forward_states<T, 1>(p, c, b, t0, steps, n, A, h_in, h_out);
+        forward_states<T, FORWARD_STATES>(p, c, b, t0, steps, n, A, h_in, h_out, next);
+    for (; n + 4 <= p.states; n += 4) forward_states<T, 4>(p, c, b, t0, steps, n, A, h_in, h_out, next);
+    for (; n < p.states; n++) forward_states<T, 1>(p, c, b, t0, steps, n, A, h_in, h_out, next);
     for (int64_t t = 0; t < steps; t++) {
         Vec<T> out = Vec<T>::load(c.y + t * W);
         if (p.z.data) {
@@ -78,12 +79,14 @@ void forward_chunk(const Problem<T>& p, int64_t b, int64_t block, int64_t t0, co
 // in blocks of (N, width). Narrow vectors may leave whole blocks of padding. These are zero.
 template <typename T> void forward(const Problem<T>& p, T* y, T* hT, T* saved, int64_t threads) {
     constexpr int64_t W = Vec<T>::width;
-    const int64_t N = p.states, NW = N * W, chunks = p.chunks(), groups = p.groups();
+    const int64_t N = p.states, NW = N * W, chunks = p.chunks(), parts = p.parts(threads);
     const Buffer<T> A = exponents(p);
+    const Rows<const T> to{y, p.length * p.channels, p.channels};
     const auto scratch = [&] { return buffer<T>(p.blocks() * NW); };
-    threads::for_each(p.batch * groups, threads, scratch, [&](int64_t item, const Buffer<T>& state) {
-        const int64_t b = item / groups, group = item % groups;
-        const int64_t first = p.first_block(group), last = p.first_block(group + 1);
+    threads::for_each(p.batch * parts, threads, scratch, [&](int64_t item, const Buffer<T>& state) {
+        const int64_t b = item / parts, part = item % parts;
+        const int64_t first = p.first_block(p.first_group(part, parts));
+        const int64_t last = p.first_block(p.first_group(part + 1, parts));
         const auto start = [&](int64_t chunk, int64_t d) {
             T* kept = saved + (b * chunks + chunk) * p.padded() * N;
             return (saved && chunk < chunks ? kept : state.get()) + d * NW;
@@ -95,8 +98,12 @@ template <typename T> void forward(const Problem<T>& p, T* y, T* hT, T* saved, i
                 std::fill_n(start(0, d), NW, T(0));
         }
         for (int64_t chunk = 0; chunk < chunks; chunk++)
-            for (int64_t d = first; d < last; d++)
-                forward_chunk(p, b, d, chunk * CHUNK, &A[d * NW], start(chunk, d), start(chunk + 1, d), y);
+            for (int64_t d = first; d < last; d++) {
+                const bool more = d + 1 < last;
+                NextChunk<T, 4> next({p.u, p.dt, p.z, to}, b, (more ? chunk : chunk + 1) * CHUNK,
+                                     (more ? d + 1 : first) * W);
+                forward_chunk(p, b, d, chunk * CHUNK, &A[d * NW], start(chunk, d), start(chunk + 1, d), y, next);
+            }
         if (saved && last == p.blocks())
             for (int64_t chunk = 0; chunk < chunks; chunk++)
                 std::fill_n(start(chunk, last), (p.padded() - last * W) * N, T(0));

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <numeric>
 
 #include "threads.h"
 
@@ -54,7 +55,34 @@ template <typename T> struct Problem {
         return std::max<int64_t>(1, std::min(channels / smallest, (64 + sequences - 1) / sequences));
     }
     int64_t first_block(int64_t group) const { return group * blocks() / groups(); }
+    // Number of parts of a sequence that threads share. A part is one or more groups. It reads a piece of each row, and
+    // larger pieces are faster. So there are only enough parts for equal work.
+    int64_t parts(int64_t threads) const {
+        const int64_t t = std::max<int64_t>(1, threads);
+        return std::min(groups(), t / std::gcd(batch, t));
+    }
+    int64_t first_group(int64_t part, int64_t parts) const { return part * groups() / parts; }
     bool resets_at(int64_t b, int64_t t) const { return resets && resets[b * length + t]; }
+};
+
+// Prefetches the rows of the next chunk of this part, one step at a time: all at once would stall the core. Hardware
+// does not prefetch at this stride. Addresses may be outside of a tensor.
+template <typename T, int COUNT> struct NextChunk {
+    const T* row[COUNT];
+    int64_t stride[COUNT];
+    NextChunk(const Rows<const T> (&rows)[COUNT], int64_t b, int64_t t0, int64_t d) {
+        for (int i = 0; i < COUNT; i++) {
+            const Rows<const T>& of = rows[i].data ? rows[i] : rows[0];  // without z, its place repeats another row
+            row[i] = of.at(b, t0) + d;
+            stride[i] = of.step_stride;
+        }
+    }
+    SIMD_INLINE void prefetch_step() {
+        for (int i = 0; i < COUNT; i++) {
+            __builtin_prefetch(row[i], 0, 2);  // to L2, because L1 is full of data in use
+            row[i] += stride[i];
+        }
+    }
 };
 
 struct Free {
@@ -79,12 +107,24 @@ template <typename T> SIMD_INLINE void store_lanes(T* p, Vec<T> v, int64_t lanes
 
 // Transposes (lanes, N) of a block of a tensor to (N, width), and back. Lanes beyond the last channel are zero.
 template <typename T> void to_vectors(const T* from, T* to, int64_t states, int64_t lanes) {
-    for (int64_t n = 0; n < states; n++)
-        for (int64_t i = 0; i < Vec<T>::width; i++) to[n * Vec<T>::width + i] = i < lanes ? from[i * states + n] : T(0);
+    constexpr int64_t W = Vec<T>::width;
+    for (int64_t n = 0; n < states; n += W) {
+        const int64_t columns = std::min(W, states - n);
+        Vec<T> v[W];
+        for (int64_t i = 0; i < W; i++) v[i] = i < lanes ? load_lanes(from + i * states + n, columns) : Vec<T>::zero();
+        simd::transpose(v);
+        for (int64_t i = 0; i < columns; i++) v[i].store(to + (n + i) * W);
+    }
 }
 template <typename T> void from_vectors(const T* from, T* to, int64_t states, int64_t lanes) {
-    for (int64_t n = 0; n < states; n++)
-        for (int64_t i = 0; i < lanes; i++) to[i * states + n] = from[n * Vec<T>::width + i];
+    constexpr int64_t W = Vec<T>::width;
+    for (int64_t n = 0; n < states; n += W) {
+        const int64_t columns = std::min(W, states - n);
+        Vec<T> v[W];
+        for (int64_t i = 0; i < W; i++) v[i] = i < columns ? Vec<T>::load(from + (n + i) * W) : Vec<T>::zero();
+        simd::transpose(v);
+        for (int64_t i = 0; i < lanes; i++) store_lanes(to + i * states + n, v[i], columns);
+    }
 }
 
 // A log2(e) as vectors, (blocks, N, width). -infinity becomes -3e38. With SMALLEST_STEP, its decay is exp(-3000) = 0
