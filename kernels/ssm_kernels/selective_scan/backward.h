@@ -117,10 +117,12 @@ void backward_part(const Problem<T>& p, const Rows<const T>& dy, const T* dhT, c
 
 // The sum over i < count of from[i * stride + j], in this order.
 template <typename T> void add_up(const T* from, int64_t count, int64_t stride, int64_t size, T* to) {
-    for (int64_t j = 0; j < size; j++) {
-        T sum = 0;
-        for (int64_t i = 0; i < count; i++) sum += from[i * stride + j];
-        to[j] = sum;
+    constexpr int64_t W = Vec<T>::width;
+    for (int64_t j = 0; j < size; j += W) {
+        const int64_t lanes = std::min(W, size - j);
+        Vec<T> sum = Vec<T>::zero();
+        for (int64_t i = 0; i < count; i++) sum += load_lanes(from + i * stride + j, lanes);
+        store_lanes(to + j, sum, lanes);
     }
 }
 
