@@ -90,7 +90,7 @@ class Operator:
         """
         Args:
             name: name of the operation's folder.
-            inputs, options: the operation's NamedTuples.
+            inputs, options: the operation's NamedTuples. The first input is never None.
             outputs: a function of (inputs, options) that returns the shapes of the outputs.
             backends: names of the backends that implement the operation.
             keep_output: whether the backward pass needs y (in the compute dtype).
@@ -207,7 +207,7 @@ class Operator:
     def _fake_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
         inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
         options = self.options(*rest)
-        first = next(x for x in inputs if x is not None)
+        first = inputs[0]
         shapes, wide = self.outputs(inputs, options), compute_dtype(*inputs)
         saved = backends.module(self.name, name).saved_shape(inputs, options) if save else (0,)
         return (

@@ -145,14 +145,18 @@ private:
         write(task, t0, h, now.length, first);
     }
 
-    // Adds the memory that the block before this one reads, and the memory that this one writes.
+    // Lists what this block writes of dq, dk and dlog_decay, and what the block before it reads of dy and writes of dv.
+    // A chunk ahead, it lists the inputs.
     void fetch(const KeyBlock<T>& now, const Task& task, int64_t t0, int64_t h) {
         const int64_t keys = ((task.part * in.B * in.T_ + in.token(task.b, t0)) * in.G + task.group) * in.K;
-        const int64_t head = in.token(task.b, t0) * in.H + h, before = in.token(task.b, t0 - BLOCK) * in.H + h;
+        const int64_t head = in.token(task.b, t0) * in.H + h;
         ahead.start();
-        ahead.add(out.dy + before * in.V, in.H * in.V, BLOCK, in.V);
-        if (t0 >= CHUNK) now.fetch(in, task.b, t0 - CHUNK, h, ahead);
-        ahead.add(out.dv + before * in.V, in.H * in.V, BLOCK, in.V);
+        if (t0 > 0) {
+            const int64_t before = in.token(task.b, t0 - BLOCK) * in.H + h;
+            ahead.add(out.dy + before * in.V, in.H * in.V, BLOCK, in.V);
+            if (t0 >= CHUNK) now.fetch(in, task.b, t0 - CHUNK, h, ahead);
+            ahead.add(out.dv + before * in.V, in.H * in.V, BLOCK, in.V);
+        }
         ahead.add(out.dq + keys, in.G * in.K, BLOCK, in.K);
         ahead.add(out.dk + keys, in.G * in.K, BLOCK, in.K);
         if (in.decay == VECTOR) ahead.add(out.dlog_decay + head * in.K, in.H * in.K, BLOCK, in.K);

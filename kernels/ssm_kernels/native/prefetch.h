@@ -24,7 +24,8 @@ class Ahead {
 public:
     void start() { count = next = 0; }
 
-    // Adds `rows` rows of `columns` numbers with distance `stride`. They may be outside of a tensor.
+    // Adds `rows` rows of `columns` numbers with distance `stride`. They may be outside of a tensor. Rows after the first
+    // MOST calls are not prefetched.
     template <typename T>
     void add(const T* first, int64_t stride, int64_t rows, int64_t columns) {
         if (count < MOST && rows > 0 && columns > 0)
@@ -48,7 +49,7 @@ private:
     template <typename T>
     static constexpr int64_t SIZE = sizeof(T);
     static constexpr int64_t LINES = 24;
-    static constexpr int MOST = 10;
+    static constexpr int MOST = 10;  // the longest list has as many
 
     struct Rows {
         const char* row;

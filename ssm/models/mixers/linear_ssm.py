@@ -235,7 +235,7 @@ def _convolved(x: Tensor, kernel: Tensor, document: Tensor | None) -> Tensor:
 def _by_head(x: Tensor, matrices: Tensor) -> Tensor:
     """x (B, S, H, M, I) times a matrix for each head (H, I, J): (B, S, H, M, J).
 
-    On a CPU, batched products are fast only for contiguous matrices, so that x and the gradient of y are copied.
+    On a CPU, batched products are fast only for contiguous matrices. So x and the gradient of y are copied.
     """
     B, S, _, M, _ = x.shape
     rows = x.movedim(2, 0).flatten(1, 3).contiguous()  # (H, B S M, I)

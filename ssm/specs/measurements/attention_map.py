@@ -79,7 +79,7 @@ class AttentionMap(OfExamples):
             if layer not in mapped:
                 raise ConfigError(
                     f"{where}.layers: layer {layer} of '{model.name}' has no attention "
-                    f"{'mask' if planned.mask else 'map'}; expected one of {', '.join(map(str, mapped))}"
+                    f"{'mask' if planned.mask else 'map'}; layers with one: {', '.join(map(str, mapped))}"
                 )
         return planned
 
