@@ -240,11 +240,11 @@ def test_one_exit_code_for_all(
 
 # Passes signals on and has a handler of its own, like the snakemake of a compute node, whose scheduler handles SIGTERM.
 ABOVE = r"""
-import signal, subprocess, sys
+import os, signal, subprocess, sys
 import psutil
 from ssm.base.stopping import pass_on_signals
 pass_on_signals(lambda: [child.pid for child in psutil.Process().children(recursive=True)])
-signal.signal(signal.SIGTERM, lambda *about: print("its own", flush=True))
+signal.signal(signal.SIGTERM, lambda *about: os.write(1, b"its own\n"))
 sys.exit(subprocess.call(["bash", "-c", "trap : TERM USR1; bash -c \"$0\"; exit $?", sys.argv[1]]))
 """
 BELOW = "trap 'echo USR1' USR1; trap 'echo TERM; exit 75' TERM; echo up; for i in {1..600}; do sleep 0.1; done"

@@ -51,5 +51,5 @@ class S5Mixer(MixerSpecBase):
         return system + linear(D, D, bias=True)  # the gate
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
-        # Complex inputs and states of the scan, and the states in the readout; y, GELU and its gate.
-        return ActivationMemory(3 * d_model + 4 * self.d_state, bfloat16=1.0)
+        # Complex inputs and states of the scan, and a gradient of one of them; y, GELU and its gate.
+        return ActivationMemory(3 * d_model + 3 * self.d_state, bfloat16=1.0)
