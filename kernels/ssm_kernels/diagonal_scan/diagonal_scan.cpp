@@ -151,7 +151,7 @@ void forward(const C* a, const C* b, const C* h0, const bool* resets, C* h, C* h
                 C* out = past ? passing : h + here;
                 simd::prefetch(b + here + n.D, bytes);
                 if (!constant) simd::prefetch(a + here + n.D, bytes);
-                if (!past) simd::prefetch_to_write(h + here + n.D, bytes);
+                if (!past) simd::prefetch<simd::WRITE>(h + here + n.D, bytes);
                 if (reset) std::fill_n(state + c, size, C(0));
                 advance(constant ? a + begin + c : a + here, b + here, state + c, out, size);
                 if (past) simd::write_past(h + here, out, bytes);
@@ -192,8 +192,8 @@ void backward(const C* dh, const C* dhT, const C* a, const C* h, const C* h0, co
                 simd::prefetch(dh + here - n.D, bytes);
                 simd::prefetch(before + c - n.D, bytes);
                 if (!constant) simd::prefetch(a + here - n.D, bytes);
-                if (!past) simd::prefetch_to_write(db + here - n.D, bytes);
-                if (!past && !constant) simd::prefetch_to_write(da + here - n.D, bytes);
+                if (!past) simd::prefetch<simd::WRITE>(db + here - n.D, bytes);
+                if (!past && !constant) simd::prefetch<simd::WRITE>(da + here - n.D, bytes);
                 C* db_out = past ? passing_db : db + here;
                 C* da_out = constant ? recent.data() + c : past ? passing_da : da + here;
                 const C* decay = constant ? a + begin + c : a + here;

@@ -146,45 +146,16 @@ SIMD_INLINE void for_lower_tiles(int64_t n, const Body& body) {
 
 // ---- Moving lanes ----
 
-template <int W, typename Raw, int... I>
-SIMD_INLINE Raw interleaved(Raw a, Raw b, int, std::integer_sequence<int, I...>) {
-    return __builtin_shufflevector(a, b, (I / 2 + I % 2 * W)...);
-}
-template <int W, typename Raw, int... I>
-SIMD_INLINE Raw interleaved(Raw a, Raw b, long, std::integer_sequence<int, I...>) {
-    return __builtin_shufflevector(a, b, (W / 2 + I / 2 + I % 2 * W)...);
-}
-// Interleaves the lower halves of a and b, and their upper halves.
-template <typename T>
-SIMD_INLINE Vec<T> low(Vec<T> a, Vec<T> b) {
-    constexpr int W = Vec<T>::width;
-    return Vec<T>(interleaved<W>(a.v, b.v, int(), std::make_integer_sequence<int, W>()));
-}
-template <typename T>
-SIMD_INLINE Vec<T> high(Vec<T> a, Vec<T> b) {
-    constexpr int W = Vec<T>::width;
-    return Vec<T>(interleaved<W>(a.v, b.v, long(), std::make_integer_sequence<int, W>()));
-}
-
 // to (columns, rows) = from (rows, columns) transposed. Both sizes are multiples of the vector width.
 template <typename T>
 void transpose(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to, int64_t to_stride) {
     constexpr int W = Vec<T>::width;
     for (int64_t i = 0; i < rows; i += W) {
         for (int64_t j = 0; j < columns; j += W) {
-            Vec<T> x[W], y[W];
+            Vec<T> x[W];
 #pragma GCC unroll 16
             for (int r = 0; r < W; r++) x[r] = Vec<T>::load(from + (i + r) * from_stride + j);
-#pragma GCC unroll 4
-            for (int step = 1; step < W; step *= 2) {  // each step moves one bit from the row index to the lane index
-#pragma GCC unroll 8
-                for (int r = 0; r < W / 2; r++) {
-                    y[2 * r] = low(x[r], x[r + W / 2]);
-                    y[2 * r + 1] = high(x[r], x[r + W / 2]);
-                }
-#pragma GCC unroll 16
-                for (int r = 0; r < W; r++) x[r] = y[r];
-            }
+            simd::transpose(x);
 #pragma GCC unroll 16
             for (int r = 0; r < W; r++) x[r].store(to + (j + r) * to_stride + i);
         }
@@ -201,7 +172,7 @@ SIMD_INLINE Vec<T> sums(const T* from) {
 #pragma GCC unroll 4
     for (int half = W / 2; half > 0; half /= 2)
 #pragma GCC unroll 8
-        for (int r = 0; r < half; r++) x[r] = low(x[r], x[r + half]) + high(x[r], x[r + half]);
+        for (int r = 0; r < half; r++) x[r] = simd::low(x[r], x[r + half]) + simd::high(x[r], x[r + half]);
     return x[0];
 }
 

@@ -223,24 +223,32 @@ template <typename T> inline void sums(const T* vectors, int64_t count, T* to) {
     for (; i < count; i++) to[i] = sum(Vec<T>::load(vectors + i * W));
 }
 
-// Transposes `width` vectors in place. Each step puts lanes of the first half between lanes of the second half.
-template <typename T, int... lane> SIMD_INLINE void transpose(Vec<T>* v, std::integer_sequence<int, lane...>) {
+template <typename T, int first, int... lane>
+SIMD_INLINE Vec<T> interleaved(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
+    return Vec<T>(SIMD_SHUFFLE(T, a.v, b.v, (first + lane / 2 + lane % 2 * Vec<T>::width)...));
+}
+// Interleaves the lower halves of a and b, and their upper halves.
+template <typename T> SIMD_INLINE Vec<T> low(Vec<T> a, Vec<T> b) {
+    return interleaved<T, 0>(a, b, std::make_integer_sequence<int, Vec<T>::width>());
+}
+template <typename T> SIMD_INLINE Vec<T> high(Vec<T> a, Vec<T> b) {
+    return interleaved<T, Vec<T>::width / 2>(a, b, std::make_integer_sequence<int, Vec<T>::width>());
+}
+
+// Transposes `width` vectors in place. Each step moves one bit from the row index to the lane index.
+template <typename T> SIMD_INLINE void transpose(Vec<T>* x) {
     constexpr int W = Vec<T>::width;
 #pragma GCC unroll 4
-    for (int run = 1; run < W; run *= 2) {
-        Vec<T> from[W];
-#pragma GCC unroll 16
-        for (int i = 0; i < W; i++) from[i] = v[i];
+    for (int step = 1; step < W; step *= 2) {
+        Vec<T> y[W];
 #pragma GCC unroll 8
-        for (int i = 0; i < W / 2; i++) {
-            const Vec<T> a = from[i], b = from[i + W / 2];
-            v[2 * i] = Vec<T>(SIMD_SHUFFLE(T, a.v, b.v, (lane / 2 + lane % 2 * W)...));
-            v[2 * i + 1] = Vec<T>(SIMD_SHUFFLE(T, a.v, b.v, (lane / 2 + W / 2 + lane % 2 * W)...));
+        for (int r = 0; r < W / 2; r++) {
+            y[2 * r] = low(x[r], x[r + W / 2]);
+            y[2 * r + 1] = high(x[r], x[r + W / 2]);
         }
+#pragma GCC unroll 16
+        for (int r = 0; r < W; r++) x[r] = y[r];
     }
-}
-template <typename T> SIMD_INLINE void transpose(Vec<T>* v) {
-    transpose<T>(v, std::make_integer_sequence<int, Vec<T>::width>());
 }
 
 // While an object of this class exists, its thread reads and writes denormals as zero. Decays produce denormals, which

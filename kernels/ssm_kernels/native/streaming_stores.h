@@ -42,14 +42,12 @@ inline void fence() {
 #endif
 }
 
-// Prefetches n bytes. The address may be invalid.
-inline void prefetch(const void* from, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(static_cast<const char*>(from) + i);
-}
+enum Use { READ, WRITE };
 
-// The same for bytes that will be overwritten.
-inline void prefetch_to_write(const void* to, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(static_cast<const char*>(to) + i, 1);
+// Prefetches n bytes. The address may be invalid.
+template <Use use = READ>
+inline void prefetch(const void* from, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(static_cast<const char*>(from) + i, use == WRITE);
 }
 
 }  // namespace simd

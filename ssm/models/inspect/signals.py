@@ -59,9 +59,10 @@ def layer_maps(model: LanguageModel, tokens: Tensor, mask: bool = False) -> Iter
     Yields:
         The index, and the map (B, T, T).
     """
+    mapped, of_layer = model.spec.mapped(mask), attention_mask if mask else attention_map
     for number, layer, u, _, _ in _layers(model, tokens):
-        if number in model.spec.mapped(mask):
-            yield number, (attention_mask if mask else attention_map)(layer.mixer, u).mean(1)
+        if number in mapped:
+            yield number, of_layer(layer.mixer, u).mean(1)
 
 
 def _layers(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Block, Tensor, Tensor | None, Tensor]]:
