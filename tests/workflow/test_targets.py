@@ -96,6 +96,13 @@ def test_a_mistyped_target_is_answered_with_the_nearest(wrong: str, right: str, 
     assert result.stderr.endswith(f"Unknown target '{wrong}'; did you mean '{right}'?\n")
 
 
+@pytest.mark.parametrize("file", ["runs/of_yesterday/run.json", "tables/of_yesterday.parquet"])
+def test_a_file_of_no_planned_job_says_so(file: str, own: Path) -> None:
+    result = snakemake(own, "-n", f"a b/smoke/{file}")
+    assert result.returncode != 0
+    assert "smoke has no job 'of_yesterday'" in result.stdout + result.stderr
+
+
 def test_a_target_of_a_checkpoint_that_the_scale_lacks_says_so(own: Path) -> None:
     models = own / "config" / "models.yaml"
     models.write_text(models.read_text().replace("context: {smoke: 64, paper: 2048}", "context: {paper: 2048}"))

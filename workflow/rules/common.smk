@@ -1,6 +1,15 @@
 # Functions for the rules: from the ids of the plan to paths and arguments.
 
 
+def needs_of(job):
+    """The run, token store and table that a run or a measurement needs."""
+    if job not in PLAN.inputs:
+        raise UserError(
+            f"{LIBRARY.scale} has no job '{job}'; {nearest(job, PLAN.inputs, 'no name is similar')}"
+        )
+    return PLAN.inputs[job]
+
+
 def files_of_run(run):
     """The files of a finished run that other jobs read; empty for None."""
     return (
@@ -10,7 +19,7 @@ def files_of_run(run):
 
 def inputs_of_table(wildcards):
     """The input files of a measurement, by kind."""
-    needs = PLAN.inputs[wildcards.table]
+    needs = needs_of(wildcards.table)
     files = {"run": files_of_run(needs.run)}
     if needs.data:
         files["tokens"] = f"{S}/tokens/{needs.data}/manifest.json"
@@ -21,7 +30,7 @@ def inputs_of_table(wildcards):
 
 def flags_of_table(table):
     """The inputs of a measurement as arguments of `ssm evaluate`."""
-    needs = PLAN.inputs[table]
+    needs = needs_of(table)
     flags = {
         "--run": needs.run and f"{S}/runs/{needs.run}",
         "--tokens": needs.data and f"{S}/tokens/{needs.data}",

@@ -5,8 +5,8 @@
 rule train:
     """Train one run: pre-training, or post-training of the final weights of another run."""
     input:
-        tokens=lambda wildcards: f"{S}/tokens/{PLAN.inputs[wildcards.run].data}/manifest.json",
-        parent=lambda wildcards: files_of_run(PLAN.inputs[wildcards.run].run),
+        tokens=lambda wildcards: f"{S}/tokens/{needs_of(wildcards.run).data}/manifest.json",
+        parent=lambda wildcards: files_of_run(needs_of(wildcards.run).run),
     output:
         f"{S}/runs/{{run}}/{RUN_RECORD}",
         f"{S}/runs/{{run}}/metrics.parquet",
@@ -14,7 +14,8 @@ rule train:
     log:
         f"{S}/logs/runs/{{run}}.log",
     wildcard_constraints:
-        run="|".join(map(re.escape, TRAINED)) or "(?!)",
+        # This does not list the runs: Snakemake reads the pattern again for each file, which took minutes for 7,000 runs.
+        run=f"(?!(?:{'|'.join(map(re.escape, FOREIGN))})/)[^/]+",
     conda:
         "../envs/ssm.yaml"
     threads: cpus
