@@ -41,7 +41,7 @@ from ssm.specs.training import RunSpec
 MB = 1e6
 # The keys True and False: with and without a GPU. With one, a job starts Python, torch and the GPU, and reads weights.
 # Without one, it is forked from a process that has imported everything.
-START_SECONDS = {True: 30.0, False: 0.5}
+START_SECONDS = {True: 30.0, False: 0.4}
 LEAST_SECONDS = 600.0  # a job requests at least this: shared disks can be slow, and short jobs start early anyway
 AROUND_SECONDS = 180.0  # of a time limit: a job's start and its last step, without checkpoints
 DISK_RATE = 200.0  # MB/s of one job, assumed for a shared disk that others use too

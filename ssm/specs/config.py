@@ -38,8 +38,8 @@ class Hardware(Spec):
     utilization: Annotated[float, Field(gt=0, le=1)] = 0.2  # fraction of the peak that training reaches
     # milliseconds that Python and kernel launches take for a layer, forward and backward, at any batch size
     layer_ms: NonNegativeFloat = 2.0
-    cpu_gflops: PositiveFloat = 50.0  # GFLOP/s that one CPU thread reaches in float32
-    cpu_layer_ms: NonNegativeFloat = 2.0  # like layer_ms, on a CPU; it is added to the time of the arithmetic
+    cpu_gflops: PositiveFloat = 55.0  # GFLOP/s that one CPU thread reaches in float32
+    cpu_layer_ms: NonNegativeFloat = 1.7  # like layer_ms, on a CPU; it is added to the time of the arithmetic
     gpus_per_run: PositiveInt = 1  # maximum number of GPUs of one training job
     # the GPUs of a run are doubled while it would take longer than this, or does not fit into their memory
     hours_per_run: PositiveFloat = 24.0
