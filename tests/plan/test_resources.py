@@ -116,7 +116,7 @@ def test_the_steps_of_a_gru_add_time_on_a_cpu_only(folder: Path) -> None:
     assert on_gpu == pytest.approx(steps)
 
 
-# Mean seconds of jobs: one seed of every figure of scale desk, in two jobs at a time, on two cores of an Intel Xeon with
+# Mean seconds of jobs: one seed of every figure of scale desk, two jobs at a time, on two cores of an Intel Xeon with
 # AVX-512. A job is named by its model, and by its training steps or its measurement.
 ONE_SEED = {"max_seeds": 1} | dict.fromkeys(("max_steps", "max_sequences", "max_contexts", "max_documents"), 10**8)
 MEASURED = {

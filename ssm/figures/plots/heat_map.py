@@ -102,17 +102,21 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
             around - 0.2 + (0.2 + 0.12 * self.classes) * cells,
         )
         seeds = {one.seeds for one in maps}
-        note = f"Means over {max(seeds)} seeds" if max(seeds) > 1 else ""
+        notes = [f"Means over {max(seeds)} seeds"] if max(seeds) > 1 else []
         percent = "%" if self.percent else ""
-        note += (". " if note else "") + f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}{percent}"
+        if not self.cells or any(_letters(one, self, room) is None for one in maps):
+            notes.append(f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}{percent}")
+        elif self.percent:
+            notes.append("Numbers are percentages")
         if finite.size < values.size:
-            note += ". Empty: no number"
+            notes.append("Empty: no number")
         if self.classes:
-            note += ". Symbol: class up to the length of the cell (ls Definition 2.1); not decided if seeds differ"
+            notes.append("Symbol: class up to the length of the cell (ls Definition 2.1); not decided if seeds differ")
         bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
         plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, bare, strict=True)]
         return [
-            Row(height, plotters[at : at + columns], columns, note, least) for at in range(0, len(plotters), columns)
+            Row(height, plotters[at : at + columns], columns, ". ".join(notes), least)
+            for at in range(0, len(plotters), columns)
         ]
 
 
