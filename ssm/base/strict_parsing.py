@@ -161,7 +161,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(text: str) -> int:
-    if len(text) > len(str(WHOLE)) or not -WHOLE < int(text) < WHOLE:
+    if len(text.lstrip("-")) > len(str(WHOLE)) or not -WHOLE < int(text) < WHOLE:
         raise _RefusedError(f"the number {shortened(text, 24)} is too large")
     return int(text)
 

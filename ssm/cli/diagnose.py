@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from ssm.base.errors import shown
 from ssm.cli import add_device, add_json, add_replace, given, options, path, positive, say
 from ssm.models.families import what_is_read
 from ssm.specs.diagnosis_defaults import BUDGET, SEED, SEQUENCES, TOLERANCE
@@ -120,12 +121,25 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=int,
+        type=_seed,
         default=SEED,
         metavar="S",
         help=f"decides which windows are read first (default: {SEED})",
     )
     add_device(parser)
+
+
+def _seed(text: str) -> int:
+    """An argparse type. The record of a diagnosis holds the seed, and reading a record refuses larger numbers."""
+    from ssm.base.strict_parsing import WHOLE
+
+    try:
+        value = int(text)
+    except ValueError:
+        value = WHOLE
+    if not -WHOLE < value < WHOLE:
+        raise argparse.ArgumentTypeError(f"expected a whole number above -2^63 and below 2^63, got {shown(text)}")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:

@@ -66,7 +66,7 @@ def test_a_key_that_stands_twice_among_many_is_found_at_once(tmp_path: Path) -> 
 
 def test_json_that_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    value = {"a": [1, -2.5, None, True, "x"], "b": {}, "deep": 7}
+    value = {"a": [1, -2.5, None, True, "x", 1 - 2**63, 2**63 - 1], "b": {}, "deep": 7}
     for _ in range(46):
         value = {"in": value}
     path.write_text(json.dumps(value))

@@ -58,6 +58,12 @@ def test_an_unknown_policy_is_answered_with_those_that_a_checkpoint_can_store(
     assert f"unknown policy 'foo'; valid names: {valid} (see" in capsys.readouterr().err
 
 
+def test_a_seed_that_no_record_can_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["extend", "theirs", "--text", "texts", "-o", "out", "--seed", str(10**25)]) == 2
+    said = f"argument --seed: expected a whole number above -2^63 and below 2^63, got '{10**25}' (see"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["GPTNeoX", "Llama"])
 def test_attention_that_keeps_every_token(kind: str, world: Path, tmp_path: Path) -> None:
     """ssm converts one of them, and reads the other through transformers."""
