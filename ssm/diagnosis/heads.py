@@ -43,14 +43,15 @@ def drift(state_statistics: pl.DataFrame, context: int) -> Drift:
     ]
     drifting = heads.filter("drifting")
     counts = drifting.group_by("layer").len().sort("layer").rows()
-    return Drift(heads.height, drifting.height, tuple(top), head_map(heads), dict(counts))
+    unmeasured = heads.height - heads.filter("measured").height
+    return Drift(heads.height, drifting.height, tuple(top), head_map(heads), dict(counts), unmeasured)
 
 
 def head_growth(state_statistics: pl.DataFrame, context: int) -> pl.DataFrame:
     """Growth by layer and head.
 
     Columns: layer, head, log (of the growth), low, half (the half width of its interval), lost (the state is not a
-    number at the end), drifting.
+    number at the end), measured (at the start, the std is a number above zero; or the state is lost), drifting.
     """
     positions = sorted(state_statistics["position"].unique())
     start = max((position for position in positions if position <= context), default=positions[0])
@@ -69,6 +70,7 @@ def head_growth(state_statistics: pl.DataFrame, context: int) -> pl.DataFrame:
             error=contribution.std() / pl.len().sqrt(),
             sequences=pl.len(),
             lost=one.is_finite().all() & ~other.is_finite().all(),
+            start=one.is_finite().all() & (one.mean() > 0),
         )
         .sort("layer", "head")
     )
@@ -77,7 +79,8 @@ def head_growth(state_statistics: pl.DataFrame, context: int) -> pl.DataFrame:
     error = np.where(sequences > 1, growth["error"].fill_null(0.0).to_numpy(), 1.0)
     growth = growth.with_columns(half=pl.Series(half * error)).with_columns(low=pl.col("log") - pl.col("half"))
     drifting = pl.col("lost") | (pl.col("low").is_finite() & (pl.col("low") > np.log(DRIFTS)))
-    return growth.select("layer", "head", "log", "low", "half", "lost", drifting=drifting)
+    measured = pl.col("lost") | pl.col("start")  # growth from zero has no number
+    return growth.select("layer", "head", "log", "low", "half", "lost", measured=measured, drifting=drifting)
 
 
 def head_map(growth: pl.DataFrame) -> HeadMap:

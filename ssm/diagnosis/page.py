@@ -26,7 +26,7 @@ from ssm.diagnosis.outcome import (
 from ssm.diagnosis.plots import plots
 from ssm.diagnosis.readings import SHARING, ratio_spans
 from ssm.diagnosis.result import Diagnosis, EffectiveLength, Extension, Interval, Recall, Solved
-from ssm.diagnosis.verdict import about, digits, ends, found_of, length_words
+from ssm.diagnosis.verdict import about, digits, ends, found_of, length_words, unmeasured_words
 from ssm.report.build import style, template
 from ssm.report.facts import duration
 from ssm.report.gather import SYMBOLS
@@ -99,6 +99,7 @@ def build_page(
         changes=_changes(diagnosis, before, control) if before is not None else [],
         definitions=definitions(diagnosis),
         why_they_differ=why_they_differ(diagnosis),
+        unmeasured_words=unmeasured_words(drift) if (drift := diagnosis.readings.drift) else "",
         length_words=length_words(length) if (length := diagnosis.readings.effective_length) else "",
         next_command=_option_groups(extend) if worth_extending(diagnosis) else [],
         text_to_extend=text_to_extend(facts),
@@ -250,7 +251,7 @@ def _plain_numbers(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         ("Bits per byte inside the context", interval(readings.in_context_bits)),
         (f"Bits per byte up to {length:,}", interval(readings.far_bits)),
         ("Effective length", _far_back(readings.effective_length)),
-        ("Heads that drift", NONE if drift is None else f"{drift.drifting:,} of {drift.heads:,}"),
+        ("Heads that drift", f"{drift.drifting:,} of {drift.measured:,}" if drift and drift.measured else NONE),
         (f"Effective Remembrance, {context:,} tokens kept", interval(readings.remembrance)),
     ]
     for what, cells in (

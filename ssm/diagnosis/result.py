@@ -70,6 +70,12 @@ class Drift:
     top: tuple[HeadGrowth, ...]  # the heads that grow most, drifting or not
     map: HeadMap | None = None
     by_layer: Annotated[dict[int, int], AfterValidator(_ascending)] = field(default_factory=dict)  # layer -> drifting
+    unmeasured: int = 0  # heads without a growth, because the std of their state at T is zero or not a number
+
+    @property
+    def measured(self) -> int:
+        """Heads that have a growth."""
+        return self.heads - self.unmeasured
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ssm.diagnosis.outcome import (
     lost_inside,
     outcome_of,
 )
-from ssm.diagnosis.result import EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
+from ssm.diagnosis.result import Drift, EffectiveLength, Facts, Interval, Readings, Recall, Solved, Verdict
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.tasks.needle import ALTERNATIVES
 
@@ -252,12 +252,27 @@ def _state(readings: Readings, facts: Facts) -> str:
     if readings.drift is None:
         reason = facts.why_missing().get(STATE)
         return f"Its state was not measured: {reason}." if reason else ""
-    heads, drifting = readings.drift.heads, readings.drift.drifting
-    if drifting == 0:
-        return f"None of {heads:,} heads drifts."
-    drift = "drifts" if drifting == 1 else "drift"
-    growth = "the standard deviation of a state more than doubles beyond the context"
-    return f"{drifting:,} of {heads:,} heads {drift}: {growth}."
+    measured, drifting = readings.drift.measured, readings.drift.drifting
+    drifts = ""
+    if drifting:
+        growth = "the standard deviation of a state more than doubles beyond the context"
+        drifts = f"{drifting:,} of {measured:,} heads {'drifts' if drifting == 1 else 'drift'}: {growth}."
+    elif measured:
+        drifts = f"None of {measured:,} heads drifts."
+    return _joined(drifts, unmeasured_words(readings.drift))
+
+
+def unmeasured_words(drift: Drift) -> str:
+    """How many heads have no growth, and why.
+
+    >>> unmeasured_words(Drift(heads=8, drifting=0, top=(), unmeasured=2))
+    'The growth of 2 heads was not measured: at T, the standard deviation of their state is zero or not a number.'
+    """
+    if drift.unmeasured == 0:
+        return ""
+    heads, their = ("head", "its") if drift.unmeasured == 1 else ("heads", "their")
+    why = f"at T, the standard deviation of {their} state is zero or not a number"
+    return f"The growth of {drift.unmeasured:,} {heads} was not measured: {why}."
 
 
 def _keys(readings: Readings, facts: Facts) -> str:

@@ -141,6 +141,21 @@ def test_the_page_shows_bits_effective_length_and_heads() -> None:
     assert "bits per byte" not in read(build_page(found))[1]
 
 
+def test_the_page_counts_only_heads_that_have_a_growth() -> None:
+    found = diagnosis(everything(0, fails_from(3100)))
+    drift = found.readings.drift
+    assert drift is not None
+    changed = {heads: replace(found.readings, drift=replace(drift, unmeasured=heads)) for heads in (6, 576)}
+    some, none = (read(build_page(replace(found, readings=readings), found))[1] for readings in changed.values())
+    why = "was not measured: at T, the standard deviation of their state is zero or not a number."
+    assert "7 of 570 heads drift after the extension: 1 in layer 0, 1 in layer 3," in some
+    assert re.search(rf"1 in layer \d+\. The growth of 6 heads {why}", some)
+    assert "Heads that drift 7 of 576 7 of 570" in some
+    assert f"The growth of 576 heads {why}" in none
+    assert "Heads that drift 7 of 576 –" in none
+    assert "of 0 heads" not in none
+
+
 def test_before_and_after_have_bits_and_effective_length() -> None:
     found = diagnosis(tables(0))
     length = EffectiveLength(256, None, {256: Interval(1.02, 1.01, 1.03)})

@@ -307,6 +307,24 @@ def test_a_state_that_becomes_nan_drifts() -> None:
     assert found.map.drifting == ((False, True, False),)
 
 
+def test_heads_without_a_growth_are_counted_apart() -> None:
+    """At T, one head is constant and another is no number. The state of two more ends at zero and in NaN."""
+    late, head = pl.col("position") > 4096, pl.col("head")
+    table = states(np.ones((1, 5))).with_columns(
+        std=pl.when(head == 0)
+        .then(pl.when(late).then(1.0).otherwise(0.0))
+        .when(head == 1)
+        .then(math.nan)
+        .when((head == 2) & late)
+        .then(0.0)
+        .when((head == 3) & late)
+        .then(math.nan)
+        .otherwise("std")
+    )
+    found = drift(table, CONTEXT)
+    assert (found.heads, found.measured, found.unmeasured, found.by_layer) == (5, 3, 2, {0: 1})
+
+
 def test_remembrance_is_measured_with_the_context_kept() -> None:
     table = remembrance(0.4, sequences=5)
     values = 0.4 * np.linspace(0.9, 1.1, 5)

@@ -6,9 +6,21 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
-from diagnosis.fabricated import bump, diagnosis, everything, facts, fails_from, holds, passkeys, prompts, tables
+from diagnosis.fabricated import (
+    bump,
+    diagnosis,
+    everything,
+    facts,
+    fails_from,
+    holds,
+    passkeys,
+    prompts,
+    states,
+    tables,
+)
 
 from ssm.diagnosis.definitions import why_they_differ
 from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED, outcome_of
@@ -86,6 +98,24 @@ def test_it_holds() -> None:
         " the answer of the text in 100% of the cases inside its context and in 40% beyond. A guess does so in 20%. "
         "There is nothing to repair."
     )
+
+
+@pytest.mark.parametrize(
+    ("growth", "constant", "says"),
+    [
+        (1.0, 0, "None of 4 heads drifts."),
+        (1.0, 1, "None of 3 heads drifts. The growth of 1 head was not measured: at T, the standard deviation of its "),
+        (3.0, 2, "2 of 2 heads drift: the standard deviation of a state more than doubles beyond the context. The "
+         "growth of 2 heads was not measured: at T, the standard deviation of their state is zero or not a number."),
+        (1.0, 4, "The growth of 4 heads was not measured: at T, the standard deviation of their state is zero or not"),
+    ],
+)  # fmt: skip
+def test_only_heads_that_have_a_growth_are_counted(growth: float, constant: int, says: str) -> None:
+    table = states(np.full((1, 4), growth)).with_columns(
+        std=pl.when(pl.col("head").is_between(0, constant - 1)).then(0.0).otherwise("std")
+    )
+    found = diagnosis(replace(tables(0, holds), state_statistics=table))
+    assert f"no significant rise. {says}" in found.verdict.paragraph
 
 
 @pytest.mark.parametrize(
