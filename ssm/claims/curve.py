@@ -15,7 +15,7 @@ from ssm.base.columns import matrices
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
-from ssm.claims.families import Member, value_text
+from ssm.claims.families import Member, place_words, value_text
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ComparedQuantity, PanelArm, differences
 from ssm.claims.reader import Reader
@@ -239,6 +239,14 @@ def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
     if sweep.over is None:
         return ", ".join(f"{panel.label(arm)} ({number:g})" for number, arm in members)
     family, where = sweep.selection(against)
-    values = ", ".join(f"{number:g}" for number, _ in members)
-    others = "".join(f", {axis} {value_text(value)}" for axis, value in where.items())
-    return f"{f'{family}, ' if family else ''}{sweep.over} {values}{others}"
+    places = [(number, panel.task.member(arm)) for number, arm in members]
+    labels = [(number, member.label_of(sweep.over) if member is not None else None) for number, member in places]
+    if any(label for _, label in labels):
+        words = [label or place_words(sweep.over, number) for number, label in labels]
+    else:
+        words = [f"{sweep.over} {', '.join(f'{number:g}' for number, _ in members)}"]
+    first = next((member for _, member in places), None)  # all members have the values `where`
+    for axis, value in where.items():
+        label = first.label_of(axis) if first is not None else None
+        words.append(f"{axis} {value_text(value)}" if label is None else label)
+    return ", ".join(text for text in [family or "", *words] if text)

@@ -46,6 +46,11 @@ class Member(Spec):
         """Axis -> value."""
         return {place.axis: place.value for place in self.places}
 
+    def label_of(self, axis: str) -> str | None:
+        """The label that the figure file gives the value on an axis; None: the file gives it none."""
+        place = next(place for place in self.places if place.axis == axis)
+        return None if place.words == place_words(axis, place.value) else place.words
+
     def label_without(self, *axes: str, family: bool = True) -> str:
         """The label without these axes. With `family=False`, other axes replace the label of the family."""
         words = [place.words for place in self.places if place.axis not in axes and place.words]

@@ -18,6 +18,7 @@ from matplotlib.colors import to_hex
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import write_table
 from ssm.claims.claim import ClaimSpec
+from ssm.claims.panel_tables import PanelTables
 from ssm.figures.draw import draw_figure
 from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.figures.style import ARMS, CLASSES, ramp
@@ -148,6 +149,24 @@ def test_a_curve_has_the_labels_of_its_values(tmp_path: Path) -> None:
     plot = SWEEP | {"reference": [], "where": {"conv": "on"}}
     (axes,) = draw_figure(task([plot], excess(height), tmp_path, arms, value_labels=labels), tmp_path).axes
     assert list(lines(axes)) == ["usual start", "Base"]
+
+
+def test_the_words_of_a_claim_have_the_labels_of_its_values(tmp_path: Path) -> None:
+    sweep = {"of": EXCESS, "over": "d_state", "family": "base", "where": {"init": "mimetic"}}
+    quantity = {"kind": "slope", "sweep": sweep | {"against_where": {"init": "default"}}}
+    claim = {"id": "it", "says": "s", "paper": "p", "quantity": quantity, "expected": {"above": 0.0}}
+
+    def words(**figure: Any) -> str:
+        made = task([{"kind": "state_norm"}], excess(height), tmp_path, claims=[claim], **figure)
+        ((_, judged, _),) = made.verdicts
+        return judged.quantity.words(PanelTables(made, "tiny", tmp_path)).partition("over ")[2]
+
+    assert words() == "base, d_state 8, 16, 32, init mimetic; minus the same for base, d_state 8, 16, 32, init default"
+    labels = {"init": {"default": "usual start", "mimetic": ""}, "d_state": "{} states"}
+    sizes = "base, 8 states, 16 states, 32 states"
+    assert words(value_labels=labels) == f"{sizes}; minus the same for {sizes}, usual start"
+    some = {"d_state": {8: "few"}, "init": {"mimetic": "new start"}}
+    assert words(value_labels=some).startswith("base, few, N = 16, N = 32, new start; minus")
 
 
 def test_a_panel_of_all_models_has_no_references() -> None:
