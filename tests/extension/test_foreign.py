@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from extension.world import CONTEXT, QUICK
-from journey.agreement import text_of
+from journey.agreement import agrees, differences, text_of
 from models.formats import hf
 from models.formats.folders import one_shard
 from models.formats.round_trip import assert_bitwise, weights
@@ -109,6 +110,14 @@ def check_written(theirs: Path, out: Path, found: dict[str, Any], attention: str
     before, after = weights(theirs), weights(written)
     assert {name: tensor.dtype for name, tensor in before.items()} == {name: t.dtype for name, t in after.items()}
     assert any(not torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+def check_agreement(theirs: Path, out: Path, found: dict[str, Any]) -> None:
+    """transformers finds the losses that chose the weights, and the written weights have ssm's logits."""
+    models = [hf.load(folder) for folder in (theirs, out / (found["model"] or found["candidate"]))]
+    with torch.no_grad():
+        compared = differences(out, *(partial(forward, model) for model in models))
+    assert agrees(compared), compared
 
 
 def test_a_bamba_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,6 +259,9 @@ def test_hybrids_of_transformers_are_extended(name: str, said: str, tmp_path: Pa
     theirs, out = trained(name, tmp_path, 300), tmp_path / "out"
     found = extend(theirs, [str(tmp_path / "texts")], out, **QUICK | {"control": True})
     check_written(theirs, out, found, said)
+    check_agreement(theirs, out, found)
+    ends = [load_tensors(out / "work/runs" / arm / "model.safetensors")[0] for arm in ("extended", "control")]
+    assert any(not torch.equal(tensor, ends[1][key]) for key, tensor in ends[0].items()), "its states change nothing"
     if name == "OlmoHybrid":
         return  # so small a model gains on some processors, and not on others that round differently
     check_gain(theirs, out, found, QUICK["length"])

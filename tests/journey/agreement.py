@@ -56,8 +56,8 @@ def differences(extended: Path, original: Logits, exported: Logits) -> dict[str,
     """Differences between a library and ssm: in the losses of result.json, and in the logits of the new model.
 
     Args:
-        extended: the folder of an extension with a model.
-        original, exported: the library's own logits of the original and of model/.
+        extended: the folder of an extension that wrote model/ or candidate/.
+        original, exported: the library's own logits of the original and of the new model.
     """
     result = json.loads((extended / "result.json").read_text())
     windows = windows_that_chose(extended)
@@ -67,7 +67,7 @@ def differences(extended: Path, original: Logits, exported: Logits) -> dict[str,
         own = own_losses(logits, windows, result["spec"]["diagnosis"]["context"])
         for key, value in own.items():
             found[f"{name}, {key}"] = abs(value - candidate[key])
-    model = load_any_model(extended / "model").model
+    model = load_any_model(extended / (result["model"] or result["candidate"])).model
     with torch.no_grad():
         ours = model(windows[:4, :-1])[0]
     return found | {"logits": float((exported(windows[:4, :-1]) - ours).abs().max())}
