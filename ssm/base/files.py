@@ -106,7 +106,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
+def replacing(folder: Path, version: str | None, mark: str, inputs: Sequence[str] = ()) -> Iterator[Path]:
     """Yield a new folder, which replaces `folder` on success. Until then the old folder stays.
 
     The new folder keeps the unfinished work of a killed process with the same version. Unfinished work of other
@@ -115,13 +115,20 @@ def replacing(folder: Path, version: str | None, mark: str) -> Iterator[Path]:
     Args:
         version: eight hex digits. None: yields `folder` itself.
         mark: name of a file that every finished folder of this kind contains. Other folders are never replaced.
+        inputs: files, folders or globs that are read. A folder that contains one of them is never replaced.
 
     Raises:
-        OutputError: `folder` is of another kind, or cannot be written.
+        OutputError: `folder` is of another kind, contains an input or the current folder, does not end in a name, or
+            cannot be written.
     """
     if version is None:
         yield folder
         return
+    _named(folder, "folder")
+    for path in (".", *inputs):
+        if before_wildcards(home_expanded(path)).resolve().is_relative_to(folder.resolve()):
+            contained = "the current folder" if path == "." else path
+            raise OutputError(f"{folder}: contains {contained}, which would be deleted; give another -o")
     new, old = folder.with_name(f".{folder.name}.{version}.part"), _temporary(folder)
     with writing(folder):
         if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):

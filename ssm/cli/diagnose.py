@@ -152,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = {name: value for name, value in vars(args).items() if name not in OUTPUTS}
     command = partial(extend_words, args)
-    with replacing(args.out, args.replace, RECORD) as out:
+    with replacing(args.out, args.replace, RECORD, inputs_of(args)) as out:
         complete = args.replace and out.exists()  # from a process that was killed before it could replace the folder
         diagnosis = load_diagnosis(out) if complete else diagnose(out=out, extend=command, **settings)
     if args.json:
@@ -160,6 +160,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     say(diagnosis_lines(diagnosis, args.out / PAGE, command(diagnosis.facts)))
     return 0
+
+
+def inputs_of(args: argparse.Namespace) -> list[str]:
+    """The names, files, folders and globs that a command reads, also for `ssm extend`."""
+    held_out = getattr(args, "held_out", ())
+    files = held_out if isinstance(held_out, list) else []  # a number is a share of the text
+    return [args.model, *args.text, *files, *([args.tokenizer] if args.tokenizer else [])]
 
 
 def extend_words(args: argparse.Namespace, facts: Facts) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ssm.base.errors import nearest
 from ssm.cli import add_json, add_replace, given, options, path, positive, say
-from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text
+from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text, inputs_of
 from ssm.models.families import what_is_extended
 from ssm.specs.extension import IN_CONTEXT_TOLERANCE, MEASURE, POLICIES, STEPS, STORED_REPAIRS, USUAL_POLICY, Measure
 from ssm.specs.initial_states import INTERVENTIONS
@@ -177,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
     from ssm.extension.folder import RESULT
 
     settings = {name: value for name, value in vars(args).items() if name not in OUTPUTS}
-    with replacing(args.out, args.replace, RESULT) as out:
+    with replacing(args.out, args.replace, RESULT, inputs_of(args)) as out:
         result = extend(out=out, **settings)
     if args.json:
         print((args.out / RESULT).read_text(encoding="utf-8"), end="")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
+from small import content
 
 from ssm.base import files
 from ssm.base.errors import DataError, OutputError
@@ -135,6 +137,41 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
         ):
             pytest.fail("it is not ours")
     assert (tmp_path / "home" / "letter").exists()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "contained"),
+    [(["{}/model"], "{}/model"), (["/elsewhere", "{}/deep/*.txt"], "{}/deep/*.txt"), (["{}"], "{}")],
+)
+def test_a_folder_with_an_input_is_not_replaced(inputs: list[str], contained: str, tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    finished(folder, "old")
+    (folder / "model").write_text("weights")
+    before = content(tmp_path)
+    says = re.escape(f"{folder}: contains {contained.format(folder)}, which would be deleted; give another -o")
+    given = [path.format(folder) for path in inputs]
+    with pytest.raises(OutputError, match=f"^{says}$"), replacing(folder, "0123abcd", MARK, given):
+        pytest.fail("its model would be deleted")
+    assert content(tmp_path) == before
+    beside = [f"{folder}.txt", f"{folder}/../model"]
+    with replacing(folder, "0123abcd", MARK, beside) as new:
+        finished(new, "new")
+    assert content(folder) == {MARK: b"new"}
+
+
+@pytest.mark.parametrize("inside", [".", "deep"])
+def test_a_folder_with_the_current_folder_is_not_replaced(
+    inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "report"
+    finished(folder, "old")
+    (folder / "deep").mkdir()
+    monkeypatch.chdir(folder / inside)
+    before = content(tmp_path)
+    for out, says in ((folder, "contains the current folder"), (Path(), "of a new"), (Path(".."), "of a new")):
+        with pytest.raises(OutputError, match=says), replacing(out, "0123abcd", MARK):
+            pytest.fail("the current folder would be deleted")
+    assert content(tmp_path) == before
 
 
 CLOSED = PermissionError(errno.EACCES, "Permission denied", "/closed/model")

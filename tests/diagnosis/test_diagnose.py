@@ -17,7 +17,7 @@ from file_limit import file_limit
 from html_page import Page, squeezed
 from printed import commands
 from safetensors.torch import load_file, save_file
-from small import model_spec, text
+from small import content, model_spec, text
 
 from ssm.base.errors import TableError
 from ssm.base.files import claimed
@@ -251,6 +251,22 @@ def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert call(world, out, "--replace", "old") == 2
     assert "expected eight hex digits, got 'old'" in capsys.readouterr().err
+
+
+def test_replace_keeps_a_folder_with_the_model_or_the_texts(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Path(shutil.copytree(world, tmp_path / "out"))
+    (out / "diagnosis.json").write_text("{}")
+    before = content(tmp_path)
+    for verb, mark, read in (("diagnose", "diagnosis.json", "theirs"), ("extend", "result.json", "texts/*.txt")):
+        (out / "diagnosis.json").rename(out / mark)
+        model, text = (f"{out}/{read}" if read == own else str(world / own) for own in ("theirs", "texts/*.txt"))
+        assert main([verb, model, "--text", text, "-o", str(out), "--context", "16", "--replace", "0123abcd"]) == 2
+        said = f"ssm {verb}: {out}: contains {out}/{read}, which would be deleted; give another -o"
+        assert capsys.readouterr().err == f"{said}\n"
+        (out / mark).rename(out / "diagnosis.json")
+    assert content(tmp_path) == before
 
 
 def test_json_prints_only_the_record(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
