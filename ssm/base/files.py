@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
-from glob import has_magic
+from glob import has_magic, iglob
 from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
@@ -115,7 +115,7 @@ def replacing(folder: Path, version: str | None, mark: str, inputs: Sequence[str
     Args:
         version: eight hex digits. None: yields `folder` itself.
         mark: name of a file that every finished folder of this kind contains. Other folders are never replaced.
-        inputs: files, folders or globs that are read. A folder that contains one of them is never replaced.
+        inputs: files, folders or globs that are read, or other names. A folder that contains one is never replaced.
 
     Raises:
         OutputError: `folder` is of another kind, contains an input or the current folder, does not end in a name, or
@@ -125,14 +125,12 @@ def replacing(folder: Path, version: str | None, mark: str, inputs: Sequence[str
         yield folder
         return
     _named(folder, "folder")
-    for path in (".", *inputs):
-        if before_wildcards(home_expanded(path)).resolve().is_relative_to(folder.resolve()):
-            contained = "the current folder" if path == "." else path
-            raise OutputError(f"{folder}: contains {contained}, which would be deleted; give another -o")
     new, old = folder.with_name(f".{folder.name}.{version}.part"), _temporary(folder)
     with writing(folder):
         if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
+        if (contained := _first_inside(folder, inputs)) is not None:
+            raise OutputError(f"{folder}: contains {contained}, which would be deleted; give another -o")
         for begun in folder.parent.glob("*"):
             if begun != new and (_is_part(begun, folder) or _is_temporary(begun, folder)):
                 shutil.rmtree(begun)
@@ -142,6 +140,24 @@ def replacing(folder: Path, version: str | None, mark: str, inputs: Sequence[str
             folder.replace(old)
         new.replace(folder)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _first_inside(folder: Path, inputs: Sequence[str]) -> str | None:
+    """The current folder, or the first of these paths or globs with a file in a folder, through links or not."""
+    if _is_inside(Path(), folder):
+        return "the current folder"
+    for path in inputs:
+        name = str(home_expanded(path))
+        # a file, or a link to nothing, is no glob
+        found = [name] if os.path.lexists(name) else iglob(name, recursive=True)  # noqa: PTH207 (an absolute glob)
+        if any(_is_inside(Path(one), folder) for one in found):
+            return path
+    return None
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Whether a path is a folder or in it, with and without links followed. A loop of links is no error."""
+    return any(Path(of(path)).is_relative_to(of(folder)) for of in (os.path.abspath, os.path.realpath))
 
 
 def _is_empty(folder: Path) -> bool:

@@ -141,19 +141,32 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("inputs", "contained"),
-    [(["{}/model"], "{}/model"), (["/elsewhere", "{}/deep/*.txt"], "{}/deep/*.txt"), (["{}"], "{}")],
+    [
+        (["{}/model"], "{}/model"),
+        (["/elsewhere", "{}/mod*"], "{}/mod*"),
+        (["{}"], "{}"),
+        (["{}/../re*/model"], "{}/../re*/model"),
+        (["{}/../**"], "{}/../**"),
+        (["{}/../linked/model"], "{}/../linked/model"),
+        (["{}/outside/text"], "{}/outside/text"),
+    ],
 )
 def test_a_folder_with_an_input_is_not_replaced(inputs: list[str], contained: str, tmp_path: Path) -> None:
     folder = tmp_path / "report"
     finished(folder, "old")
     (folder / "model").write_text("weights")
+    (tmp_path / "linked").symlink_to(folder)
+    (folder / "outside").symlink_to(tmp_path / "texts")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "text").write_text("Dear")
     before = content(tmp_path)
     says = re.escape(f"{folder}: contains {contained.format(folder)}, which would be deleted; give another -o")
     given = [path.format(folder) for path in inputs]
     with pytest.raises(OutputError, match=f"^{says}$"), replacing(folder, "0123abcd", MARK, given):
         pytest.fail("its model would be deleted")
     assert content(tmp_path) == before
-    beside = [f"{folder}.txt", f"{folder}/../model"]
+    (tmp_path / "loop").symlink_to("loop")
+    beside = [f"{folder}.txt", f"{folder}/../model", f"{folder}/no/such-model", f"{folder}/*.txt", f"{tmp_path}/loop/x"]
     with replacing(folder, "0123abcd", MARK, beside) as new:
         finished(new, "new")
     assert content(folder) == {MARK: b"new"}

@@ -16,6 +16,7 @@ from figures.test_attention_maps import MAPS
 from figures.test_attention_maps import series as attention_series
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.figures.data import Line
@@ -486,6 +487,23 @@ def test_a_heat_map_has_a_cell_for_each_setting(tmp_path: Path) -> None:
     (bare, _) = axes_of(tmp_path, plot | {"cells": False}, two_arms(tmp_path))
     assert texts(bare) == []
     assert len(bare.patches) == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ({"percent": True}, "Means over 2 seeds. Numbers are percentages"),
+        ({}, "Means over 2 seeds"),
+        ({"cells": False, "limits": [0, 1]}, "Means over 2 seeds. Dark to light: 0 to 1"),
+        ({"cells": False, "percent": True, "limits": [0, 1]}, "Means over 2 seeds. Dark to light: 0 to 100%"),
+    ],
+)
+def test_the_note_of_a_heat_map_has_the_range_if_cells_have_no_numbers(
+    options: dict[str, Any], note: str, tmp_path: Path
+) -> None:
+    plot = {"kind": "heat_map", **KEYS, "x": "length", "y": "depth", **options}
+    (first, _) = axes_of(tmp_path, plot, two_arms(tmp_path))
+    assert note in [text.get_text() for text in first.figure.findobj(Text)]
 
 
 def test_text_is_drawn_verbatim(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ rule train:
     log:
         f"{S}/logs/runs/{{run}}.log",
     wildcard_constraints:
-        # This does not list the runs: Snakemake reads the pattern again for each file, which took minutes for 7,000 runs.
+        # This does not list the runs. Snakemake reads the pattern for each file: 7,000 names took over a minute.
         run=f"(?!(?:{'|'.join(map(re.escape, FOREIGN))})/)[^/]+",
     conda:
         "../envs/ssm.yaml"
