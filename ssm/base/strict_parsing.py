@@ -160,8 +160,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
+def can_be_stored(number: int) -> bool:
+    """Whether a file with this whole number is read again."""
+    return -WHOLE < number < WHOLE
+
+
 def _whole(text: str) -> int:
-    if len(text.lstrip("-")) > len(str(WHOLE)) or not -WHOLE < int(text) < WHOLE:
+    if len(text.lstrip("-")) > len(str(WHOLE)) or not can_be_stored(int(text)):
         raise _RefusedError(f"the number {shortened(text, 24)} is too large")
     return int(text)
 
@@ -255,7 +260,7 @@ def _check_plain(value: Any, key: str) -> None:
         _check_unicode(value)
     elif isinstance(value, float) and not math.isfinite(value):
         raise _RefusedError(f"{where}{'not a number' if value != value else 'infinity'} is not a valid value")
-    elif isinstance(value, int) and not -WHOLE < value < WHOLE:
+    elif isinstance(value, int) and not can_be_stored(value):
         raise _RefusedError(f"{where}the number is too large")
     elif value is not None and not isinstance(value, int | float):
         raise _RefusedError(f"{where}expected text or a number, got a {type(value).__name__}")

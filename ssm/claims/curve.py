@@ -239,14 +239,13 @@ def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
     if sweep.over is None:
         return ", ".join(f"{panel.label(arm)} ({number:g})" for number, arm in members)
     family, where = sweep.selection(against)
-    places = [(number, panel.task.member(arm)) for number, arm in members]
-    labels = [(number, member.label_of(sweep.over) if member is not None else None) for number, member in places]
+    places = [(number, member) for number, arm in members if (member := panel.task.member(arm)) is not None]
+    labels = [(number, member.label_of(sweep.over)) for number, member in places]
     if any(label for _, label in labels):
         words = [label or place_words(sweep.over, number) for number, label in labels]
     else:
         words = [f"{sweep.over} {', '.join(f'{number:g}' for number, _ in members)}"]
-    first = next((member for _, member in places), None)  # all members have the values `where`
-    for axis, value in where.items():
-        label = first.label_of(axis) if first is not None else None
+    for axis, value in where.items():  # the same for all members
+        label = places[0][1].label_of(axis) if places else None
         words.append(f"{axis} {value_text(value)}" if label is None else label)
     return ", ".join(text for text in [family or "", *words] if text)

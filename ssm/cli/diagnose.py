@@ -131,13 +131,13 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
 
 def _seed(text: str) -> int:
     """An argparse type. The record of a diagnosis holds the seed, and reading a record refuses larger numbers."""
-    from ssm.base.strict_parsing import WHOLE
+    from ssm.base.strict_parsing import WHOLE, can_be_stored
 
     try:
         value = int(text)
     except ValueError:
         value = WHOLE
-    if not -WHOLE < value < WHOLE:
+    if not can_be_stored(value):
         raise argparse.ArgumentTypeError(f"expected a whole number above -2^63 and below 2^63, got {shown(text)}")
     return value
 

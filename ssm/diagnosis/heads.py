@@ -43,7 +43,7 @@ def drift(state_statistics: pl.DataFrame, context: int) -> Drift:
     ]
     drifting = heads.filter("drifting")
     counts = drifting.group_by("layer").len().sort("layer").rows()
-    unmeasured = heads.height - heads.filter("measured").height
+    unmeasured = heads.filter(~pl.col("measured")).height
     return Drift(heads.height, drifting.height, tuple(top), head_map(heads), dict(counts), unmeasured)
 
 

@@ -15,7 +15,7 @@ rule train:
         f"{S}/logs/runs/{{run}}.log",
     wildcard_constraints:
         # This does not list the runs. Snakemake reads the pattern for each file: 7,000 names took over a minute.
-        run=f"(?!(?:{'|'.join(map(re.escape, FOREIGN))})/)[^/]+",
+        run=f"(?!(?:{'|'.join(map(re.escape, IMPORTS))})/)[^/]+",
     conda:
         "../envs/ssm.yaml"
     threads: cpus

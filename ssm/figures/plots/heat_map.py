@@ -103,9 +103,9 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
         )
         seeds = {one.seeds for one in maps}
         notes = [f"Means over {max(seeds)} seeds"] if max(seeds) > 1 else []
-        percent = "%" if self.percent else ""
         if not self.cells or any(_letters(one, self, room) is None for one in maps):
-            notes.append(f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}{percent}")
+            unit = "%" if self.percent else ""
+            notes.append(f"Dark to light: {_text(limits[0], self)} to {_text(limits[1], self)}{unit}")
         elif self.percent:
             notes.append("Numbers are percentages")
         if finite.size < values.size:
