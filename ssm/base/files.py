@@ -22,6 +22,7 @@ from ssm.base.errors import ConfigError, OutputError, UserError, first_line
 
 FINISHED = ".made"  # suffix of the empty file with which the workflow marks a finished answer in its folder
 LOCK = ".lock"  # file in a folder in which one process works at a time
+LEFTOVER = ".*.tmp"  # temporary files and folders
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -106,7 +107,9 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing(folder: Path, version: str | None, mark: str, inputs: Sequence[str] = ()) -> Iterator[Path]:
+def replacing(
+    folder: Path, version: str | None, mark: str, written: Sequence[str], inputs: Sequence[str] = ()
+) -> Iterator[Path]:
     """Yield a new folder, which replaces `folder` on success. Until then the old folder stays.
 
     The new folder keeps the unfinished work of a killed process with the same version. Unfinished work of other
@@ -115,11 +118,13 @@ def replacing(folder: Path, version: str | None, mark: str, inputs: Sequence[str
     Args:
         version: eight hex digits. None: yields `folder` itself.
         mark: name of a file that every finished folder of this kind contains. Other folders are never replaced.
+        written: globs, relative to the folder, of all that the command writes there. A folder that matches stands for
+            everything in it. A folder with another file is never replaced.
         inputs: files, folders or globs that are read, or other names. A folder that contains one is never replaced.
 
     Raises:
-        OutputError: `folder` is of another kind, contains an input or the current folder, does not end in a name, or
-            cannot be written.
+        OutputError: `folder` is of another kind, contains an input, another file or the current folder, does not end
+            in a name, or cannot be written.
     """
     if version is None:
         yield folder
@@ -131,11 +136,13 @@ def replacing(folder: Path, version: str | None, mark: str, inputs: Sequence[str
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         if (contained := _first_inside(folder, inputs)) is not None:
             raise OutputError(f"{folder}: contains {contained}, which would be deleted; give another -o")
+        _require_no_others(folder, written)
         for begun in folder.parent.glob("*"):
             if begun != new and (_is_part(begun, folder) or _is_temporary(begun, folder)):
                 shutil.rmtree(begun)
     yield new
     with writing(folder):
+        _require_no_others(folder, written)  # the user may have added a file meanwhile
         if folder.exists():
             folder.replace(old)
         new.replace(folder)
@@ -153,6 +160,19 @@ def _first_inside(folder: Path, inputs: Sequence[str]) -> str | None:
         if any(_is_inside(Path(one), folder) for one in found):
             return path
     return None
+
+
+def _require_no_others(folder: Path, written: Sequence[str]) -> None:
+    """Check that a folder has only files that match a glob in `written`, or that ssm writes into any folder."""
+    known = [Path(glob).parts for glob in (*written, LOCK, f".*{FINISHED}")]
+    for path in sorted(folder.rglob("*")):
+        within = path.relative_to(folder)
+        is_ours = any(_begin_with(within.parts, glob) for glob in known)
+        leftover = any(fnmatchcase(part, LEFTOVER) for part in within.parts)
+        if not (is_ours or leftover or (path.is_dir() and not path.is_symlink())):
+            raise OutputError(
+                f"{folder}: contains {within}, which ssm did not write; move it to another folder, or give another -o"
+            )
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
@@ -309,7 +329,7 @@ def lock(file: IO[str], alone: bool, wait: bool = False) -> bool:
 
 def remove_leftovers(folder: Path) -> None:
     """Delete the temporary files and folders that killed writers left in `folder` and below."""
-    for leftover in list(folder.rglob(".*.tmp")):
+    for leftover in list(folder.rglob(LEFTOVER)):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
         with suppress(OSError):

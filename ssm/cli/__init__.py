@@ -137,7 +137,7 @@ def add_replace(parser: argparse.ArgumentParser) -> None:
         type=version,
         metavar="VERSION",
         help="for the workflow: write the folder .DIR.VERSION.part, and let it replace DIR when it is complete; "
-        "eight hex digits",
+        "a DIR with a file that ssm did not write is refused; eight hex digits",
     )
 
 

@@ -174,10 +174,10 @@ def run(args: argparse.Namespace) -> int:
 
     require_model(args.model)  # before the slow imports
     from ssm.extension import extend
-    from ssm.extension.folder import RESULT
+    from ssm.extension.folder import RESULT, WRITTEN
 
     settings = {name: value for name, value in vars(args).items() if name not in OUTPUTS}
-    with replacing(args.out, args.replace, RESULT, inputs_of(args)) as out:
+    with replacing(args.out, args.replace, RESULT, WRITTEN, inputs_of(args)) as out:
         result = extend(out=out, **settings)
     if args.json:
         print((args.out / RESULT).read_text(encoding="utf-8"), end="")

@@ -36,6 +36,7 @@ __all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "writ
 
 PIECE = 2**24  # numbers that `hidden` returns at once, at most; some models return logits there
 PAGE, RECORD, TABLES = "index.html", "diagnosis.json", "tables"
+WRITTEN = (PAGE, RECORD, f"{TABLES}/*.parquet")  # globs of all files of a diagnosis
 
 
 def diagnose(

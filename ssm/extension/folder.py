@@ -10,16 +10,25 @@ from typing import Any
 
 from ssm.base.errors import OutputError, shown
 from ssm.base.files import LOCK, make_folder, require_outside, write_json
-from ssm.base.records import Settings
+from ssm.base.records import RUN_RECORD, Settings
 from ssm.base.strict_parsing import option, read_json, shaped
+from ssm.diagnosis import WRITTEN as OF_DIAGNOSIS
+from ssm.models.formats.source import CARD, COMPANIONS, CONFIG, INDEX, OWN_CODE
 from ssm.models.formats.write import check_apart
 
-SETTINGS, RESULT = "extension.json", "result.json"
+SETTINGS, RESULT, PAGE = "extension.json", "result.json", "index.html"
 CHOICE = ("measure", "in_context_tolerance")  # settings that affect only the choice
 READING = ("budget_seconds", "sequences")  # settings that affect how many windows a diagnosis reads
 HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on
 FILES = ("text_files", "held_out_files")  # digests of what is in the files
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
+# Globs of all files of an extension. Weights have the names that they had in the original.
+OF_MODEL = (CONFIG, CARD, RUN_RECORD, f"*{INDEX}", "*.safetensors", "*.bin", "*.pt", "*.pth", *COMPANIONS, *OWN_CODE)
+WRITTEN = (
+    SETTINGS, RESULT, PAGE, "work",
+    *(f"{folder}/{file}" for folder in ("before", "after", "control") for file in OF_DIAGNOSIS),
+    *(f"{folder}/{file}" for folder in ("model", "candidate") for file in OF_MODEL),
+)  # fmt: skip
 NAMES = {  # settings that are no option with the same name
     "fingerprint": "the model's fingerprint",
     "tokenizer": "--tokenizer",
@@ -69,7 +78,7 @@ class Folder:
 
     @property
     def page(self) -> Path:
-        return self.path / "index.html"
+        return self.path / PAGE
 
     @property
     def result(self) -> Path:

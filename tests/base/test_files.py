@@ -82,6 +82,7 @@ def test_without_locks_nobodys_folder_is_removed(tmp_path: Path, monkeypatch: py
 
 
 MARK = "page.html"
+WRITTEN = (MARK, "work", "tables/*.parquet")
 
 
 def finished(folder: Path, says: str) -> None:
@@ -94,7 +95,7 @@ def test_an_old_folder_stays_until_a_new_one_is_whole_and_what_was_begun_is_gone
     finished(folder, "old")
 
     def begin(words: str) -> None:
-        with replacing(folder, "0123abcd", MARK) as new:
+        with replacing(folder, "0123abcd", MARK, WRITTEN) as new:
             new.mkdir(exist_ok=True)
             with (new / "work").open("a") as work:
                 work.write(words)
@@ -104,11 +105,11 @@ def test_an_old_folder_stays_until_a_new_one_is_whole_and_what_was_begun_is_gone
         with pytest.raises(KeyboardInterrupt):
             begin(words)
         assert (folder / MARK).read_text() == "old"
-    with replacing(folder, "0123abcd", MARK) as new:
+    with replacing(folder, "0123abcd", MARK, WRITTEN) as new:
         finished(new, "new")
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
     assert {path.name: path.read_text() for path in folder.iterdir()} == {MARK: "new", "work": "one two "}
-    with replacing(folder, None, MARK) as same:
+    with replacing(folder, None, MARK, WRITTEN) as same:
         assert same == folder
 
 
@@ -120,7 +121,7 @@ def test_what_was_begun_of_another_version_is_deleted_and_nothing_else(tmp_path:
     for name in others + begun:
         (tmp_path / name).mkdir()
     folder.mkdir()  # as Snakemake makes it
-    with replacing(folder, "00000000", MARK) as new:
+    with replacing(folder, "00000000", MARK, WRITTEN) as new:
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "report"])
         finished(new, "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "report"])
@@ -133,7 +134,7 @@ def test_what_was_not_made_like_this_is_not_replaced(tmp_path: Path) -> None:
     for name in ("home", "file"):
         with (
             pytest.raises(OutputError, match=f"{name}: contains no page.html, so it was not made by this command"),
-            replacing(tmp_path / name, "0123abcd", MARK),
+            replacing(tmp_path / name, "0123abcd", MARK, WRITTEN),
         ):
             pytest.fail("it is not ours")
     assert (tmp_path / "home" / "letter").exists()
@@ -162,14 +163,40 @@ def test_a_folder_with_an_input_is_not_replaced(inputs: list[str], contained: st
     before = content(tmp_path)
     says = re.escape(f"{folder}: contains {contained.format(folder)}, which would be deleted; give another -o")
     given = [path.format(folder) for path in inputs]
-    with pytest.raises(OutputError, match=f"^{says}$"), replacing(folder, "0123abcd", MARK, given):
+    with pytest.raises(OutputError, match=f"^{says}$"), replacing(folder, "0123abcd", MARK, [], given):
         pytest.fail("its model would be deleted")
     assert content(tmp_path) == before
     (tmp_path / "loop").symlink_to("loop")
     beside = [f"{folder}.txt", f"{folder}/../model", f"{folder}/no/such-model", f"{folder}/*.txt", f"{tmp_path}/loop/x"]
-    with replacing(folder, "0123abcd", MARK, beside) as new:
+    with replacing(folder, "0123abcd", MARK, [MARK, "model", "outside"], beside) as new:
         finished(new, "new")
     assert content(folder) == {MARK: b"new"}
+
+
+@pytest.mark.parametrize("added", ["notes.txt", "tables/notes.txt", "deep/page.html"])
+def test_a_folder_with_a_file_of_the_user_is_not_replaced(added: str, tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    finished(folder, "old")
+    for known in ("tables/1.parquet", "work/deep/file", ".lock", ".0123abcd.made", "work/.file.12-0123abcd.tmp"):
+        (folder / known).parent.mkdir(exist_ok=True, parents=True)
+        (folder / known).touch()
+
+    def replace_while_it_is_added() -> None:
+        with replacing(folder, "0123abcd", MARK, WRITTEN) as new:
+            finished(new, "new")
+            (folder / added).parent.mkdir(exist_ok=True)
+            (folder / added).write_text("mine")
+
+    says = f"^{folder}: contains {added}, which ssm did not write; move it to another folder, or give another -o$"
+    with pytest.raises(OutputError, match=says):
+        replace_while_it_is_added()
+    with pytest.raises(OutputError, match=says), replacing(folder, "ffffffff", MARK, WRITTEN):
+        pytest.fail("its notes would be deleted")
+    assert (folder / added).read_text() == "mine"
+    (folder / added).unlink()
+    with replacing(folder, "0123abcd", MARK, WRITTEN) as new:
+        assert (new / MARK).read_text() == "new", "finished work is kept"
+    assert content(tmp_path) == {"report/page.html": b"new"}
 
 
 @pytest.mark.parametrize("inside", [".", "deep"])
@@ -182,7 +209,7 @@ def test_a_folder_with_the_current_folder_is_not_replaced(
     monkeypatch.chdir(folder / inside)
     before = content(tmp_path)
     for out, says in ((folder, "contains the current folder"), (Path(), "of a new"), (Path(".."), "of a new")):
-        with pytest.raises(OutputError, match=says), replacing(out, "0123abcd", MARK):
+        with pytest.raises(OutputError, match=says), replacing(out, "0123abcd", MARK, WRITTEN):
             pytest.fail("the current folder would be deleted")
     assert content(tmp_path) == before
 
@@ -192,7 +219,7 @@ CLOSED = PermissionError(errno.EACCES, "Permission denied", "/closed/model")
 
 def test_errors_about_other_files_do_not_blame_the_output(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for writing in (whole_folder(out), claimed(out), replacing(out, "01234567", "mark")):
+    for writing in (whole_folder(out), claimed(out), replacing(out, "01234567", "mark", [])):
         with pytest.raises(PermissionError, match="'/closed/model'"), writing:
             raise CLOSED
     full = OSError(errno.ENOSPC, "No space left on device")

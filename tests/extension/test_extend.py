@@ -443,11 +443,13 @@ def test_a_half_precision_checkpoint_keeps_its_type_and_the_written_model_is_mea
 
 
 def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """All files of an extension are replaced. A file of the user is not."""
+
     def made(out: Path, **asked: object) -> dict[str, object]:
         assert not {"replace", "json"} & asked.keys()
-        out.mkdir()
+        shutil.copytree(whole, out)
         (out / "result.json").write_text("new")
         return {"outcome": "repaired", "reason": "it holds", "model": "model"}
 
@@ -456,10 +458,16 @@ def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     model.mkdir()
     results.mkdir()
     out = results / "out"
+    command = ["extend", str(model), "--text", "t", "-o", str(out), "--replace", "0123abcd", "--json"]
     for _ in range(2):
-        assert main(["extend", str(model), "--text", "t", "-o", str(out), "--replace", "0123abcd", "--json"]) == 0
+        assert main(command) == 0
         assert capsys.readouterr() == ("new", "")
     assert [path.name for path in results.iterdir()] == ["out"]
+    (out / "model" / "notes.txt").write_text("mine")
+    assert main(command) == 2
+    why = "contains model/notes.txt, which ssm did not write; move it to another folder, or give another -o"
+    assert capsys.readouterr().err == f"ssm extend: {out}: {why}\n"
+    assert (out / "model" / "notes.txt").read_text() == "mine"
 
 
 def test_a_run_on_bpe_is_extended_with_its_tokenizer(world: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def make(out):
 
 if verb in ("diagnose", "extend"):
     from ssm.base.files import replacing
-    with replacing(out, rest[rest.index("--replace") + 1], files[-1]) as new:
+    with replacing(out, rest[rest.index("--replace") + 1], files[-1], [*files, "work"]) as new:
         if verb == "extend" and not (new / files[-1]).exists():  # it continues in its folder, like `ssm`
             new.mkdir(parents=True, exist_ok=True)
             (new / "work").open("a").write("begun ")
