@@ -14,6 +14,8 @@ import yaml
 from plan.mini import edit
 from workflow.stand_in import ROOT, run, snakemake
 
+from ssm.cli.main import main
+
 exhaustive = pytest.mark.exhaustive
 
 GPUS_OF_RULES = """
@@ -96,11 +98,20 @@ def test_a_mistyped_target_is_answered_with_the_nearest(wrong: str, right: str, 
     assert result.stderr.endswith(f"Unknown target '{wrong}'; did you mean '{right}'?\n")
 
 
-@pytest.mark.parametrize("file", ["runs/of_yesterday/run.json", "tables/of_yesterday.parquet"])
-def test_a_file_of_no_planned_job_says_so(file: str, own: Path) -> None:
-    result = snakemake(own, "-n", f"a b/smoke/{file}")
-    assert result.returncode != 0
-    assert "smoke has no job 'of_yesterday'" in result.stdout + result.stderr
+@pytest.mark.parametrize("file", ["runs/{}/run.json", "tables/{}.parquet"])
+def test_a_file_of_no_planned_job_is_answered_with_the_nearest_and_no_traceback(file: str, own: Path) -> None:
+    assert main(["plan", "--config", str(own / "config"), "--write", str(own / "specs")]) == 0
+    kind, specs = ("run", "runs") if file.startswith("runs") else ("table", "measurements")
+    planned = min(path.stem for path in (own / "specs" / specs).iterdir())
+    for wrong, hint in (
+        (f"{planned}x", f"did you mean '{planned}'?"),
+        ("of_yesterday", "`ssm plan --write DIR` writes the spec of each"),
+    ):
+        result = snakemake(own, "--cores", "1", f"a b/smoke/{file.format(wrong)}")
+        assert result.returncode != 0
+        assert result.stderr.endswith(f"smoke has no {kind} '{wrong}'; {hint}\n")
+        assert "Traceback" not in result.stdout + result.stderr
+    assert not list((own / ".snakemake" / "locks").iterdir())
 
 
 def test_a_target_of_a_checkpoint_that_the_scale_lacks_says_so(own: Path) -> None:

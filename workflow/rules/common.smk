@@ -1,12 +1,13 @@
 # Functions for the rules: from the ids of the plan to paths and arguments.
 
 
-def needs_of(job):
-    """The run, token store and table that a run or a measurement needs."""
-    if job not in PLAN.inputs:
-        raise UserError(
-            f"{LIBRARY.scale} has no job '{job}'; {nearest(job, PLAN.inputs, 'no name is similar')}"
-        )
+def needs_of(kind, job):
+    """The run, token store and table that a job needs; `kind` is run or table."""
+    planned = PLAN.runs if kind == "run" else PLAN.measurements
+    if job not in planned:
+        hint = nearest(job, planned, "`ssm plan --write DIR` writes the spec of each")
+        # Snakemake prints the traceback of every Exception in an input function. This is none.
+        raise SystemExit(f"{LIBRARY.scale} has no {kind} '{job}'; {hint}")
     return PLAN.inputs[job]
 
 
@@ -19,7 +20,7 @@ def files_of_run(run):
 
 def inputs_of_table(wildcards):
     """The input files of a measurement, by kind."""
-    needs = needs_of(wildcards.table)
+    needs = needs_of("table", wildcards.table)
     files = {"run": files_of_run(needs.run)}
     if needs.data:
         files["tokens"] = f"{S}/tokens/{needs.data}/manifest.json"
@@ -30,7 +31,7 @@ def inputs_of_table(wildcards):
 
 def flags_of_table(table):
     """The inputs of a measurement as arguments of `ssm evaluate`."""
-    needs = needs_of(table)
+    needs = needs_of("table", table)
     flags = {
         "--run": needs.run and f"{S}/runs/{needs.run}",
         "--tokens": needs.data and f"{S}/tokens/{needs.data}",

@@ -5,8 +5,8 @@
 rule train:
     """Train one run: pre-training, or post-training of the final weights of another run."""
     input:
-        tokens=lambda wildcards: f"{S}/tokens/{needs_of(wildcards.run).data}/manifest.json",
-        parent=lambda wildcards: files_of_run(needs_of(wildcards.run).run),
+        tokens=lambda wildcards: f"{S}/tokens/{needs_of('run', wildcards.run).data}/manifest.json",
+        parent=lambda wildcards: files_of_run(needs_of("run", wildcards.run).run),
     output:
         f"{S}/runs/{{run}}/{RUN_RECORD}",
         f"{S}/runs/{{run}}/metrics.parquet",
