@@ -140,10 +140,7 @@ class Folder:
             return settings
         if old is not None and begun:
             if self.model.exists() or _of_training(old) != _of_training(settings):
-                was, wanted = _policy(old["spec"]), _policy(settings["spec"])
-                differs = _first_difference(old, settings) if was == wanted else f"--policy was {was}, is {wanted}"
-                if differs.startswith(tuple(map(option, FILES))):
-                    differs = "the files of its text have changed"
+                differs = _difference(old, settings)
                 raise OutputError(f"{self.path}: has another extension ({differs}); give another -o")
             self.delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
             other_text = any(old[key] != settings[key] for key in HELD_OUT)
@@ -191,12 +188,24 @@ def _policy(spec: Mapping[str, Any]) -> str:
     return shown(state.get("policy") if isinstance(state, dict) else state)
 
 
-def _first_difference(was: Any, wanted: Any, where: str = "") -> str:
+def _difference(old: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """The most telling difference of two settings, as text."""
+    was, wanted = _policy(old["spec"]), _policy(settings["spec"])
+    if was != wanted:
+        return f"--policy was {was}, is {wanted}"
+    setting, was, wanted = _first_difference(old, settings)
+    if setting in FILES:
+        return "the files of its text have changed"
+    return f"{_named(setting)} was {shown(was)}, is {shown(wanted)}"
+
+
+def _first_difference(was: Any, wanted: Any, where: str = "") -> tuple[str, Any, Any]:
+    """The first setting that differs, such as spec.diagnosis.seed, and its two values."""
     if isinstance(was, dict) and isinstance(wanted, dict):
         for key in sorted(was.keys() | wanted.keys()):
             if was.get(key) != wanted.get(key):
                 return _first_difference(was.get(key), wanted.get(key), f"{where}.{key}" if where else str(key))
-    return f"{_named(where)} was {shown(was)}, is {shown(wanted)}"
+    return where, was, wanted
 
 
 def _named(setting: str) -> str:
