@@ -23,7 +23,7 @@ class Rglru(Mixer, kind="rglru"):
     """Two branches, GELU on one, short convolution and RG-LRU on the other; then their product and a projection.
 
     All inputs are scaled by sqrt(1 - a^2), as in the paper. With `unscaled_start`, the first input of a document is not
-    scaled, as in the released code.
+    scaled if its state is zero, as in the released code. After a state of noise, it is scaled.
 
     State: "memory" h (B, H, W / H), one row for each block of the gates' matrices, and "conv", the last K - 1 inputs
     (B, K - 1, W). With `unscaled_start` also "begun" (B,) bool: whether any token was read.
@@ -81,11 +81,12 @@ class Rglru(Mixer, kind="rglru"):
         return replace(recurrence, C=recurrence.key)  # both are 1: a head is one state, and its readout the state
 
     def _starts(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Tensor | None:
-        """Which tokens of u (B, T, D) are the first of a document, (B, T) bool; None: not needed."""
+        """Which tokens of u (B, T, D) begin a document from a state of zero, (B, T) bool; None: not needed."""
         if not self.spec.unscaled_start:
             return None
         starts = torch.zeros(u.shape[:2], dtype=torch.bool, device=u.device) if resets is None else resets.clone()
-        starts[:, 0] |= True if state is None else ~state["begun"].bool()
+        # A state of noise has read no token, but it is not zero.
+        starts[:, 0] |= True if state is None else ~state["begun"].bool() & (state["memory"] == 0).flatten(1).all(1)
         return starts
 
     def _ended(self, memory: Tensor, conv: Tensor) -> LayerState:

@@ -27,9 +27,9 @@ NAMES = {
 pytestmark = pytest.mark.usefixtures("plain_backend")
 
 
-def layer(width: int = 12, blocks: int = 3) -> Rglru:
+def layer(**changes: object) -> Rglru:
     torch.manual_seed(0)
-    mixer = move(build_mixer(parsed({"kind": "rglru", "width": width, "blocks": blocks}), D, 4)).double()
+    mixer = move(build_mixer(parsed({"kind": "rglru", "width": 12, "blocks": 3} | changes), D, 4)).double()
     assert isinstance(mixer, Rglru)
     return mixer
 
@@ -68,6 +68,32 @@ def test_outputs_and_gradients() -> None:
     wanted = torch.autograd.grad((expected * weight).sum(), [peer.get_parameter(their_name(name)) for name in names])
     # transformers accumulates in float32
     assert worst([y, *got], [expected, *(w.view_as(g) for w, g in zip(wanted, got, strict=True))]) < 1e-5
+
+
+def test_an_unscaled_start_needs_a_state_of_zero() -> None:
+    """In the released code, a is 0 where an input is not scaled. A state that is kept comes before its first input."""
+    mixer = layer(unscaled_start=True).requires_grad_(False)
+    u, noise = inputs(0, 4, 3), normal(1, (4, 12))[0]
+    zero, passed, random, reset = range(4)
+    start = {
+        "memory": noise.index_fill(0, torch.tensor([zero]), 0.0).view(4, 3, 4),
+        "conv": torch.zeros(4, 3, 12, dtype=torch.float64),
+        "begun": torch.tensor([False, True, False, True]),
+    }
+    resets = torch.zeros(4, 3, dtype=torch.bool)
+    resets[reset, 0] = True
+    x = F.conv1d(F.pad(mixer.in_proj(u).mT, (3, 0)), mixer.conv_weight[:, None], mixer.conv_bias, groups=12).mT
+    (log_a, scaled), h, outputs = mixer._gated(x), start["memory"].flatten(1), []
+    for t in range(3):
+        a, scale = log_a[:, t].exp(), (1 - torch.exp(2 * log_a[:, t])).sqrt()
+        begins = torch.isin(torch.arange(4), torch.tensor([zero, reset])).unsqueeze(1) & (t == 0)
+        h = torch.where(begins, 0.0, a * h) + torch.where(begins, scaled[:, t] / scale, scaled[:, t])
+        outputs.append(mixer._finish(h, u[:, t]))
+    y, ended = mixer(u, start, resets)
+    assert worst([y, ended["memory"].flatten(1)], [torch.stack(outputs, 1), h]) < 1e-12
+    kept = [zero, passed, random]
+    y, _ = mixer.step(u[kept, 0], {name: tensor[kept] for name, tensor in start.items()})
+    assert worst([y], [outputs[0][kept]]) < 1e-12
 
 
 @pytest.mark.parametrize("shut", [0.0, -10.0, -20.0, -40.0])
