@@ -44,3 +44,8 @@ def operations_per_token(model: ModelSpec, vocab_size: int, context: int, channe
     for mixer in model.mixers():
         operations += mixer.state_operations(model.d_model, context)
     return operations
+
+
+def operations_per_pass(model: ModelSpec, context: int) -> float:
+    """Operations of a forward pass after `context` tokens of a sequence, besides those for each token."""
+    return sum(mixer.pass_operations(model.d_model, context) for mixer in model.mixers())

@@ -1,7 +1,8 @@
 """What every job of a plan needs: GPUs, CPUs, memory, time and disk. It is computed from specs; nothing is measured.
 
 Operations: a forward pass has the operations of ssm/plan/parameters.py. A training token takes three forward passes
-(one forward, two backward), or four with activation checkpointing.
+(one forward, two backward), or four with activation checkpointing. Where answers are written token by token, each pass
+also handles the cache of attention.
 
 Time: the values are in config.yaml: hardware. On a GPU, a job takes its operations divided by (peak x utilization).
 It takes at least `layer_ms` for each layer and training batch, because Python and kernel launches need time. Training
@@ -29,7 +30,7 @@ from math import ceil, floor
 
 from ssm.base.errors import ConfigError
 from ssm.plan.memory import graph_bytes, peak_memory, policy_bytes
-from ssm.plan.parameters import operations_per_token, parameter_count
+from ssm.plan.parameters import operations_per_pass, operations_per_token, parameter_count
 from ssm.plan.plan import Plan
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
 from ssm.specs.data import Data
@@ -248,6 +249,7 @@ class _Estimator:
         seconds, memory, graph, disk = 0.0, 0.0, 0.0, float(TABLE_MB)
         for work in measurement.work(run):
             operations = work.tokens * operations_per_token(work.model, work.vocab_size, work.length, work.channels)
+            operations += work.continued * operations_per_pass(work.model, work.length)
             passes = work.tokens / PASS_TOKENS[self.gpu] if work.passes is None else work.passes
             seconds += self._seconds(operations, "float32", passes * work.model.n_layers / 3)
         if isinstance(measurement, OfRun):

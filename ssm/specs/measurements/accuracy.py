@@ -83,6 +83,7 @@ class Accuracy(OfExamples):
                 task.least_context,
                 passes=at_once * (task.longest_answer + task.candidates),
                 channels=task.channels,
+                continued=self.examples * (task.longest_answer + task.candidates),
             )
             for task in self.sets()
         )

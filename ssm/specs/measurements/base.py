@@ -48,6 +48,7 @@ class Work:
         length: tokens of the longest sequence.
         passes: number of forward passes, one after the other; None: as few as possible.
         channels: numbers in an input that is not a token.
+        continued: sequences of this length whose states are continued, summed over the passes.
     """
 
     model: ModelSpec
@@ -56,6 +57,7 @@ class Work:
     length: int
     passes: float | None = None
     channels: int | None = None
+    continued: float = 0.0
 
 
 @dataclass(frozen=True)

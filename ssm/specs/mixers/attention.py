@@ -9,6 +9,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from ssm.specs.mixers.base import MixerSpecBase, Taxonomy
 from ssm.specs.sublayer import ActivationMemory, last_inputs, linear, short_convolution
 
+CACHED = 150  # a number of the cache takes as long as so many operations in each pass: measured in decoding
+
 
 class AttentionMixer(MixerSpecBase):
     """Causal softmax attention (Vaswani et al. 2017) with rotary positions (Su et al. 2021). Its state is its cache.
@@ -128,6 +130,10 @@ class AttentionMixer(MixerSpecBase):
         """
         seen = min((context + 1) / 2, self.window or context)
         return 2 * self.n_heads * (self.key_dim(d_model) + self.read_dim(d_model)) * seen
+
+    def pass_operations(self, d_model: int, context: int) -> float:
+        """A pass extends, rotates and copies the whole cache, even if it reads a single token."""
+        return CACHED * self.recurrent_state_numbers(d_model) * min(context, self.window or context)
 
     def activation_memory(self, d_model: int) -> ActivationMemory:
         H, K, V = self.n_heads, self.key_dim(d_model), self.read_dim(d_model)

@@ -136,6 +136,10 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
         """
         return RECURRENCE * self.recurrent_state_numbers(d_model)
 
+    def pass_operations(self, d_model: int, context: int) -> float:
+        """Operations of a forward pass that do not depend on its tokens, for a sequence of `context` tokens before."""
+        return 0.0
+
 
 def check_range(name: str, pair: tuple[float, float], below: float = math.inf) -> None:
     """Check that 0 < low <= high < below.
