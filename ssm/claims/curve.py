@@ -15,7 +15,7 @@ from ssm.base.columns import matrices
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
-from ssm.claims.families import Member, place_words, value_text
+from ssm.claims.families import Member, listed, place_words, value_text
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ComparedQuantity, PanelArm, differences
 from ssm.claims.reader import Reader
@@ -242,7 +242,7 @@ def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
     places = [(number, member) for number, arm in members if (member := panel.task.member(arm)) is not None]
     labels = [(number, member.label_of(sweep.over)) for number, member in places]
     if any(label for _, label in labels):
-        words = [label or place_words(sweep.over, number) for number, label in labels]
+        words = [listed([label or place_words(sweep.over, number) for number, label in labels])]
     else:
         words = [f"{sweep.over} {', '.join(f'{number:g}' for number, _ in members)}"]
     for axis, value in where.items():  # the same for all members

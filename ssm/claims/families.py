@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt
@@ -129,3 +130,24 @@ def place_words(axis: str, value: Setting) -> str:
     """
     equals = " = " if is_number(value) else " "
     return f"{axis_name(axis)}{equals}{value_text(value).replace('_', ' ')}"
+
+
+def listed(labels: Sequence[str]) -> str:
+    """Labels as one text. Words with which all of them begin or end are written once.
+
+    >>> listed(["8 states", "16 states"]), listed(["width 2", "width 4"]), listed(["few", "N = 16"])
+    ('8, 16 states', 'width 2, 4', 'few, N = 16')
+    """
+    words = [label.split() for label in labels]
+    start = _shared(words)
+    rest = [one[len(start) :] for one in words]
+    end = _shared([one[::-1] for one in rest])[::-1]
+    apart = [" ".join(one[: len(one) - len(end)]) for one in rest]
+    if not all(apart) or any("," in label for label in labels):
+        return ", ".join(labels)
+    return " ".join([*start, ", ".join(apart), *end])
+
+
+def _shared(lists: Sequence[Sequence[str]]) -> list[str]:
+    """The items with which all of these lists begin."""
+    return [items[0] for items in takewhile(lambda items: len(set(items)) == 1, zip(*lists, strict=False))]

@@ -163,7 +163,7 @@ def test_the_words_of_a_claim_have_the_labels_of_its_values(tmp_path: Path) -> N
 
     assert words() == "base, d_state 8, 16, 32, init mimetic; minus the same for base, d_state 8, 16, 32, init default"
     labels = {"init": {"default": "usual start", "mimetic": ""}, "d_state": "{} states"}
-    sizes = "base, 8 states, 16 states, 32 states"
+    sizes = "base, 8, 16, 32 states"
     assert words(value_labels=labels) == f"{sizes}; minus the same for {sizes}, usual start"
     some = {"d_state": {8: "few"}, "init": {"mimetic": "new start"}}
     assert words(value_labels=some).startswith("base, few, N = 16, N = 32, new start; minus")
