@@ -7,10 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from ssm.data.store import TokenSplit
-from ssm.data.tokenizers import Tokenizer
+from ssm.data.tokenizers import UNKNOWN, Tokenizer
 
 AROUND = 8  # tokens to read on each side: a character has at most four bytes, and a token at least one
-UNKNOWN = "\ufffd"  # decoded from invalid or incomplete bytes
 
 
 def spelled_bytes(split: TokenSplit, tokenizer: Tokenizer, starts: np.ndarray, edges: np.ndarray) -> np.ndarray:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +18,8 @@ from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, HubToken
 
 TOKENIZER_BYTES = 256 * 2**20  # limit for a tokenizer.json: the largest have about ten MB
 KEPT = 2**16  # cached sentences; needle tasks have thousands
+UNKNOWN = "\ufffd"  # decoded from bytes that are not UTF-8
+BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
 PIECE = 2**20  # characters that are encoded at once: the encoder needs about 100 bytes for each
 
 
@@ -93,7 +97,13 @@ class JsonTokenizer:
         return encoded
 
     def decode(self, tokens: np.ndarray) -> str:
-        return self.inner.decode(np.asarray(tokens).tolist(), skip_special_tokens=False)
+        numbers = np.asarray(tokens).tolist()
+        text = self.inner.decode(numbers, skip_special_tokens=False)
+        if UNKNOWN in text and (decoder := self.inner.decoder) is not None and decoder.decode(["<0x41>"]) == "A":
+            # The package replaces all of a run of tokens for single bytes if one of its bytes is not UTF-8.
+            names = [name for number in numbers if (name := self.inner.id_to_token(number)) is not None]
+            text = decoder.decode(_valid_bytes_apart(names))
+        return text
 
     def _ids(self, text: str) -> list[int]:
         # A list of one text: the fast encoder, without offsets, on this thread only (processes share the work).
@@ -178,6 +188,18 @@ def _download(spec: HubTokenizer) -> Path:
         return Path(huggingface_hub.hf_hub_download(spec.name, "tokenizer.json", revision=spec.revision))
     except Exception as error:  # the package raises its own exceptions, and its transports' exceptions
         raise DataError(f"{spec.name}: cannot get its tokenizer.json from the hub ({first_line(error)})") from error
+
+
+def _valid_bytes_apart(names: list[str]) -> list[str]:
+    """The names of tokens, with U+FFFD for those of bytes ("<0xE2>") that are not UTF-8."""
+    apart = list[str]()
+    for is_byte, run in groupby(names, key=lambda name: BYTE_TOKEN.fullmatch(name) is not None):
+        if not is_byte:
+            apart.extend(run)
+            continue
+        for one in bytes(int(name[3:5], 16) for name in run).decode("utf-8", errors="replace"):
+            apart.extend([one] if one == UNKNOWN else [f"<0x{byte:02X}>" for byte in one.encode()])
+    return apart
 
 
 def _pieces(text: str) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from data.tasks.test_prompts import with_a_space_in_front
 
 from ssm.data.own_text import own_text
@@ -28,19 +30,34 @@ def store_of(folder: Path, tokenizer: JsonTokenizer | None, text: str = TEXT) ->
     return own_text([str(folder / "text.txt")], spec, folder / "tokens", held_out=1.0)
 
 
-def byte_level_sizes(tokenizer: JsonTokenizer) -> np.ndarray:
-    """(V,): in a byte-level vocabulary every character of a token represents a byte."""
-    return np.array([len(tokenizer.inner.id_to_token(token)) for token in range(tokenizer.inner.get_vocab_size())])
-
-
-def test_every_byte_is_counted_once_in_the_bin_where_its_character_ends(tmp_path: Path) -> None:
+def byte_level() -> tuple[JsonTokenizer, np.ndarray]:
+    """A tokenizer, and the bytes of each token, (V,): every character of a token represents a byte."""
     tokenizer = train_bpe(iter([b"and the words plain words do not cost more", b"or more; and"]), 290)
-    store = store_of(tmp_path, tokenizer)
-    split, sizes = store.held_out, byte_level_sizes(tokenizer)
+    vocab = tokenizer.inner.get_vocab()
+    return tokenizer, np.array([len(name) for name in sorted(vocab, key=lambda name: vocab[name])])
+
+
+def byte_fallback() -> tuple[JsonTokenizer, np.ndarray]:
+    """A tokenizer like Llama's, with a token for each byte of a character that it does not know."""
+    names = [f"<0x{byte:02X}>" for byte in range(256)] + list(" Gadeinoprst")
+    model = tokenizers.models.BPE({name: token for token, name in enumerate(names)}, [], byte_fallback=True)
+    inner = tokenizers.Tokenizer(model)
+    inner.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()])
+    return JsonTokenizer(inner.to_str(), len(names), "test"), np.ones(len(names), np.int64)
+
+
+@pytest.mark.parametrize("made", [byte_level, byte_fallback])
+@pytest.mark.parametrize("text", [TEXT, "Grüße, " + "漢字かな" * 50])
+def test_every_byte_is_counted_once_in_the_bin_where_its_character_ends(
+    made: Callable[[], tuple[JsonTokenizer, np.ndarray]], text: str, tmp_path: Path
+) -> None:
+    tokenizer, sizes = made()
+    store = store_of(tmp_path, tokenizer, text)
+    split = store.held_out
     tokens = split.read(0, split.n_tokens)
-    assert len(tokens) > len(TEXT), "characters of several tokens"
+    assert len(tokens) > len(text), "characters of several tokens"
     ends = np.concatenate([[0], sizes[tokens].cumsum()])  # bytes before every token
-    whole = np.concatenate([[0], np.cumsum([len(one.encode()) for one in TEXT])])  # where characters end
+    whole = np.concatenate([[0], np.cumsum([len(one.encode()) for one in text])])  # where characters end
     expected = whole[np.searchsorted(whole, ends, side="right") - 1]  # cut back to the last whole character
     starts, edges = np.arange(0, 150, 7), np.array([0, 1, 2, 3, 5, 8, 13, 40, 41, 100])
     found = spelled_bytes(split, store.tokenizer(), starts, edges)
@@ -48,7 +65,7 @@ def test_every_byte_is_counted_once_in_the_bin_where_its_character_ends(tmp_path
     np.testing.assert_array_equal(found, np.diff(expected[borders]))
     assert (found == 0).any(), "bins in which no character ends"
     one = spelled_bytes(split, store.tokenizer(), np.array([0]), np.array([0, split.n_tokens - 1]))
-    assert one.item() == len(TEXT.encode()) - len("G"), "all tokens except the first are targets"
+    assert one.item() == len(text.encode()) - len("G"), "all tokens except the first are targets"
 
 
 def test_a_tokenizer_that_adds_a_space_at_the_start(tmp_path: Path) -> None:
