@@ -84,6 +84,9 @@ class JsonTokenizer:
         self.inner.no_truncation()
         self.inner.no_padding()
         self.inner.encode_special_tokens = True
+        if self.inner.decoder is None and _keeps_spaces(self.inner):
+            # Without a decoder, the package puts a space between all tokens, such as the letters of DNA.
+            self.inner.decoder = tokenizers.decoders.Fuse()
         needed = max(self.inner.get_vocab(with_added_tokens=True).values(), default=0) + 1
         if needed > vocab_size:
             raise DataError(f"{source}: the tokenizer needs vocab_size {needed}, the spec says {vocab_size}")
@@ -188,6 +191,12 @@ def _download(spec: HubTokenizer) -> Path:
         return Path(huggingface_hub.hf_hub_download(spec.name, "tokenizer.json", revision=spec.revision))
     except Exception as error:  # the package raises its own exceptions, and its transports' exceptions
         raise DataError(f"{spec.name}: cannot get its tokenizer.json from the hub ({first_line(error)})") from error
+
+
+def _keeps_spaces(inner: tokenizers.Tokenizer) -> bool:
+    """Whether a space reaches the tokenizer's model as a space."""
+    splitter = inner.pre_tokenizer
+    return splitter is None or "".join(piece for piece, _ in splitter.pre_tokenize_str("a a")) == "a a"
 
 
 def _valid_bytes_apart(names: list[str]) -> list[str]:

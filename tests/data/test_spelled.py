@@ -81,6 +81,25 @@ def test_a_tokenizer_that_adds_a_space_at_the_start(tmp_path: Path) -> None:
     assert set(lost.tolist()) <= {0, 1}
 
 
+@pytest.mark.parametrize(
+    ("splitter", "expected"),
+    [
+        (tokenizers.pre_tokenizers.Split("", "isolated"), [2, 5]),
+        (None, [2, 5]),
+        (tokenizers.pre_tokenizers.WhitespaceSplit(), [4, 10]),  # it drops spaces, so decoding puts them back
+    ],
+)
+def test_letters_without_a_decoder(
+    splitter: tokenizers.pre_tokenizers.PreTokenizer | None, expected: list[int], tmp_path: Path
+) -> None:
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE({letter: token for token, letter in enumerate("ACGT")}, []))
+    if splitter is not None:
+        inner.pre_tokenizer = splitter
+    store = store_of(tmp_path, JsonTokenizer(inner.to_str(), 4, "test"), "GATTACA" * 9)
+    found = spelled_bytes(store.held_out, store.tokenizer(), np.array([3]), np.array([0, 2, 7]))
+    assert found.tolist() == [expected]
+
+
 def test_a_byte_is_a_byte(tmp_path: Path) -> None:
     store = store_of(tmp_path, None)
     assert isinstance(store.tokenizer(), ByteTokenizer)
