@@ -55,10 +55,13 @@ def writing(path: Path, within: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `path`. On success, sync the file and rename it to `path`.
+def whole_file(path: str | Path, sync: bool = True) -> Iterator[Path]:
+    """Yield a temporary path in the folder of `path`. On success, rename it to `path`.
 
     After an exception the temporary file is removed, and `path` is unchanged.
+
+    Args:
+        sync: wait until the file is on the disk, so that it is whole even after a power failure.
 
     Raises:
         OutputError: the folder cannot be made or written, or `path` does not end in a name.
@@ -69,9 +72,11 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
-            _sync(temporary)
+            if sync:
+                _sync(temporary)
             temporary.replace(path)
-            _sync(path.parent)
+            if sync:
+                _sync(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

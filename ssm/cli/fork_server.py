@@ -28,6 +28,7 @@ from typing import Any
 
 from ssm.base.fork_client import TAKEN, identity, same_user
 from ssm.base.parent import die_with_parent
+from ssm.base.provenance import environment
 from ssm.cli.main import main
 
 FORK = multiprocessing.get_context("fork")
@@ -121,11 +122,12 @@ def _fork(
 
 
 def warm_up(modules: Iterable[str]) -> None:
-    """Import the modules that are not imported yet."""
+    """Import the modules that are not imported yet, and find out what every result says of its environment."""
     new = [name for name in modules if name not in sys.modules]
     for name in new:
         importlib.import_module(name)
     if new:
+        environment()  # cached: git would take every job 20 ms
         gc.collect()
         gc.freeze()  # otherwise a garbage collection in a worker would copy all shared memory
 
