@@ -12,7 +12,7 @@ def compute_dtype(*tensors: Tensor | None) -> torch.dtype:
     """The widest dtype among the inputs, at least float32; complex if any input is complex."""
     dtype = torch.float32
     for x in tensors:
-        if x is not None and differentiable(x):
+        if x is not None and x.dtype is not dtype and differentiable(x):
             dtype = torch.promote_types(dtype, x.dtype)
     return dtype
 
@@ -22,8 +22,16 @@ def widened(inputs: Any) -> Any:
     wide = compute_dtype(*inputs)
     real = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(wide, wide)
     return type(inputs)(
-        *(x if x is None or not differentiable(x) else x.to(wide if x.dtype.is_complex else real) for x in inputs)
+        *(
+            x if x is None or x.dtype is wide or not differentiable(x) else x.to(wide if x.dtype.is_complex else real)
+            for x in inputs
+        )
     )
+
+
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x in `dtype`. Without the comparison, `to` takes a microsecond where nothing changes."""
+    return x if x.dtype is dtype else x.to(dtype)
 
 
 def differentiable(x: Tensor) -> bool:

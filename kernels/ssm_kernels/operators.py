@@ -36,7 +36,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ssm_kernels import backends
 from ssm_kernels.checks import Shape
-from ssm_kernels.dtypes import compute_dtype, differentiable, widened
+from ssm_kernels.dtypes import cast, compute_dtype, differentiable, widened
 
 Observer = Callable[[str, Any, Any], None]
 
@@ -123,17 +123,15 @@ class Operator:
             return y.to(shapes.y_dtype), state
         if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in present):
             raise RuntimeError(_has_no("forward-mode derivatives", self.name, name))
-        compiling = torch.compiler.is_compiling()
-        if not compiling and torch._C._are_functorch_transforms_active() and any(map(_differentiated_by_func, present)):
-            raise RuntimeError(_has_no("gradients of torch.func", self.name, name))
         save = torch.is_grad_enabled() and any(x.requires_grad for x in present)
-        arguments = (*inputs, name, save, *options)
-        if compiling or _watched(present):
-            y, state, _ = self._forward(*arguments)
+        if _watched(present):
+            if not torch.compiler.is_compiling() and any(map(_differentiated_by_func, present)):
+                raise RuntimeError(_has_no("gradients of torch.func", self.name, name))
+            y, state, _ = self._forward(*inputs, name, save, *options)
         elif save:
-            y, state = Direct.apply(self, *arguments)
+            y, state = Direct.apply(Call(self, name, options), *inputs)
         else:
-            y, state, _ = self._run_forward(*arguments)
+            y, state, _ = self._computed(inputs, name, save, options)
         return y, state
 
     def _choose(self, inputs: Any, backend: str, device: torch.device) -> tuple[str, bool]:
@@ -179,29 +177,35 @@ class Operator:
         self._backward.register_fake(self._fake_backward)
         self._forward.register_autograd(self._differentiate, setup_context=self._setup)
 
-    def _run_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
-        inputs, (name, save, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
-        with _full_precision(args[0]):
-            y, state, saved = backends.module(self.name, name).forward(inputs, self.options(*rest), save)
+    def _computed(self, inputs: Any, name: str, save: bool, options: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """y, the final state and the tensor for backward, from a backend with its own backward pass."""
+        inputs = self.inputs(*_as_they_read(inputs))
+        with _full_precision(inputs[0]):
+            y, state, saved = backends.module(self.name, name).forward(inputs, options, save)
         return y, state, saved
 
     def _gradients(
-        self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, *args: Any
+        self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, inputs: Any, name: str, options: Any
     ) -> list[Tensor | None]:
-        inputs, (name, *rest) = self.inputs(*map(_as_it_reads, args[: self._tensors])), args[self._tensors :]
-        dy, dstate, y = _as_it_reads(dy), _as_it_reads(dstate), _as_it_reads(y)
+        dy, dstate, y, *tensors = _as_they_read((dy, dstate, y, *inputs))
+        inputs = self.inputs(*tensors)
         with _full_precision(dy):
-            gradients = backends.module(self.name, name).backward(dy, dstate, saved, y, inputs, self.options(*rest))
+            gradients = backends.module(self.name, name).backward(dy, dstate, saved, y, inputs, options)
         return [
-            None if gradient is None or x is None else gradient.to(x.dtype)
+            None if gradient is None or x is None else cast(gradient, x.dtype)
             for x, gradient in zip(inputs, gradients, strict=True)
         ]
+
+    def _run_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, (name, save, *rest) = args[: self._tensors], args[self._tensors :]
+        return self._computed(inputs, name, save, self.options(*rest))
 
     def _run_backward(
         self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, *args: Any
     ) -> list[Tensor]:
         """The gradients, with empty tensors in place of None, which an operator cannot return."""
-        gradients = self._gradients(dy, dstate, saved, y, *args)
+        inputs, (name, *rest) = args[: self._tensors], args[self._tensors :]
+        gradients = self._gradients(dy, dstate, saved, y, inputs, name, self.options(*rest))
         return [dy.new_empty(0) if gradient is None else gradient for gradient in gradients]
 
     def _fake_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -223,28 +227,36 @@ class Operator:
         ]
 
     def _setup(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        y, state, saved = output
-        ctx.save_for_backward(saved, y if self.keep_output else None, *inputs[: self._tensors])
-        ctx.arguments = inputs[self._tensors :]
-        ctx.shapes = (y.shape, y.dtype, state.shape, state.dtype)
+        tensors, (name, _, *rest) = inputs[: self._tensors], inputs[self._tensors :]
+        self._keep(ctx, tensors, name, self.options(*rest), output)
+
+    def _keep(self, ctx: Any, inputs: Any, name: str, options: Any, output: tuple[Tensor, Tensor, Tensor]) -> None:
+        """Store the arguments of the backward pass."""
+        y, _, saved = output
+        ctx.save_for_backward(saved, y if self.keep_output else None, *inputs)
+        ctx.name, ctx.options = name, options
         ctx.set_materialize_grads(False)
 
+    def _kept(
+        self, ctx: Any, dy: Tensor | None, dstate: Tensor | None, none_is_zero: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, list[Tensor | None]]:
+        """dy, dstate, saved, y and the inputs. `none_is_zero`: dstate may stay None."""
+        saved, y, *inputs = ctx.saved_tensors
+        if dy is None or (dstate is None and not none_is_zero):
+            shapes = self.outputs(self.inputs(*inputs), ctx.options)
+            dy = saved.new_zeros(shapes.y, dtype=shapes.y_dtype) if dy is None else dy
+            if dstate is None and not none_is_zero:
+                dstate = saved.new_zeros(shapes.state, dtype=compute_dtype(*inputs))
+        return dy, dstate, saved, y, inputs
+
     def _differentiate(self, ctx: Any, dy: Tensor | None, dstate: Tensor | None, _: Tensor | None) -> Any:
-        saved, y, *tensors = ctx.saved_tensors
-        name, _save, *options = ctx.arguments
-        y_shape, y_dtype, state_shape, state_dtype = ctx.shapes
-        dy = saved.new_zeros(y_shape, dtype=y_dtype) if dy is None else dy
-        direct = getattr(ctx, "direct", False)
-        if dstate is None and not (direct and self._parts[name].zero_dstate_is_none):
-            dstate = saved.new_zeros(state_shape, dtype=state_dtype)
-        backward = self._gradients if direct else self._backward
-        gradients = backward(dy, dstate, saved, y, *tensors, name, *options)
-        if not direct:
-            gradients = [
-                gradient if x is not None and differentiable(x) else None
-                for x, gradient in zip(tensors, gradients, strict=True)
-            ]
-        return *gradients, None, None, *(None for _ in options)
+        *given, inputs = self._kept(ctx, dy, dstate, none_is_zero=False)
+        gradients = self._backward(*given, *inputs, ctx.name, *ctx.options)
+        known = (
+            gradient if x is not None and differentiable(x) else None
+            for x, gradient in zip(inputs, gradients, strict=True)
+        )
+        return *known, None, None, *(None for _ in ctx.options)
 
 
 def _unread(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor, Tensor]:
@@ -259,7 +271,8 @@ def _unread(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor,
 def _watched(tensors: list[Tensor]) -> bool:
     """Whether something inspects operators; see the module's docstring."""
     return (
-        _get_current_dispatch_mode() is not None
+        torch.compiler.is_compiling()
+        or _get_current_dispatch_mode() is not None
         or torch._C._are_functorch_transforms_active()
         or torch.jit.is_tracing()
         or not all(type(x) in PLAIN for x in tensors)
@@ -276,35 +289,48 @@ def _differentiated_by_func(x: Tensor) -> bool:
     return False
 
 
-def _as_it_reads(x: Any) -> Any:
-    """The tensor with its values in memory. A lazily conjugated or negated view is resolved."""
-    return x if x is None or not (x.is_conj() or x.is_neg()) else x.resolve_conj().resolve_neg()
+def _as_they_read(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
+    """The tensors with their values in memory. Lazily conjugated or negated views are resolved."""
+    for x in tensors:
+        if x is not None and (x.is_conj() or x.is_neg()):
+            return tuple(None if x is None else x.resolve_conj().resolve_neg() for x in tensors)
+    return tensors
 
 
 def _has_no(what: str, operation: str, backend: str) -> str:
     return f"{operation}: backend '{backend}' has no {what}; backend 'reference' has them"
 
 
+class Call(NamedTuple):
+    """A call of an operator: all but its tensors."""
+
+    operator: Operator
+    backend: str
+    options: Any
+
+
 class Direct(torch.autograd.Function):
     """Forward and backward without torch's dispatcher, which takes 5% of a small model's training step."""
 
     @staticmethod
-    def forward(ctx: Any, operator: Operator, *arguments: Any) -> tuple[Tensor, Tensor]:
-        output = operator._run_forward(*arguments)
-        operator._setup(ctx, arguments, output)
-        ctx.operator, ctx.direct = operator, True
+    def forward(ctx: Any, call: Call, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
+        operator, name, options = call
+        output = operator._computed(inputs, name, True, options)
+        operator._keep(ctx, inputs, name, options, output)
+        ctx.operator = operator
         return output[:2]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        dy, dstate = grads
+        operator, name = ctx.operator, ctx.name
+        *given, inputs = operator._kept(ctx, *grads, none_is_zero=operator._parts[name].zero_dstate_is_none)
         if not torch.is_grad_enabled():
-            return None, *ctx.operator._differentiate(ctx, dy, dstate, None)
+            return None, *operator._gradients(*given, inputs, name, ctx.options)
         with torch.no_grad():
-            gradients = ctx.operator._differentiate(ctx, dy, dstate, None)
+            gradients = operator._gradients(*given, inputs, name, ctx.options)
         # create_graph=True: the gradients depend on all these tensors. Differentiating them again raises an error.
-        message = _has_no("second derivatives", ctx.operator.name, ctx.arguments[0])
-        sources = [x for x in (dy, dstate, *ctx.saved_tensors) if x is not None]
+        message = _has_no("second derivatives", operator.name, name)
+        sources = [x for x in (*given, *inputs) if x is not None]
         known = iter(_Last.apply(message, len(sources), *sources, *(x for x in gradients if x is not None)))
         return None, *(None if x is None else next(known) for x in gradients)
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ssm_kernels.causal_conv1d.inputs import Inputs, Options
-from ssm_kernels.dtypes import compute_dtype
+from ssm_kernels.dtypes import cast, compute_dtype
 from ssm_kernels.native import why_not_on
-from ssm_kernels.native.call import call, with_rows
+from ssm_kernels.native.call import call, dense, with_rows
 
 SOURCE = "causal_conv1d/causal_conv1d.cpp"
 ZERO_DSTATE_IS_NONE = True
@@ -30,7 +30,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     y, after = x.new_empty(B, T, D), x.new_empty(B, K - 1, D)
     tensors = (x, x.stride(0), x.stride(1), *others, y, after)
     call(SOURCE, "causal_conv1d_forward", x.dtype, *tensors, B, T, D, K, options.activation == "silu")
-    return y.to(inputs.x.dtype), after, x.new_empty(0)
+    return cast(y, inputs.x.dtype), after, x.new_empty(0)
 
 
 def backward(
@@ -54,8 +54,8 @@ def _dense(inputs: Inputs) -> Inputs:
     dtype = compute_dtype(*inputs)
     return Inputs(
         with_rows(x, dtype),
-        weight.to(dtype).contiguous(),
-        None if bias is None else bias.to(dtype).contiguous(),
-        None if state is None else state.to(dtype).contiguous(),
+        dense(weight, dtype),
+        dense(bias, dtype),
+        dense(state, dtype),
         None if resets is None else resets.contiguous(),
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 from ssm_kernels.diagonal_scan.inputs import Inputs, Options, gradient_like
 from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native import why_not_on
-from ssm_kernels.native.call import call
+from ssm_kernels.native.call import call, dense
 
 SOURCE = "diagonal_scan/diagonal_scan.cpp"
 
@@ -51,8 +51,8 @@ def _dense(inputs: Inputs) -> Inputs:
     a, b, h0, resets = inputs
     dtype = compute_dtype(*inputs)
     return Inputs(
-        a.to(dtype).contiguous(),
-        b.to(dtype).contiguous(),
-        None if h0 is None else h0.to(dtype).contiguous(),
+        dense(a, dtype),
+        dense(b, dtype),
+        dense(h0, dtype),
         None if resets is None else resets.contiguous(),
     )

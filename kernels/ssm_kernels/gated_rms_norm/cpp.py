@@ -8,10 +8,10 @@ from math import prod
 import torch
 from torch import Tensor
 
-from ssm_kernels.dtypes import compute_dtype
+from ssm_kernels.dtypes import cast, compute_dtype
 from ssm_kernels.gated_rms_norm.inputs import Inputs, Options
 from ssm_kernels.native import why_not_on
-from ssm_kernels.native.call import call, with_rows
+from ssm_kernels.native.call import call, dense, with_rows
 
 SOURCE = "gated_rms_norm/gated_rms_norm.cpp"
 ZERO_DSTATE_IS_NONE = True
@@ -30,7 +30,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     y, scales = x.new_empty(inputs.x.shape), x.new_empty(saved_shape(inputs, options))
     tensors = (x, x.stride(0), gate, 0 if gate is None else gate.stride(0), weight, y, scales)
     call(SOURCE, "gated_rms_norm_forward", x.dtype, *tensors, *x.shape, options.groups, options.eps)
-    return y.to(inputs.x.dtype), x.new_empty(0), scales if save else x.new_empty(0)
+    return cast(y, inputs.x.dtype), x.new_empty(0), scales if save else x.new_empty(0)
 
 
 def backward(
@@ -54,6 +54,6 @@ def _rows(inputs: Inputs) -> Inputs:
     dtype, shape = compute_dtype(*inputs), (prod(x.shape[:-1]), x.shape[-1])
     return Inputs(
         with_rows(x.reshape(shape), dtype),
-        weight.to(dtype).contiguous(),
+        dense(weight, dtype),
         None if gate is None else with_rows(gate.reshape(shape), dtype),
     )

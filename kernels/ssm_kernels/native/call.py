@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from ssm_kernels.dtypes import cast
 from ssm_kernels.native import load
+
+Given = TypeVar("Given", Tensor, Tensor | None)
 
 # Suffix of a function's name, by the dtype that it computes in.
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64", torch.complex64: "c64", torch.complex128: "c128"}
@@ -46,8 +49,13 @@ def check(code: int, function: str) -> None:
 
 def with_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     """x in `dtype`, with a contiguous last dimension. Other strides stay, so that a slice is not copied."""
-    x = x.to(dtype)
+    x = cast(x, dtype)
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def dense(x: Given, dtype: torch.dtype) -> Given:
+    """x in `dtype`, contiguous. None stays None."""
+    return x if x is None else cast(x, dtype).contiguous()
 
 
 def addresses(values: Iterable[Any]) -> list[Any]:

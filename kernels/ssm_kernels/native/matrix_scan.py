@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ssm_kernels.dtypes import widened
+from ssm_kernels.dtypes import cast, widened
 from ssm_kernels.native import load
-from ssm_kernels.native.call import SUFFIXES, addresses, check
+from ssm_kernels.native.call import SUFFIXES, addresses, check, dense
 
 SIZES = ctypes.c_int64 * 8  # B, T, G, H, K, V, kind of decay, threads
 
@@ -43,15 +43,14 @@ class MatrixScan(NamedTuple):
         y, state = ready.v.new_empty(inputs.v.shape), ready.v.new_empty(B, H, K, V)
         saved = ready.v.new_empty(0 if saved_shape is None else saved_shape)
         self._call("forward", ready, [y, state, None if saved_shape is None else saved])
-        return y.to(inputs.v.dtype), state, saved
+        return cast(y, inputs.v.dtype), state, saved
 
     def backward(self, dy: Tensor, dstate: Tensor | None, saved: Tensor, inputs: Any) -> Sequence[Tensor | None]:
         """A gradient for every input but resets, in the compute dtype."""
         ready = _prepared(inputs)
         dtype = ready.v.dtype
         gradients = [None if x is None else torch.empty_like(x) for x in ready[:-1]]
-        dstate = None if dstate is None else dstate.to(dtype).contiguous()
-        given = [saved.contiguous(), dy.to(dtype).contiguous(), dstate]
+        given = [saved.contiguous(), dense(dy, dtype), dense(dstate, dtype)]
         self._call("backward", ready, [*given, *gradients])
         return *gradients, None
 
@@ -68,4 +67,4 @@ class MatrixScan(NamedTuple):
 
 def _prepared(inputs: Any) -> Any:
     """The inputs, contiguous and in the compute dtype. Resets stay bytes."""
-    return type(inputs)._make(None if x is None else x.detach().contiguous() for x in widened(inputs))
+    return type(inputs)._make(None if x is None else x.contiguous() for x in widened(inputs))

@@ -7,9 +7,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ssm_kernels.dtypes import compute_dtype
+from ssm_kernels.dtypes import cast, compute_dtype
 from ssm_kernels.native import why_not_on
-from ssm_kernels.native.call import call, with_rows
+from ssm_kernels.native.call import call, dense, with_rows
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 SOURCE = "selective_scan/selective_scan.cpp"
@@ -31,7 +31,7 @@ def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tenso
     state = x.u.new_empty(x.u.shape[0], *x.A.shape)
     saved = x.u.new_empty(saved_shape(inputs, options) if save else 0)
     call(SOURCE, "selective_scan_forward", y.dtype, *_problem(x, options), y, state, saved if save else None)
-    return y.to(inputs.u.dtype), state, saved
+    return cast(y, inputs.u.dtype), state, saved
 
 
 def backward(
@@ -39,7 +39,7 @@ def backward(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of all inputs, in the order of the fields of Inputs."""
     x = _prepared(inputs)
-    dy, dstate = with_rows(dy, x.u.dtype), dstate.to(x.u.dtype).contiguous()
+    dy, dstate = with_rows(dy, x.u.dtype), dense(dstate, x.u.dtype)
     du, ddt = x.u.new_empty(x.u.shape), x.u.new_empty(x.u.shape)  # (B, T, D)
     dz = None if x.z is None else x.u.new_empty(x.u.shape)  # (B, T, D)
     dB, dC = x.u.new_empty(x.B.shape), x.u.new_empty(x.B.shape)  # (B, T, N)
@@ -54,15 +54,11 @@ def backward(
 def _prepared(inputs: Inputs) -> Inputs:
     """All inputs in the compute dtype. Sequences with contiguous rows are not copied; the rest is contiguous."""
     dtype = compute_dtype(*inputs)
-
-    def whole(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x.to(dtype).contiguous()
-
     u, dt, B, C = (with_rows(x, dtype) for x in (inputs.u, inputs.dt, inputs.B, inputs.C))
     z = None if inputs.z is None else with_rows(inputs.z, dtype)
     resets = None if inputs.resets is None else inputs.resets.contiguous()
-    A = inputs.A.to(dtype).contiguous()
-    return Inputs(u, dt, A, B, C, whole(inputs.D), whole(inputs.dt_bias), z, whole(inputs.h0), resets)
+    D, dt_bias, h0 = (dense(x, dtype) for x in (inputs.D, inputs.dt_bias, inputs.h0))
+    return Inputs(u, dt, dense(inputs.A, dtype), B, C, D, dt_bias, z, h0, resets)
 
 
 def _problem(x: Inputs, options: Options) -> tuple[Tensor | int | None, ...]:

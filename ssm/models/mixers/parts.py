@@ -6,6 +6,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from ssm_kernels.dtypes import cast
 from torch import Tensor, nn
 
 SMALLEST_DT = 1e-4  # smallest dt at initialization, as in the authors' code of Mamba
@@ -13,7 +14,7 @@ SMALLEST_DT = 1e-4  # smallest dt at initialization, as in the authors' code of 
 
 def wide(x: Tensor) -> Tensor:
     """x in float32; float64 stays float64."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return cast(x, torch.promote_types(x.dtype, torch.float32))
 
 
 def log_uniform(size: int, low: float, high: float) -> Tensor:
