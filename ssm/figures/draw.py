@@ -26,7 +26,7 @@ from ssm.figures.panel import DIVERGED, Row, heights, side_by_side, wrapped, wra
 from ssm.figures.style import LARGE, NORMAL, RC, SMALL, TITLE, WIDTH, arm_styles
 
 DPI = 200
-PAGE = 8.0  # inches: the height of the highest figure, 1,600 pixels
+PAGE = 8.0  # inches: the height of a page, 1,600 pixels
 BESIDE, BETWEEN = 0.5, 0.25  # inches: space left of the axes of a panel, and between labels of two panels
 ALIGNED, FINEST = 4, 6  # most panels of a row, and columns of the common grid, so that rows are aligned
 LONGEST_DIRECT = 22  # characters of the longest label that is written next to its line
@@ -76,7 +76,9 @@ def stacked(task: FigureTask, tables: Path) -> list[Row]:
 
 
 def compose(rows: list[Row], width: float = WIDTH) -> Figure:
-    """Stack rows of panels into one figure, with their notes and a legend. It is at most `PAGE` inches high.
+    """Stack rows of panels into one figure, with their notes and a legend.
+
+    It is at most `PAGE` inches high, unless its rows would be too low to read.
 
     Args:
         width: inches.

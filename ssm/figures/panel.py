@@ -61,14 +61,14 @@ class Row:
 def heights(rows: Sequence[Row], room: float) -> list[float]:
     """The heights of the rows in a figure with `room` inches for them.
 
-    If they do not fit, all rows become lower by the same share of what they can spare. If that is not enough, all rows
-    are scaled, so that no figure is higher than a page.
+    If they do not fit, all rows become lower by the same share of what they can spare. If that is not enough, all have
+    their lowest legible height, and the figure is higher than `room`.
     """
     wanted, least = [row.height for row in rows], [_least(row) for row in rows]
     if sum(wanted) <= room:
         return wanted
-    if sum(least) > room:
-        return [room / sum(least) * one for one in least]
+    if sum(least) >= room:
+        return least
     share = (sum(wanted) - room) / (sum(wanted) - sum(least))
     return [high - share * (high - low) for high, low in zip(wanted, least, strict=True)]
 
