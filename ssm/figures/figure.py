@@ -28,6 +28,7 @@ from ssm.specs.training import Layer
 
 BINNED = ("x", "by", "along")  # fields that may name bins: `position` for position_from and position_to
 PUBLISHED = "published"  # as `checkpoint` of an arm: the checkpoint of its model in models.yaml
+TARGET = r"^[a-z]+_[A-Za-z0-9]+$"  # names of figures
 MOST_ARMS = 100  # per figure; planning more would take minutes
 ArmName = Annotated[str, StringConstraints(min_length=1, max_length=160)]
 Texts = Annotated[tuple[Prose, ...], Field(strict=False), Distinct]
@@ -96,7 +97,7 @@ class FigureSpec(Spec):
     """A figure file of config/figures at one scale."""
 
     later: ClassVar[frozenset[str]] = frozenset({"grid", "value_labels"})
-    target: Annotated[str, Field(pattern=r"^[a-z]+_[A-Za-z0-9]+$")]  # name in the workflow, such as lg_fig5
+    target: Annotated[str, Field(pattern=TARGET)]  # name in the workflow, such as lg_fig5
     paper: Literal["lg", "ls", "bn", "mi", "x"]  # the paper; x: an added comparison
     title: Prose  # title of the figure
     caption: Prose  # what is drawn, and how to read it

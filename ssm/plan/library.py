@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from ssm.base.names import natural
 from ssm.base.strict_parsing import pointless_numbers
 from ssm.claims.preregistration import Preregistrations, read_preregistrations
 from ssm.claims.statements import paper_of
-from ssm.figures.figure import FigureSpec
+from ssm.figures.figure import TARGET, FigureSpec
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import INHERITED, SCALES, Prose, Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
@@ -260,6 +261,13 @@ def _figures(
 
 def _figure(path: Path, content: Mapping[str, Any], scale: str) -> FigureSpec:
     target = path.stem
+    if re.fullmatch(TARGET, target) is None:
+        paper, _, name = target.partition("_")
+        valid = f"{paper if name else 'x'}_{re.sub('[^A-Za-z0-9]', '', name or target)}"
+        raise ConfigError(
+            f"{path}: the file's name is the target: expected a paper, '_', then letters and digits only, such as "
+            f"{valid if re.fullmatch(TARGET, valid) else 'x_mine'}.yaml"
+        )
     if not _takes_part(content, scale):
         raise ConfigError(
             f"{path}: seeds: no value for the scale '{scale}', which needs unread seeds; add {scale}: [...]"

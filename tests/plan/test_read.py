@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plan.mini import figure, write_config
 
 from ssm.base.errors import ConfigError
+from ssm.plan import load_config
 from ssm.plan.read import choose_scale, read_yaml
 from ssm.specs.base import SCALES
 
@@ -136,3 +138,13 @@ def test_missing_and_unreadable_files(tmp_path: Path) -> None:
         read_yaml(tmp_path / "b.yaml")
     (tmp_path / "c.yaml").write_text("# nothing yet\n")
     assert read_yaml(tmp_path / "c.yaml") == {}
+
+
+@pytest.mark.parametrize(("name", "valid"), [("x_my_idea", "x_myidea"), ("idea", "x_idea"), ("X_1", "x_mine")])
+def test_a_figure_file_with_a_wrong_name_is_told_a_valid_one(tmp_path: Path, name: str, valid: str) -> None:
+    config = write_config(tmp_path / "config")
+    figure(config, name)
+    with pytest.raises(ConfigError) as error:
+        load_config(config, "smoke", [name])
+    begin = f"{config}/figures/{name}.yaml: the file's name is the target: expected a paper, '_', then letters"
+    assert str(error.value) == f"{begin} and digits only, such as {valid}.yaml"
