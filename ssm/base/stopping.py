@@ -54,10 +54,11 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
     Such code can also drop it. If it reports that, the signal is sent again a moment later. If it does not, the process
     exits with REQUEUE after GRACE seconds, unless the block has ended.
 
-    During an import, the signal is also sent again a moment later. An exception is not safe there: C++ code that
-    initializes an extension (such as torch's) can end the process with SIGABRT, and other code catches every exception.
+    During an import, the signal is also sent again a moment later, and so is SIGINT (Ctrl-C). An exception is not safe
+    there: C++ code that initializes an extension (such as torch's) can end the process with SIGABRT, and other code
+    catches every exception or raises another one.
 
-    If the block ends before that, `Preempted` is raised at its end: the parent has stopped and would count a failure.
+    If the block ends before that, the exception is raised at its end: the parent has stopped and would count a failure.
 
     A second signal is ignored. Schedulers signal a whole tree of processes, and parents pass signals on as well. The
     exit of this process must not be interrupted.
@@ -76,12 +77,18 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
         for timer in timers:
             timer.cancel()
 
-    def preempt(number: int) -> None:
-        if _ASKED.signal is not None:
-            return
-        if _importing(sys._getframe()):
+    def postpone(number: int) -> bool:
+        if importing := _importing(sys._getframe()):
             postponed.append(number)
             later(DELAY, os.kill, os.getpid(), number)
+        return importing
+
+    def interrupt(number: int) -> None:
+        if not postpone(number):
+            raise KeyboardInterrupt
+
+    def preempt(number: int) -> None:
+        if _ASKED.signal is not None or postpone(number):
             return
         _ASKED.note(number)
         stop = Preempted(stopped_by(number))
@@ -96,12 +103,14 @@ def preempted_by_signals(verb: str) -> Iterator[None]:
         else:
             report_dropped(dropped)
 
-    with on_signals(preempt):
+    # A shell's background jobs ignore SIGINT.
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with on_signals(preempt), on_signals(interrupt, (signal.SIGINT,) if interruptible else ()):
         sys.unraisablehook = again
         try:
             yield
             if postponed:
-                raise Preempted(stopped_by(postponed[-1]))
+                raise KeyboardInterrupt if postponed[-1] == signal.SIGINT else Preempted(stopped_by(postponed[-1]))
         except Exception as error:
             cause = cause_of(error)
             if cause is error:
@@ -147,8 +156,8 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def on_signals(action: Callable[[int], object]) -> Iterator[None]:
-    """Inside the block, SIGTERM and SIGUSR1 call `action` with their number. Outside the main thread: no effect."""
+def on_signals(action: Callable[[int], object], signals: Iterable[signal.Signals] = SIGNALS) -> Iterator[None]:
+    """Inside the block, these signals call `action` with their number. Outside the main thread: no effect."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -156,7 +165,7 @@ def on_signals(action: Callable[[int], object]) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         action(number)
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    before = {number: signal.signal(number, handle) for number in signals}
     try:
         yield
     finally:
