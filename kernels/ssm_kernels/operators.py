@@ -234,7 +234,7 @@ class Operator:
         """Store the arguments of the backward pass."""
         y, _, saved = output
         ctx.save_for_backward(saved, y if self.keep_output else None, *inputs)
-        ctx.name, ctx.options = name, options
+        ctx.backend, ctx.options = name, options
         ctx.set_materialize_grads(False)
 
     def _kept(
@@ -251,7 +251,7 @@ class Operator:
 
     def _differentiate(self, ctx: Any, dy: Tensor | None, dstate: Tensor | None, _: Tensor | None) -> Any:
         *given, inputs = self._kept(ctx, dy, dstate, none_is_zero=False)
-        gradients = self._backward(*given, *inputs, ctx.name, *ctx.options)
+        gradients = self._backward(*given, *inputs, ctx.backend, *ctx.options)
         known = (
             gradient if x is not None and differentiable(x) else None
             for x, gradient in zip(inputs, gradients, strict=True)
@@ -322,7 +322,7 @@ class Direct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        operator, name = ctx.operator, ctx.name
+        operator, name = ctx.operator, ctx.backend
         *given, inputs = operator._kept(ctx, *grads, none_is_zero=operator._parts[name].zero_dstate_is_none)
         if not torch.is_grad_enabled():
             return None, *operator._gradients(*given, inputs, name, ctx.options)

@@ -23,6 +23,7 @@ from ssm.base.errors import ConfigError, OutputError, UserError, first_line
 FINISHED = ".made"  # suffix of the empty file with which the workflow marks a finished answer in its folder
 LOCK = ".lock"  # file in a folder in which one process works at a time
 LEFTOVER = ".*.tmp"  # temporary files and folders
+OF_SYSTEM = (".nfs*", ".DS_Store")  # files that a network disk or a file browser writes
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -173,7 +174,7 @@ def _require_no_others(folder: Path, written: Sequence[str]) -> None:
     for path in sorted(folder.rglob("*")):
         within = path.relative_to(folder)
         is_ours = any(_begin_with(within.parts, glob) for glob in known)
-        leftover = any(fnmatchcase(part, LEFTOVER) for part in within.parts)
+        leftover = any(fnmatchcase(part, glob) for part in within.parts for glob in (LEFTOVER, *OF_SYSTEM))
         if not (is_ours or leftover or (path.is_dir() and not path.is_symlink())):
             raise OutputError(
                 f"{folder}: contains {within}, which ssm did not write; move it to another folder, or give another -o"

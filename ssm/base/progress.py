@@ -126,7 +126,7 @@ class Progress:
         rate, each = self._speed()
         left = each * max(self.total - self.done, 0) if self.total else None
         heartbeat = Heartbeat(self.done, self.total, self.unit, rate, self.rate_unit, each, left, self.note, state)
-        # Syncing takes a short job a tenth of its time, and nobody needs a heartbeat after a power failure.
+        # Not synced: this takes a short job a tenth of its time. The next heartbeat replaces a damaged one.
         with suppress(OutputError), whole_file(self.file, sync=False) as temporary:
             temporary.write_text(json.dumps(asdict(heartbeat)) + "\n", encoding="utf-8")
 

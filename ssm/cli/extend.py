@@ -174,10 +174,10 @@ def run(args: argparse.Namespace) -> int:
 
     require_model(args.model)  # before the slow imports
     from ssm.extension import extend
-    from ssm.extension.folder import RESULT, WRITTEN
+    from ssm.extension.folder import RESULT, written_in
 
     settings = {name: value for name, value in vars(args).items() if name not in OUTPUTS}
-    with replacing(args.out, args.replace, RESULT, WRITTEN, inputs_of(args)) as out:
+    with replacing(args.out, args.replace, RESULT, written_in(args.out), inputs_of(args)) as out:
         result = extend(out=out, **settings)
     if args.json:
         print((args.out / RESULT).read_text(encoding="utf-8"), end="")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -21,6 +22,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -133,13 +135,21 @@ def warm_up(modules: Iterable[str]) -> None:
 
 
 def code_changed(since: float) -> bool:
-    """Whether an imported file of ssm changed after that time. Then a job must import the new code itself."""
+    """Whether an imported file or a native source changed after that time. A job must then import the code itself."""
     files = [
         module.__file__
         for name, module in list(sys.modules.items())
         if name.partition(".")[0] in ("ssm", "ssm_kernels")
     ]
-    return any(Path(file).stat().st_mtime > since for file in files if file)
+    return any(Path(file).stat().st_mtime > since for file in (*files, *_native_sources()) if file)
+
+
+@cache
+def _native_sources() -> tuple[Path, ...]:
+    """The sources that a job compiles at their first use. To import their package would import torch."""
+    spec = importlib.util.find_spec("ssm_kernels")
+    folders = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+    return tuple(path for folder in folders for path in folder.rglob("*") if path.suffix in (".cpp", ".h", ".cu"))
 
 
 def threads() -> int:

@@ -194,8 +194,10 @@ def _download(spec: HubTokenizer) -> Path:
 
 
 def _keeps_spaces(inner: tokenizers.Tokenizer) -> bool:
-    """Whether a space reaches the tokenizer's model as a space."""
+    """Whether a space reaches the tokenizer's model as a space, and a token is what it stands for."""
     splitter = inner.pre_tokenizer
+    if isinstance(inner.model, tokenizers.models.WordPiece):  # it marks a token inside a word, as in "##ing"
+        return False
     return splitter is None or "".join(piece for piece, _ in splitter.pre_tokenize_str("a a")) == "a a"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from ssm.base.files import LOCK, make_folder, require_outside, write_json
 from ssm.base.records import RUN_RECORD, Settings
 from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.diagnosis import WRITTEN as OF_DIAGNOSIS
-from ssm.models.formats.source import CARD, COMPANIONS, CONFIG, INDEX, OWN_CODE
+from ssm.models.formats.source import CARD, COMPANIONS, CONFIG, INDEX, OWN_CODE, listed_in
 from ssm.models.formats.write import check_apart
 
 SETTINGS, RESULT, PAGE = "extension.json", "result.json", "index.html"
@@ -22,12 +23,13 @@ READING = ("budget_seconds", "sequences")  # settings that affect how many windo
 HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on
 FILES = ("text_files", "held_out_files")  # digests of what is in the files
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
-# Globs of all files of an extension. Weights have the names that they had in the original.
+MODELS = ("model", "candidate")
+# Globs of all files of an extension, besides weights with unusual names (`written_in`).
 OF_MODEL = (CONFIG, CARD, RUN_RECORD, f"*{INDEX}", "*.safetensors", "*.bin", "*.pt", "*.pth", *COMPANIONS, *OWN_CODE)
 WRITTEN = (
     SETTINGS, RESULT, PAGE, "work",
     *(f"{folder}/{file}" for folder in ("before", "after", "control") for file in OF_DIAGNOSIS),
-    *(f"{folder}/{file}" for folder in ("model", "candidate") for file in OF_MODEL),
+    *(f"{folder}/{file}" for folder in MODELS for file in OF_MODEL),
 )  # fmt: skip
 NAMES = {  # settings that are no option with the same name
     "fingerprint": "the model's fingerprint",
@@ -37,6 +39,16 @@ NAMES = {  # settings that are no option with the same name
     "budget_seconds": "--budget, in seconds,",
     "passkey": "whether there are recall tests (--no-passkey)",
 }
+
+
+def written_in(folder: Path) -> tuple[str, ...]:
+    """Globs of all files that an extension wrote in `folder`.
+
+    Weights have the names that they had in the original. An index names them if they are unusual.
+    """
+    indexes = [index for part in MODELS for index in (folder / part).glob(f"*{INDEX}")]
+    names = {glob.escape(f"{index.parent.name}/{name}") for index in indexes for name in listed_in(index).values()}
+    return *WRITTEN, *sorted(names)
 
 
 @dataclass(frozen=True)

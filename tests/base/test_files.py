@@ -177,7 +177,14 @@ def test_a_folder_with_an_input_is_not_replaced(inputs: list[str], contained: st
 def test_a_folder_with_a_file_of_the_user_is_not_replaced(added: str, tmp_path: Path) -> None:
     folder = tmp_path / "report"
     finished(folder, "old")
-    for known in ("tables/1.parquet", "work/deep/file", ".lock", ".0123abcd.made", "work/.file.12-0123abcd.tmp"):
+    for known in (
+        "tables/1.parquet",
+        "work/deep/file",
+        ".lock",
+        ".0123abcd.made",
+        "work/.file.12-0123abcd.tmp",
+        "tables/.nfs01",
+    ):
         (folder / known).parent.mkdir(exist_ok=True, parents=True)
         (folder / known).touch()
 

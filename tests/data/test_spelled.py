@@ -100,6 +100,12 @@ def test_letters_without_a_decoder(
     assert found.tolist() == [expected]
 
 
+def test_pieces_of_words_without_a_decoder_are_not_joined() -> None:
+    """The mark of a piece would become text: "A##C"."""
+    inner = tokenizers.Tokenizer(tokenizers.models.WordPiece({"[UNK]": 0, "A": 1, "##C": 2}, unk_token="[UNK]"))
+    assert JsonTokenizer(inner.to_str(), 3, "test").inner.decoder is None
+
+
 def test_a_byte_is_a_byte(tmp_path: Path) -> None:
     store = store_of(tmp_path, None)
     assert isinstance(store.tokenizer(), ByteTokenizer)

@@ -450,6 +450,8 @@ def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     def made(out: Path, **asked: object) -> dict[str, object]:
         assert not {"replace", "json"} & asked.keys()
         shutil.copytree(whole, out)
+        (out / "model" / "weights.ckpt").touch()  # an original may have weights with any name, and an index of them
+        (out / "model" / "pytorch_model.bin.index.json").write_text('{"weight_map": {"x": "weights.ckpt"}}')
         (out / "result.json").write_text("new")
         return {"outcome": "repaired", "reason": "it holds", "model": "model"}
 

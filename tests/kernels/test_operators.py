@@ -46,6 +46,7 @@ def test_gradients_of_one_output(operation: str, backend: str, variant: int) -> 
         case = make(operation, 3, length=length, variant=variant)
         leaves = [x.requires_grad_() for x in case.values]
         y, state = case.function(backend)(*leaves)
+        assert y.grad_fn.name(), "tools that print graphs call it"
         parts = [torch.autograd.grad(x.sum(), leaves, retain_graph=True, materialize_grads=True) for x in (y, state)]
         whole = torch.autograd.grad(y.sum() + state.sum(), leaves, materialize_grads=True)
         assert worst([a + b for a, b in zip(*parts, strict=True)], whole) < 1e-13

@@ -326,3 +326,13 @@ def test_drawing_and_judging_do_not_import_torch() -> None:
 def test_a_changed_file_of_ssm_is_detected() -> None:
     assert not code_changed(time.time() + 1)
     assert code_changed(Path(fork_client.__file__).stat().st_mtime - 1)
+
+
+def test_a_changed_native_source_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "scan.cpp"
+    source.touch()
+    later = source.stat().st_mtime + 60
+    os.utime(source, (later, later))
+    assert not code_changed(later - 1)
+    monkeypatch.setattr(fork_server, "_native_sources", lambda: (source,))
+    assert code_changed(later - 1)

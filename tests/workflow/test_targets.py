@@ -107,7 +107,8 @@ def test_a_file_of_no_planned_job_is_answered_with_the_nearest_and_no_traceback(
         (f"{planned}x", f"did you mean '{planned}'?"),
         ("of_yesterday", "`ssm plan --write DIR` writes the spec of each"),
     ):
-        result = snakemake(own, "--cores", "1", f"a b/smoke/{file.format(wrong)}")
+        how = ["-n"] if wrong == "of_yesterday" else ["--cores", "1"]
+        result = snakemake(own, *how, f"a b/smoke/{file.format(wrong)}")
         assert result.returncode != 0
         assert result.stderr.endswith(f"smoke has no {kind} '{wrong}'; {hint}\n")
         assert "Traceback" not in result.stdout + result.stderr

@@ -162,15 +162,19 @@ def _weights_of(folder: Path) -> Path:
     """
     for name in WEIGHTS:
         single, index = folder / name, folder / (name + INDEX)
-        if single.is_file() and not (index.is_file() and name in _listed(index).values()):
+        if single.is_file() and not (index.is_file() and name in listed_in(index).values()):
             return single
         if index.is_file():
             return index
     raise CheckpointError(f"{folder}: has no weights ({' or '.join(WEIGHTS)}, or an index of shards)")
 
 
-def _listed(index: Path) -> dict[str, str]:
-    """Tensor name -> file name."""
+def listed_in(index: Path) -> dict[str, str]:
+    """Tensor name -> file name, from an index of shards.
+
+    Raises:
+        CheckpointError: the file is missing or is no such index.
+    """
     listed = _json(index, f"{index}: no such file").get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
         raise CheckpointError(f"{index}: is not an index of shards (it has no valid weight_map)")
@@ -181,7 +185,7 @@ def _files(weights: Path) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The files with weights, and the index: tensor name -> file name."""
     if not weights.name.endswith(INDEX):
         return (weights,), {}
-    listed = _listed(weights)
+    listed = listed_in(weights)
     names = sorted(set(listed.values()))
     outside = [name for name in names if Path(name).name != name]
     if outside:

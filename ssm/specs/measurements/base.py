@@ -48,7 +48,7 @@ class Work:
         length: tokens of the longest sequence.
         passes: number of forward passes, one after the other; None: as few as possible.
         channels: numbers in an input that is not a token.
-        continued: sequences of this length whose states are continued, summed over the passes.
+        continued: how often a pass continues the state of a sequence of this length.
     """
 
     model: ModelSpec

@@ -35,7 +35,9 @@ class RglruMixer(MixerSpecBase):
     c: PositiveFloat = 8.0  # factor on the recurrence gate r_t in a_t = a^(c r_t)
     # `constant`: the recurrence gate r_t is a learned number of each channel, the same for all tokens
     decay: Literal["input_dependent", "constant"] = "input_dependent"
-    unscaled_start: bool = False  # do not scale the first input by sqrt(1 - a^2), as in the released code
+    unscaled_start: bool = (
+        False  # no factor sqrt(1 - a^2) on the first input after a state of zero, as in the released code
+    )
     a_range: Range = (0.9, 0.999)  # a^c at initialization, uniform: the decay with an open recurrence gate
 
     def channels(self, d_model: int) -> int:
