@@ -22,10 +22,7 @@ def widened(inputs: Any) -> Any:
     wide = compute_dtype(*inputs)
     real = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(wide, wide)
     return type(inputs)(
-        *(
-            x if x is None or x.dtype is wide or not differentiable(x) else x.to(wide if x.dtype.is_complex else real)
-            for x in inputs
-        )
+        *(x if x is None or not differentiable(x) else cast(x, wide if x.dtype.is_complex else real) for x in inputs)
     )
 
 

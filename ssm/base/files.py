@@ -191,9 +191,9 @@ def _is_empty(folder: Path) -> bool:
     return folder.is_dir() and all(path.suffix == FINISHED for path in folder.iterdir())
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Write `text` to a file, atomically."""
-    with whole_file(path) as temporary:
+def write_text(path: str | Path, text: str, sync: bool = True) -> None:
+    """Write `text` to a file, atomically. `sync`: as in `whole_file`."""
+    with whole_file(path, sync) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from typing import Self
 from tqdm import tqdm
 
 from ssm.base.errors import OutputError
-from ssm.base.files import whole_file
+from ssm.base.files import write_text
 
 HEARTBEATS = "progress.json"  # in the folder of the run
 FIRST_LINES, LINES = 5.0, 60.0  # seconds between two plain lines: at the start, and after some minutes
@@ -127,8 +127,8 @@ class Progress:
         left = each * max(self.total - self.done, 0) if self.total else None
         heartbeat = Heartbeat(self.done, self.total, self.unit, rate, self.rate_unit, each, left, self.note, state)
         # Not synced: this takes a short job a tenth of its time. The next heartbeat replaces a damaged one.
-        with suppress(OutputError), whole_file(self.file, sync=False) as temporary:
-            temporary.write_text(json.dumps(asdict(heartbeat)) + "\n", encoding="utf-8")
+        with suppress(OutputError):
+            write_text(self.file, json.dumps(asdict(heartbeat)) + "\n", sync=False)
 
     def _line(self) -> None:
         self.printed = time.monotonic()

@@ -35,9 +35,8 @@ class RglruMixer(MixerSpecBase):
     c: PositiveFloat = 8.0  # factor on the recurrence gate r_t in a_t = a^(c r_t)
     # `constant`: the recurrence gate r_t is a learned number of each channel, the same for all tokens
     decay: Literal["input_dependent", "constant"] = "input_dependent"
-    unscaled_start: bool = (
-        False  # no factor sqrt(1 - a^2) on the first input after a state of zero, as in the released code
-    )
+    # no factor sqrt(1 - a^2) on the first input after a state of zero, as in the released code
+    unscaled_start: bool = False
     a_range: Range = (0.9, 0.999)  # a^c at initialization, uniform: the decay with an open recurrence gate
 
     def channels(self, d_model: int) -> int:
