@@ -110,8 +110,9 @@ def _reads_another_text(results: Path, target: str, made: Mapping[str, str], ref
     planned = results / "specs" / "figures" / f"{target}.json"
     if made.get("python") == reference.made.get("python") or not planned.is_file():
         return False
-    runs = {series.run for series in FigureTask.load(planned).series}
-    return any(RunSpec.load(results / "specs" / "runs" / f"{run}.json").data.sources.library for run in runs)
+    runs = {results / "specs" / "runs" / f"{series.run}.json" for series in FigureTask.load(planned).series}
+    # After a change of the figure file, its new runs may not have been asked for yet.
+    return any(RunSpec.load(run).data.sources.library for run in runs if run.is_file())
 
 
 def _compared(here: Judged | None, there: Judged | None, tolerance: float, other_text: bool) -> tuple[bool, str]:

@@ -46,6 +46,9 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    __slots__ = ("_hash",)  # `content_hash`: not in __dict__, which a copy takes over and a serializer takes for fields
+    _hash: str
+
     not_hashed: ClassVar[frozenset[str]] = frozenset()  # fields excluded from the hash: names and speed settings
     later: ClassVar[frozenset[str]] = frozenset()  # fields added after the first ids of this class were computed
 
@@ -68,9 +71,11 @@ class Spec(BaseModel):
     @model_serializer(mode="wrap")
     def _leave_out_later_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out later fields with their default value: the id stays what it was before the field was added."""
-        fields = type(self).model_fields
-        unset = {name for name in self.later_fields() if getattr(self, name) == fields[name].default}
-        return {key: value for key, value in plain(self).items() if key not in unset}
+        content: dict[str, Any] = plain(self)
+        for name in self.later_fields():
+            if getattr(self, name) == type(self).model_fields[name].default:
+                content.pop(name, None)
+        return content
 
     def content(self) -> dict[str, Any]:
         """The spec as plain data, ready for JSON."""
@@ -83,7 +88,11 @@ class Spec(BaseModel):
     @property
     def content_hash(self) -> str:
         """Eight hex digits of the SHA-256 of the content as canonical JSON."""
-        return short_hash(self.content())
+        try:
+            return self._hash
+        except AttributeError:  # a plan reads it tens of thousands of times
+            object.__setattr__(self, "_hash", short_hash(self.content()))
+            return self._hash
 
     @classmethod
     def parse(cls, value: Any, source: str) -> Self:

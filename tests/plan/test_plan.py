@@ -363,6 +363,14 @@ def test_specs_are_written_once_and_read_back(folder: Path, tmp_path: Path) -> N
     assert json.loads((specs / "figures" / "lg_fig4.json").read_text())["scale"] == "smoke"
 
 
+def test_specs_of_some_jobs_are_written_with_those_of_all_figures(folder: Path, tmp_path: Path) -> None:
+    plan = planned(folder)
+    run, table = next(iter(plan.runs)), next(iter(plan.measurements))
+    assert write_specs(plan, tmp_path, {run, table, "another"}) == 2 + len(plan.figures)
+    written = {path.stem for path in tmp_path.rglob("*.json")}
+    assert written == {run, table, *plan.figures}
+
+
 def test_the_spec_of_a_figure_keeps_the_order_of_its_file(folder: Path, tmp_path: Path) -> None:
     zero = {"label": "Zero", "training": "pretrain"}
     figure(folder, "lg_fig9", arms={"zero": zero, "after": {"label": "After", "from": "zero", "training": "posttrain"}})

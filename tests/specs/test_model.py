@@ -15,3 +15,13 @@ def test_the_mixers_of_a_model_are_made_once_and_are_no_field() -> None:
     assert model == model_spec(), "before it has made them"
     assert len(model.model_copy(update={"n_layers": 5}).mixers()) == 5, "a copy makes its own"
     assert len(pickle.loads(pickle.dumps(model)).mixers()) == model.n_layers
+
+
+def test_a_copy_has_a_hash_of_its_own() -> None:
+    model = model_spec()
+    first = model.content_hash
+    assert model.content_hash == first
+    assert model.__dict__.keys() == type(model).model_fields.keys()
+    changed = model.model_copy(update={"d_model": 2 * model.d_model})
+    assert changed.content_hash == model_spec(d_model=2 * model.d_model).content_hash != first
+    assert pickle.loads(pickle.dumps(model)).content_hash == first

@@ -120,6 +120,11 @@ def hold_results():
     atexit.register(mine.close)  # keeps the lock until snakemake ends
 
 
+def jobs_of_targets():
+    """The ids of all data sets, runs and tables that the targets need, finished or not."""
+    return {job.wildcards[0] for job in workflow._dag.jobs if job.wildcards}
+
+
 def name_reports():
     """Print the paths of the reports that are finished."""
     dag = getattr(workflow, "_dag", None)
