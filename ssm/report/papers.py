@@ -110,7 +110,7 @@ ADDED = Paper(
         "x_systems": "which systems break, and what repairs them",
         "x_cause": "one factor at a time",
         "x_dose": "how much State Passing a model needs",
-        "x_memory": "do long-lasting states predict the break?",
+        "x_memory": "does what is left of a state predict the break?",
         "x_capacity": "state size and training length",
         "x_bridges": "one paper's cure, another paper's measurement",
         "x_repairs": "repairs with and without training",

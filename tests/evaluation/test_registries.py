@@ -47,6 +47,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # entries of a figure file
     "smoothness": {"length": 64, "sequences": 4},
     "decay_range": {"length": 64, "sequences": 4},
     "memory_length": {"length": 64, "sequences": 4},
+    "state_retention": {"length": 64, "sequences": 4},
     "passkey": {"lengths": [260, 500], "depths": [0, 1], "trials": 2},
     "accuracy": {"task": "keys", "lengths": [260, 500], "examples": 8},
     "attention_map": {"task": "keys", "length": 260, "examples": 5},
@@ -64,7 +65,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # entries of a figure file
     "overflow": {"formats": ["float32"], "arithmetics": ["torch", "loop"], "halvings": [3], "shares": [0, 0.5, 2]},
 }
 
-PASSES = {"influence": 1 + 2 * 3, "smoothness": 3, "attention_map": 2}  # passes through the layers for each token
+PASSES = {
+    "influence": 1 + 2 * 3,
+    "smoothness": 3,
+    "attention_map": 2,
+    "state_retention": 2,
+}  # passes through the layers for each token
 
 
 def test_every_kind_has_an_example() -> None:

@@ -187,6 +187,7 @@ KEYS: dict[str, Callable[[Any], Keys]] = {
         )
     ),
     "memory_length": lambda task: _product(sequence=range(SAMPLES), layer=range(2), tokens=_doubled(256)),
+    "state_retention": lambda task: _product(sequence=range(SAMPLES), layer=range(2)),
     "model_size": _model_rows,
     "overflow": lambda task: _product(
         format=task.measurement.formats,

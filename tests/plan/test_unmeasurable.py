@@ -24,6 +24,7 @@ READS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "decays": ({"kind": "decay_range", "times_context": 4}, NO_DECAY),
     "memory": ({"kind": "memory_length", "times_context": 4}, NO_DECAY),
     "states": ({"kind": "state_statistics", "times_context": 4}, {"attention"}),
+    "retention": ({"kind": "state_retention", "times_context": 2}, {"attention"}),
     "maps": (COPY, NO_MAP),
     "masks": (COPY | {"mask": True}, NO_MAP | DELTA),
     "weights": ({"kind": "bc_correlation"}, set(SPECS) - {"mamba1", "mamba2"}),

@@ -1,7 +1,8 @@
-"""Inspect a layer: its coefficients and states, its attention map, and the influence of each token."""
+"""Inspect a layer: its coefficients and states, its attention map, what it retains, and the influence of each token."""
 
 from ssm.models.inspect.attention_map import attention_map, attention_mask
 from ssm.models.inspect.influence import influence
+from ssm.models.inspect.retention import retained_shares
 from ssm.models.inspect.signals import LayerSignals, layer_coefficients, layer_maps, layer_signals
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "layer_coefficients",
     "layer_maps",
     "layer_signals",
+    "retained_shares",
 ]
