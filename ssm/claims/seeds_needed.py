@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ssm.base.lazy import special
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import LEVEL
-from ssm.claims.method import SEEDS, STUDENT, Method
+from ssm.claims.method import FIELLER, SEEDS, Method
 from ssm.claims.statements import ELSEWHERE, OPEN
 from ssm.claims.tails import bounded_tails
 from ssm.claims.verdict import decide
@@ -28,7 +28,7 @@ def seeds_needed(row: Mapping[str, Any]) -> int | None:
     """The number of new seeds that would decide a verdict with probability `POWER`.
 
     The true number is taken to be the estimate, and seeds to spread as they do here. The interval of the new seeds has
-    the method of this one, or is a Student t interval in place of others than Gaffke's.
+    the method of this one, or is a Student t interval if this is one of the smallest of several steps.
 
     Args:
         row: `verdict`, `sort`, `expected`, `estimate`, `low`, `high`, `interval` and `by_seed` of a verdict.
@@ -46,14 +46,18 @@ def seeds_needed(row: Mapping[str, Any]) -> int | None:
         return None
     bounds = _bounds(ends[0], expected)
     limits = method.possible or ()
-    numbers = [*by_seed(row).values()] if limits else []
+    numbers = [*by_seed(row).values()] if limits or method.name == FIELLER else []
+    if not numbers and (limits or method.name == FIELLER):
+        return None
     if method.logarithms and min(*ends, *bounds, *numbers, *limits) <= 0:
         return None
     scale = np.log if method.logarithms else np.array
     if limits:
         enough = _by_gaffke(scale(numbers), scale(bounds), scale(limits))
+    elif method.name == FIELLER:
+        enough = _by_student(_pooled_distances(numbers, bounds))
     else:
-        enough = _by_student(scale(ends), scale(bounds), method)
+        enough = _by_student(_distances(scale(ends), scale(bounds), method))
     return bisect_left(range(2, MOST + 1), True, key=enough) + 2
 
 
@@ -76,22 +80,42 @@ def _bounds(estimate: float, expected: Expected) -> list[float]:
     return [bound for bound in (above, below) if bound is not None]
 
 
-def _by_student(ends: np.ndarray, bounds: np.ndarray, method: Method) -> Callable[[int], bool]:
-    """Whether Student t intervals of so many seeds exclude the bounds often enough.
+def _distances(ends: np.ndarray, bounds: np.ndarray, method: Method) -> list[float]:
+    """The distance of each bound from the estimate, in standard deviations of a seed.
 
     Args:
         ends: (3,), the estimate and the ends of the interval, as logarithms if the interval is one of logarithms.
         bounds: on the same scale.
-        method: of the interval, over seeds.
+        method: of the interval, Student t over seeds.
     """
     estimate, low, high = ends
     critical = float(special.stdtrit(method.count - 1, 1 - TAIL))
-    symmetric = method.name == STUDENT and not method.steps  # unless it is cut at a limit of the number
-    distances = []  # in standard deviations of a seed
+    distances = []
     for bound in bounds:
         side = estimate - low if bound < estimate else high - estimate
-        width = max(estimate - low, high - estimate) if symmetric else side
+        # Both sides are equal, unless one is cut at a limit of the number. Those of the smallest step differ.
+        width = side if method.steps else max(estimate - low, high - estimate)
         distances.append(abs(estimate - bound) * critical / (width * math.sqrt(method.count)))
+    return distances
+
+
+def _pooled_distances(pairs: Sequence[Mapping[str, float]], bounds: Sequence[float]) -> list[float]:
+    """The same for a pooled share with Fieller's interval: a t test, for each bound, of one number per seed.
+
+    Args:
+        pairs: `before` and `after` of each seed.
+    """
+    before, after = (np.array([pair[name] for pair in pairs]) for name in ("before", "after"))
+    tested = [(1 - bound) * before - after for bound in bounds]  # its true mean is 0 at the bound
+    return [abs(float(one.mean() / one.std(ddof=1))) for one in tested]
+
+
+def _by_student(distances: Sequence[float]) -> Callable[[int], bool]:
+    """Whether t tests with so many seeds exclude the bounds often enough.
+
+    Args:
+        distances: of the bounds from the estimate, in standard deviations of a seed.
+    """
 
     def enough(count: int) -> bool:
         critical = float(special.stdtrit(count - 1, 1 - TAIL))

@@ -12,6 +12,7 @@ from scipy import special
 from ssm.claims.bounded_mean import bounded_interval
 from ssm.claims.claim import Expected
 from ssm.claims.estimate import Reading, seed_interval, summarize
+from ssm.claims.quantities.repaired_share import fieller_interval
 from ssm.claims.seeds_needed import needed_words, seeds_needed
 from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, PAPER
 from ssm.claims.verdict import decide
@@ -59,11 +60,30 @@ def test_ratios_are_read_on_their_scale() -> None:
 def test_an_interval_that_is_cut_at_a_limit_has_the_spread_of_its_other_side() -> None:
     row = student(0.5, 1.0, 5, "> 0")
     assert seeds_needed(row | {"low": -0.1}) == 34
-    fieller = {"interval": "95% Fieller over 5 seeds"}
-    assert seeds_needed(row | fieller) == 34
-    fewer = seeds_needed(row | fieller | {"low": -0.1})  # such an interval has sides of its own
+    steps = {"interval": "95% Student t over 5 seeds; smallest of 3 steps"}
+    assert seeds_needed(row | steps) == 34
+    fewer = seeds_needed(row | steps | {"low": -0.1})  # such an interval has sides of its own
     assert fewer is not None
     assert fewer < 34
+
+
+def test_a_pooled_share_needs_as_many_as_its_own_t_test() -> None:
+    """Fieller's interval of few seeds is far longer on one side than those of many seeds will be."""
+    before = [1.0, 1.5, 2.2, 0.9, 2.6]
+    after = [0.5, 0.6, 0.6, 0.5, 0.9]
+    low, high = fieller_interval(np.array(after), np.array(before)) or (0.0, 0.0)
+    pairs = {seed: {"before": before[seed], "after": after[seed]} for seed in range(5)}
+    row = {"estimate": 1 - sum(after) / sum(before), "low": 1 - high, "high": 1 - low, "expected": "> 0.57"}
+    row |= {"interval": "95% Fieller over 5 seeds", "verdict": OPEN, "sort": PAPER, "by_seed": pairs}
+    needed = seeds_needed(row)
+    assert needed is not None
+    random = np.random.default_rng(0)
+    spread = np.cov(before, after)
+    drawn = random.multivariate_normal([np.mean(before), np.mean(after)], spread, size=(2000, needed))
+    ends = [fieller_interval(some[:, 1], some[:, 0]) for some in drawn]
+    decided = [end is not None and (1 - end[1] > 0.57 or 1 - end[0] < 0.57) for end in ends]
+    assert np.mean(decided) == pytest.approx(0.8, abs=0.03)
+    assert seeds_needed(row | {"by_seed": {}}) is None, "nobody can repeat the test"
 
 
 def gaffke(numbers: list[float], expected: str) -> dict[str, Any]:
