@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ssm.claims.statements import statements
+from ssm.claims.statements import ELSEWHERE, statements
 from ssm.specs.base import short_hash
 
 
@@ -36,12 +36,14 @@ def bases_of(base_models: Collection[str]) -> dict[str, Any]:
 def shared_models(rows: Iterable[Mapping[str, Any]]) -> list[SharedModels]:
     """The groups of several statements with the same base models, the largest first.
 
+    Verdicts on models that the scale does not have rest on none.
+
     Args:
         rows: verdicts, with `base_group`, which is equal for equal base models, and `base_models`, their number.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        if row["base_group"]:
+        if row["base_group"] and row["sort"] != ELSEWHERE:
             groups.setdefault(row["base_group"], []).append(row)
     found = []
     for own in groups.values():

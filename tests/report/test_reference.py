@@ -23,6 +23,7 @@ from ssm.claims.claim import ClaimSpec
 from ssm.claims.preregistration import Content, Preregistrations, read_preregistrations
 from ssm.claims.quantities.cost_exponent import CostExponent
 from ssm.claims.quantity import ROUNDING
+from ssm.claims.statements import ELSEWHERE
 from ssm.claims.synthesis import read_synthesis
 from ssm.plan import load_config, make_plan
 from ssm.report.compare import TOLERANCE
@@ -222,6 +223,8 @@ def test_statements_on_the_same_base_models_are_one_group() -> None:
     reference = Reference(target="own_fig1", scale="smoke", made={}, claims=(*claims, apart))
     assert "  - 5 statements (own_fig1) rest on the same 3 base models" in every_verdict([reference])
     assert len(shared_models(reference.rows())) == 1
+    elsewhere = [row | {"sort": ELSEWHERE} if row["claim"] == "it0" else row for row in reference.rows()]
+    assert [group.statements for group in shared_models(elsewhere)] == [4], "a verdict without a number rests on none"
 
 
 @pytest.mark.parametrize(
