@@ -46,7 +46,7 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
                     matrix, places = weights[0].double().cpu(), answer_places(made)
                     frames.append(_of_layer(int(rows), layer + 1, matrix, places, receptive_field))
             progress.advance(task.least_context)
-    return ctx.together(pl.concat(frames)).sort("example", "layer", "query", "key")
+    return ctx.gather(pl.concat(frames)).sort("example", "layer", "query", "key")
 
 
 def answer_places(made: Examples) -> np.ndarray:

@@ -41,7 +41,7 @@ def effective_remembrance(spec: EffectiveRemembrance, ctx: EvaluationContext) ->
                     _rows(rows, t, spec.length, name, distance(full[rows], recent))
                     for name, distance in DISTANCES.items()
                 ]
-    return ctx.together(pl.concat(frames)).sort("distance", "t", "sequence")
+    return ctx.gather(pl.concat(frames)).sort("distance", "t", "sequence")
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:

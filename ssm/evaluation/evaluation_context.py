@@ -42,15 +42,15 @@ class EvaluationContext:
         mine = torch.arange(sequences)[self.group.rows(sequences)]
         return [group for group in mine.split(at_once) if len(group)]
 
-    def together(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def gather(self, frame: pl.DataFrame) -> pl.DataFrame:
         """All rows of all processes, in the main process. The other processes get their own rows."""
         if self.group.size == 1:
             return frame
         buffer = BytesIO()
         frame.write_ipc(buffer)
         content = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
-        sizes = self.group.stacked(torch.tensor(len(content))).tolist()
-        everything = self.group.gathered(content).numpy()
+        sizes = self.group.all_gather(torch.tensor(len(content))).tolist()
+        everything = self.group.gather(content).numpy()
         if not self.group.main:
             return frame
         parts = np.split(everything, np.cumsum(sizes)[:-1])

@@ -54,7 +54,7 @@ def histograms(
                 *(_shares(value, thresholds) for value in values),
             )
             frames.append(pl.DataFrame(dict(zip(names, columns, strict=True)), schema=schema.columns))
-    return ctx.together(pl.concat(frames)).sort(*schema.keys)
+    return ctx.gather(pl.concat(frames)).sort(*schema.keys)
 
 
 def _decays(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:

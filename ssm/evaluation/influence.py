@@ -35,7 +35,7 @@ def influence(spec: Influence, ctx: EvaluationContext) -> pl.DataFrame:
             "log_influence": norms.flatten().numpy(),
         }
         frames.append(pl.DataFrame(columns, schema=Influence.table.columns))
-    return ctx.together(pl.concat(frames)).sort("sequence", "distance")
+    return ctx.gather(pl.concat(frames)).sort("sequence", "distance")
 
 
 def random_directions(count: int, width: int, seed: int) -> Tensor:

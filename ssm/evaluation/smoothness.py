@@ -25,7 +25,7 @@ def smoothness(spec: Smoothness, ctx: EvaluationContext) -> pl.DataFrame:
     for rows, tokens in window_groups(spec, ctx):
         for signals in layer_signals(model, tokens):
             frames += _of_layer(rows, signals, model.spec.n_layers)
-    return ctx.together(pl.concat(frames)).sort("sequence", "layer", "signal")
+    return ctx.gather(pl.concat(frames)).sort("sequence", "layer", "signal")
 
 
 def pairwise_distance(x: Tensor) -> Tensor:

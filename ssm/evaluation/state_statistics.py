@@ -36,7 +36,7 @@ def state_statistics(spec: StateStatistics, ctx: EvaluationContext) -> pl.DataFr
             if segment.stop in positions:
                 frames.append(_statistics(segment, caches))
             progress.advance(segment.targets.numel())
-    return ctx.together(pl.concat(frames)).sort("sequence", "position", "layer", "head")
+    return ctx.gather(pl.concat(frames)).sort("sequence", "position", "layer", "head")
 
 
 def _caches(model: Readable) -> tuple[int, ...]:

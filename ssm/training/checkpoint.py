@@ -13,7 +13,7 @@ from ssm.base.errors import CheckpointError, shown
 from ssm.models.checkpoint import AGAIN, load_tensors, load_weights, save_tensors
 from ssm.training.job import Job
 from ssm.training.optimizer import load_optimizer, optimizer_tensors
-from ssm.training.parallel import spread_as, whole_tensors
+from ssm.training.parallel import full_tensors, sharded_like
 from ssm.training.step import Stepper
 
 FILE = "checkpoint.safetensors"
@@ -31,7 +31,7 @@ def save_checkpoint(job: Job, stepper: Stepper, step: int, seconds: float) -> No
     optimizer, policy = optimizer_tensors(model, stepper.optimizer), stepper.policy.tensors()
     parts = {"model": model.state_dict(), "optimizer": optimizer, "policy": policy}
     named = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-    tensors = whole_tensors(named, job.group)
+    tensors = full_tensors(named, job.group)
     if job.group.main:
         header = {"run": job.run.content(), "step": step, "seconds": seconds, "origin": job.origin}
         save_tensors(job.folder / FILE, tensors, header)
@@ -61,7 +61,7 @@ def load_checkpoint(job: Job, stepper: Stepper) -> tuple[int, float]:
     if type(step) is not int or not 0 <= step <= job.steps or not isinstance(seconds, int | float) or seconds < 0:
         raise CheckpointError(f"{path}: its step is {shown(step)}, but the run has {job.steps} steps; {AGAIN}")
     model = stepper.model
-    load_weights(model, spread_as(_part(tensors, "model/"), model.state_dict()), str(path))
+    load_weights(model, sharded_like(_part(tensors, "model/"), model.state_dict()), str(path))
     load_optimizer(model, stepper.optimizer, _part(tensors, "optimizer/"))
     stepper.policy.load(_part(tensors, "policy/"))
     return step, float(seconds)

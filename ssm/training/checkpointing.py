@@ -19,7 +19,7 @@ from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import load_checkpoint, save_checkpoint
 from ssm.training.job import Job
 from ssm.training.metrics import PATIENCE, SIDECAR, Metrics
-from ssm.training.parallel import whole_tensors
+from ssm.training.parallel import full_tensors
 from ssm.training.step import Stepper
 
 FLUSH_EVERY = 10  # steps between two checks of the loss, the clock and signals
@@ -165,7 +165,7 @@ class Checkpointer:
 
     def _keep_weights(self, step: int) -> None:
         job = self.job
-        weights = whole_tensors(self.stepper.model.state_dict(), job.group)
+        weights = full_tensors(self.stepper.model.state_dict(), job.group)
         if not job.group.main:
             return
         for at in [at for due, at in self.snapshots if due == step]:

@@ -21,12 +21,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ssm.base.errors import ConfigError, UserError, first_line
-from ssm.training.failure_detection import HELLO, FailureDetector
+from ssm.training.failure_detection import CONNECT_TIMEOUT, FailureDetector
 
-MEETING = timedelta(seconds=HELLO)  # limit for all processes to find the store
-# Limit of a sum, longer than any job. A process may wait hours for a busy one that has longer texts or waits for its
-# folder. `ssm.training.failure_detection` notices at once if a process has died.
-TIMEOUT = timedelta(days=7)
+STORE_TIMEOUT = timedelta(seconds=CONNECT_TIMEOUT)  # for all processes to find the store
+# For a sum, longer than any job. A process may wait hours for a busy one that has longer texts or waits for its folder.
+# `ssm.training.failure_detection` notices at once if a process has died.
+SUM_TIMEOUT = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class ProcessGroup:
         """The sum over all processes."""
         if self.size > 1:
             values = values.clone(memory_format=torch.contiguous_format)
-            self.add_up(values)
+            self.all_reduce(values)
         return values
 
-    def add_up(self, values: Tensor) -> None:
+    def all_reduce(self, values: Tensor) -> None:
         """Replace contiguous values by their sum over all processes, with the same bits in each process."""
         if self.size > 1:
             dist.all_reduce(values)
 
-    def stacked(self, values: Tensor) -> Tensor:
+    def all_gather(self, values: Tensor) -> Tensor:
         """The values (...) of all processes, which have the same shape, by rank: (size, ...)."""
         if self.size == 1:
             return values[None]
@@ -71,7 +71,7 @@ class ProcessGroup:
         dist.all_gather(list(stack), values.contiguous())
         return stack
 
-    def gathered(self, rows: Tensor) -> Tensor:
+    def gather(self, rows: Tensor) -> Tensor:
         """The rows (n_rank, ...) of all processes in order of rank, on the CPU. Only the main process gets them all.
 
         The other processes get their own rows.
@@ -82,7 +82,7 @@ class ProcessGroup:
         if self.size == 1:
             return rows
         rows = rows.detach().cpu().contiguous()
-        counts = self.stacked(torch.tensor(len(rows))).tolist()
+        counts = self.all_gather(torch.tensor(len(rows))).tolist()
         if not self.main:
             dist.send(rows, 0)
             return rows
@@ -125,14 +125,16 @@ def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
         raise ConfigError(f"WORLD_SIZE is set, but {error} is missing; use torchrun, or --processes N") from error
     cannot = f"process {group.rank} of {group.size}: cannot connect to the other processes"
     try:
-        store, _, _ = next(dist.rendezvous("env://", timeout=MEETING))
+        store, _, _ = next(dist.rendezvous("env://", timeout=STORE_TIMEOUT))
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{cannot} ({first_line(error)})") from error
     try:
         with FailureDetector(group.rank, group.size, address, store, verb):
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             try:
-                dist.init_process_group(backend, store=store, rank=group.rank, world_size=group.size, timeout=TIMEOUT)
+                dist.init_process_group(
+                    backend, store=store, rank=group.rank, world_size=group.size, timeout=SUM_TIMEOUT
+                )
             except (RuntimeError, ValueError) as error:
                 raise UserError(f"{cannot} ({first_line(error)})") from error
             yield group

@@ -24,10 +24,10 @@ from ssm.base.errors import UserError
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import Preempted, cause_of
 
-HELLO = 600.0  # seconds until all processes have started: hundreds may load Python from one slow disk
-NOTICE = 10.0  # seconds to wait for an expected message, such as the cause of a failed sum
+CONNECT_TIMEOUT = 600.0  # seconds until all processes have started: hundreds may load Python from one slow disk
+MESSAGE_TIMEOUT = 10.0  # seconds to wait for an expected message, such as the cause of a failed sum
 CODES = {UserError: 2, KeyboardInterrupt: 130, Preempted: REQUEUE}  # the exit codes of `ssm`
-PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a silent host counts as dead after 25 s
+KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a silent host counts as dead after 25 s
 
 
 class FailureDetector:
@@ -42,19 +42,19 @@ class FailureDetector:
 
     def __init__(self, rank: int, size: int, address: str, store: Store, verb: str):
         self.rank, self.size, self.verb = rank, size, verb
-        self.who: dict[socket.socket, str] = {}
+        self.peers: dict[socket.socket, str] = {}
         self.lock = threading.Lock()  # held by the thread that ends this process
-        self.over = threading.Event()
+        self.ending = threading.Event()
         try:
             if rank == 0:
-                self._meet(address, store)
+                self._accept(address, store)
             else:
-                self._greet(address, store)
+                self._connect(address, store)
         except OSError as error:
             raise UserError(f"process {rank} of {size}: cannot connect to the other processes ({error})") from error
-        for connection in self.who:
-            _probe(connection)
-        self.thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+        for connection in self.peers:
+            _keep_alive(connection)
+        self.thread = threading.Thread(target=self._monitor, name="failure detection", daemon=True)
 
     def __enter__(self) -> Self:
         self.thread.start()
@@ -65,13 +65,13 @@ class FailureDetector:
     ) -> None:
         error = None if error is None else cause_of(error)
         if isinstance(error, RuntimeError):  # perhaps a sum failed because a process died; the thread finds out
-            self.over.wait(NOTICE)
-        if not self.lock.acquire(timeout=NOTICE):
+            self.ending.wait(MESSAGE_TIMEOUT)
+        if not self.lock.acquire(timeout=MESSAGE_TIMEOUT):
             os._exit(LOST)
         if error is not None and not (isinstance(error, Preempted) and error.together):
             self._fail(error)
-        self._tell("done")
-        for connection in self.who:
+        self._send("done")
+        for connection in self.peers:
             connection.close()
 
     def _fail(self, error: BaseException) -> NoReturn:
@@ -82,55 +82,55 @@ class FailureDetector:
             traceback.print_exception(error)
         elif self.rank == 0:
             print(message, file=sys.stderr)
-        self._tell("failed", code=code, message=message)
+        self._send("failed", code=code, message=message)
         if self.rank:
-            self.thread.join(NOTICE)  # until process 0 has read the message, or has sent the same
+            self.thread.join(MESSAGE_TIMEOUT)  # until process 0 has read the message, or has sent the same
         _exit(code)
 
     # --- Connecting ---------------------------------------------------------------------------------------------------
 
-    def _meet(self, address: str, store: Store) -> None:
+    def _accept(self, address: str, store: Store) -> None:
         own = "127.0.0.1" if address in ("127.0.0.1", "localhost") else ""
         with socket.create_server((own, 0)) as server:
-            server.settimeout(HELLO)
+            server.settimeout(CONNECT_TIMEOUT)
             token = secrets.token_hex()
-            store.set("ssm/watch", json.dumps([server.getsockname()[1], token]))
-            while len(self.who) < self.size - 1:
+            store.set("ssm/failure_detection", json.dumps([server.getsockname()[1], token]))
+            while len(self.peers) < self.size - 1:
                 connection, _ = server.accept()
-                connection.settimeout(NOTICE)
-                hello = _line(connection)
+                connection.settimeout(MESSAGE_TIMEOUT)
+                hello = _receive(connection)
                 if hello.get("token") == token:  # other programs may connect too
-                    self.who[connection] = f"process {hello['rank']} of {self.size} ({hello['where']})"
+                    self.peers[connection] = f"process {hello['rank']} of {self.size} ({hello['where']})"
 
-    def _greet(self, address: str, store: Store) -> None:
-        port, token = json.loads(store.get("ssm/watch"))
-        connection = socket.create_connection((address, port), timeout=HELLO)
-        self.who[connection] = f"process 0 of {self.size} ({address})"
-        self._tell("hello", token=token, rank=self.rank, where=f"{socket.gethostname()}, pid {os.getpid()}")
+    def _connect(self, address: str, store: Store) -> None:
+        port, token = json.loads(store.get("ssm/failure_detection"))
+        connection = socket.create_connection((address, port), timeout=CONNECT_TIMEOUT)
+        self.peers[connection] = f"process 0 of {self.size} ({address})"
+        self._send("hello", token=token, rank=self.rank, where=f"{socket.gethostname()}, pid {os.getpid()}")
 
-    # --- Watching -----------------------------------------------------------------------------------------------------
+    # --- Monitoring ---------------------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
+    def _monitor(self) -> None:
         with selectors.DefaultSelector() as selector:
-            for other in self.who:
-                other.settimeout(NOTICE)
+            for other in self.peers:
+                other.settimeout(MESSAGE_TIMEOUT)
                 selector.register(other, selectors.EVENT_READ, data=other)
             while selector.get_map():
                 for key, _ in selector.select():
                     connection: socket.socket = key.data
-                    heard = _line(connection)
-                    if heard.get("word") == "done":
+                    message = _receive(connection)
+                    if message.get("word") == "done":
                         selector.unregister(connection)
-                    elif heard:
-                        return self._end(heard["code"], "" if self.rank else heard["message"])
+                    elif message:
+                        return self._end(message["code"], "" if self.rank else message["message"])
                     else:  # closed without a message
-                        return self._end(LOST, self._lost(connection))
+                        return self._end(LOST, self._death_message(connection))
 
-    def _lost(self, connection: socket.socket) -> str:
+    def _death_message(self, connection: socket.socket) -> str:
         if self.rank > 1:  # process 1 prints the line for all others
             return ""
         return (
-            f"ssm {self.verb}: {self.who[connection]} has died, so the other processes end too; run the same command "
+            f"ssm {self.verb}: {self.peers[connection]} has died, so the other processes end too; run the same command "
             "to continue from the last checkpoint"
         )
 
@@ -138,15 +138,15 @@ class FailureDetector:
         """End this process and, from process 0, all others. Do nothing if the main thread is ending it already."""
         if not self.lock.acquire(blocking=False):
             return
-        self.over.set()
+        self.ending.set()
         if message:
             print(message, file=sys.stderr, flush=True)
-        self._tell("failed", code=code, message="")
+        self._send("failed", code=code, message="")
         _exit(code)
 
-    def _tell(self, word: str, **more: Any) -> None:
+    def _send(self, word: str, **more: Any) -> None:
         line = json.dumps({"word": word, **more}).encode() + b"\n"
-        for connection in self.who:
+        for connection in self.peers:
             try:
                 connection.sendall(line)
             except OSError:
@@ -160,7 +160,7 @@ def _exit(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _line(connection: socket.socket) -> dict[str, Any]:
+def _receive(connection: socket.socket) -> dict[str, Any]:
     """A JSON object from one line; empty if the connection is closed or the line is invalid.
 
     It reads byte by byte, so that the next line stays in the connection.
@@ -181,9 +181,9 @@ def _line(connection: socket.socket) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _probe(connection: socket.socket) -> None:
+def _keep_alive(connection: socket.socket) -> None:
     """Let the kernel probe the other host regularly."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in PROBES.items():
+    for name, value in KEEPALIVE.items():
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -16,7 +16,7 @@ from ssm.training.checkpointing import Checkpointer
 from ssm.training.job import Job
 from ssm.training.lineage import starting_weights
 from ssm.training.metrics import Metrics
-from ssm.training.parallel import whole_tensors
+from ssm.training.parallel import full_tensors
 from ssm.training.run_record import inherited, run_record
 
 
@@ -30,7 +30,7 @@ def finalize(
     """
     done, step = len(metrics.rows), job.steps
     if diverged is None:
-        weights = whole_tensors(model.state_dict(), job.group)
+        weights = full_tensors(model.state_dict(), job.group)
     else:
         step, weights = _last_good(job, checkpointer, done)
     record = run_record(

@@ -1,8 +1,9 @@
 """The gradients of one model in one process: cleared, summed over micro-batches and processes, clipped.
 
 The gradients of a large model stay where autograd creates them. DDP or FSDP sums them during the backward pass.
-The gradients of a small model share one buffer, so that clearing, summing and scaling take one call each instead of one
-per parameter. The step of a small model spends more time on calls than on arithmetic, and has nothing to overlap.
+The gradients of a small model share one flat buffer, so that clearing, summing and scaling take one call each instead
+of one per parameter. The step of a small model spends more time on calls than on arithmetic, and has nothing to
+overlap.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ssm.models.trainable import TrainableModel
 from ssm.training.distributed import ProcessGroup
-from ssm.training.parallel import in_one_piece, whole
+from ssm.training.parallel import fits_flat_buffer, full_tensor
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 def gradients_of(model: TrainableModel, forward: nn.Module, group: ProcessGroup) -> Gradients:
     """The gradients of `model`; `forward` is the module that `ssm.training.parallel.spread` returned for it."""
-    return OnePiece(model, forward, group) if forward is model and in_one_piece(model) else Gradients(model, forward)
+    if forward is model and fits_flat_buffer(model):
+        return FlatGradients(model, forward, group)
+    return Gradients(model, forward)
 
 
 class Gradients:
@@ -49,30 +52,30 @@ class Gradients:
 
     def clip(self, norm: float) -> Tensor:
         """Scale the averaged gradients down to `norm` after the last backward pass; returns the norm before that."""
-        return whole(torch.nn.utils.clip_grad_norm_(self.parameters, norm))
+        return full_tensor(torch.nn.utils.clip_grad_norm_(self.parameters, norm))
 
 
-class OnePiece(Gradients):
-    """Gradients as views of one buffer. A parameter without influence on the loss has a zero gradient, not None."""
+class FlatGradients(Gradients):
+    """Gradients as views of a flat buffer. A parameter without influence on the loss has a zero gradient, not None."""
 
     def __init__(self, model: TrainableModel, forward: nn.Module, group: ProcessGroup):
         super().__init__(model, forward)
         self.group = group
         sizes = [parameter.numel() for parameter in self.parameters]
-        self.piece = self.parameters[0].new_zeros(sum(sizes))
-        self.parts = [
-            part.view_as(parameter) for part, parameter in zip(self.piece.split(sizes), self.parameters, strict=True)
+        self.flat = self.parameters[0].new_zeros(sum(sizes))
+        self.views = [
+            view.view_as(parameter) for view, parameter in zip(self.flat.split(sizes), self.parameters, strict=True)
         ]
 
     def clear(self) -> None:
-        self.piece.zero_()
-        for parameter, part in zip(self.parameters, self.parts, strict=True):
-            parameter.grad = part
+        self.flat.zero_()
+        for parameter, view in zip(self.parameters, self.views, strict=True):
+            parameter.grad = view
 
     def clip(self, norm: float) -> Tensor:
         if self.group.size > 1:
-            self.group.add_up(self.piece)
-            self.piece /= self.group.size
-        total = torch.nn.utils.get_total_norm(self.parts)
-        self.piece *= (norm / (total + 1e-6)).clamp(max=1.0)
+            self.group.all_reduce(self.flat)
+            self.flat /= self.group.size
+        total = torch.nn.utils.get_total_norm(self.views)
+        self.flat *= (norm / (total + 1e-6)).clamp(max=1.0)
         return total

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ssm.models.ffn.experts import ExpertsFfn
 from ssm.models.trainable import TrainableModel
 from ssm.specs.training import TrainingSpec
-from ssm.training.parallel import spread_as
+from ssm.training.parallel import sharded_like
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
@@ -66,4 +66,4 @@ def load_optimizer(model: TrainableModel, optimizer: torch.optim.Optimizer, tens
     for name, parameter in model.named_parameters():
         if f"{name}.step" in tensors:
             moments = {moment: tensors[f"{name}.{moment}"].to(parameter.device) for moment in MOMENTS}
-            optimizer.state[parameter] = spread_as(moments, dict.fromkeys(MOMENTS, parameter))
+            optimizer.state[parameter] = sharded_like(moments, dict.fromkeys(MOMENTS, parameter))

@@ -18,14 +18,14 @@ from torch.nn.parallel import DistributedDataParallel
 from ssm.models.trainable import TrainableModel
 from ssm.training.distributed import ProcessGroup
 
-ONE_PIECE = 2**20  # bytes: the size of DDP's first bucket
+FLAT_BYTES = 2**20  # largest size of a flat buffer: that of DDP's first bucket
 
 
-def in_one_piece(model: TrainableModel) -> bool:
-    """Whether the gradients are small enough for one buffer (`ssm.training.gradients`)."""
+def fits_flat_buffer(model: TrainableModel) -> bool:
+    """Whether the gradients are small enough for one flat buffer (`ssm.training.gradients`)."""
     parameters = list(model.parameters())
-    alike = len({parameter.dtype for parameter in parameters}) == 1 and not any(map(_is_spread, parameters))
-    return alike and sum(parameter.nbytes for parameter in parameters) <= ONE_PIECE
+    alike = len({parameter.dtype for parameter in parameters}) == 1 and not any(map(_is_sharded, parameters))
+    return alike and sum(parameter.nbytes for parameter in parameters) <= FLAT_BYTES
 
 
 def spread(model: TrainableModel, group: ProcessGroup, device: torch.device, shard: bool) -> nn.Module:
@@ -34,7 +34,7 @@ def spread(model: TrainableModel, group: ProcessGroup, device: torch.device, sha
     Args:
         shard: shard the parameters, gradients and optimizer state over the processes, layer by layer.
     """
-    if group.size == 1 or (not shard and in_one_piece(model)):
+    if group.size == 1 or (not shard and fits_flat_buffer(model)):
         return model
     if not shard:
         devices = [device.index] if device.type == "cuda" else None
@@ -50,39 +50,39 @@ def spread(model: TrainableModel, group: ProcessGroup, device: torch.device, sha
     return model
 
 
-def _is_spread(tensor: Any) -> bool:
+def _is_sharded(tensor: Any) -> bool:
     """Whether it is a DTensor."""
     return hasattr(tensor, "full_tensor")
 
 
-def whole(tensor: Any) -> Tensor:
+def full_tensor(tensor: Any) -> Tensor:
     """A sharded tensor as a full tensor, in every process; other tensors unchanged."""
-    return tensor.full_tensor() if _is_spread(tensor) else tensor
+    return tensor.full_tensor() if _is_sharded(tensor) else tensor
 
 
-def whole_tensors(tensors: Mapping[str, Tensor], group: ProcessGroup) -> dict[str, Tensor]:
+def full_tensors(tensors: Mapping[str, Tensor], group: ProcessGroup) -> dict[str, Tensor]:
     """Named tensors, unsharded one after the other. The main process keeps them, formerly sharded ones on the CPU.
 
     The other processes must call it too; they get an empty dictionary.
     """
     kept: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        piece = whole(tensor)
+        full = full_tensor(tensor)
         if group.main:
-            kept[name] = piece.cpu() if _is_spread(tensor) else piece
+            kept[name] = full.cpu() if _is_sharded(tensor) else full
     return kept
 
 
-def spread_as(tensors: Mapping[str, Tensor], like: Mapping[str, Any]) -> dict[str, Tensor]:
+def sharded_like(tensors: Mapping[str, Tensor], like: Mapping[str, Any]) -> dict[str, Tensor]:
     """Full tensors, sharded in the same way as the tensors of the same names in `like`.
 
     Every process has the full tensor and keeps its part, so nothing is sent.
     """
-    return {name: _as(tensor, like.get(name)) for name, tensor in tensors.items()}
+    return {name: _sharded(tensor, like.get(name)) for name, tensor in tensors.items()}
 
 
-def _as(tensor: Tensor, like: Any) -> Tensor:
-    if not _is_spread(like) or tensor.shape != like.shape:
+def _sharded(tensor: Tensor, like: Any) -> Tensor:
+    if not _is_sharded(like) or tensor.shape != like.shape:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 

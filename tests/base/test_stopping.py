@@ -112,7 +112,7 @@ from torch.distributed import HashStore
 import ssm.base.stopping as stopping
 import ssm.training.failure_detection as detection
 
-detection.NOTICE = stopping.GRACE = 1000.0
+detection.MESSAGE_TIMEOUT = stopping.GRACE = 1000.0
 with stopping.preempted_by_signals("train"), detection.FailureDetector(0, 1, "localhost", HashStore(), "train"):
     try:
         signal.raise_signal(signal.SIGTERM)

@@ -55,14 +55,14 @@ def train(
     at: int = 0,
     rank: int = 0,
     number: int = 0,
-    one_piece: int = parallel.ONE_PIECE,
+    flat: int = parallel.FLAT_BYTES,
     **machine: Any,
 ) -> None:
     """Train. In step `at`, the process of `rank` gets the signal `number`. Checkpoints are due every 10 steps.
 
-    With `one_piece` 0 the model counts as large, so that DDP sums its gradients.
+    With `flat` 0 the model counts as large, so that DDP sums its gradients.
     """
-    make, usual = Stepper.train_step, parallel.ONE_PIECE
+    make, usual = Stepper.train_step, parallel.FLAT_BYTES
 
     def interrupted(stepper: Stepper, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
         row = make(stepper, step, stop)
@@ -71,13 +71,13 @@ def train(
         return row
 
     Stepper.train_step = interrupted  # type: ignore[method-assign]
-    parallel.ONE_PIECE = one_piece
+    parallel.FLAT_BYTES = flat
     try:
         checkpoints = CheckpointSchedule(steps=10)
         loop.train(run, TokenStore.open(tokens), folder, CPU, None, checkpoints, Machine(group, **machine))
     finally:
         Stepper.train_step = make  # type: ignore[method-assign]
-        parallel.ONE_PIECE = usual
+        parallel.FLAT_BYTES = usual
 
 
 def together(size: int, run: RunSpec, store: TokenStore, folder: Path, *at: int, **machine: Any) -> set[int | None]:
@@ -151,31 +151,31 @@ def test_gradients_of_a_large_model_equal_those_of_a_small_one(
     policy = {"policy": "state_passing", "p_zero": 0.2}
     for clip_norm in (100.0, 0.05):
         run = spec_of(store, policy, micro_batch_tokens=32, clip_norm=clip_norm)
-        small, large = finished(run, 1), finished(run, 1, one_piece=0)
+        small, large = finished(run, 1), finished(run, 1, flat=0)
         for name in ("model.safetensors", "checkpoint.safetensors"):
             assert bits(large / name) == bits(small / name)
-    same_curves(small, finished(run, size, one_piece=0))
+    same_curves(small, finished(run, size, flat=0))
 
 
 @pytest.mark.parametrize(
-    ("policy", "one_piece", "size"),
+    ("policy", "flat", "size"),
     [
-        (POLICIES[1], parallel.ONE_PIECE, 2),
-        pytest.param(POLICIES[1], parallel.ONE_PIECE, 4, marks=exhaustive),
+        (POLICIES[1], parallel.FLAT_BYTES, 2),
+        pytest.param(POLICIES[1], parallel.FLAT_BYTES, 4, marks=exhaustive),
         pytest.param(POLICIES[2], 0, 4, marks=exhaustive),
     ],
     ids=["state_passing, two", "state_passing, four", "fitted_noise, ddp"],
 )
 def test_a_stopped_run_continues_bitwise_in_as_many_processes_and_closely_in_one(
     policy: dict[str, Any],
-    one_piece: int,
+    flat: int,
     size: int,
     store: TokenStore,
     finished: Callable[..., Path],
     tmp_path: Path,
 ) -> None:
     """DDP is tested with four processes, because there its buckets decide the order of sums (`Stepper.warm_up`)."""
-    run, machine = spec_of(store, policy), {"one_piece": one_piece}
+    run, machine = spec_of(store, policy), {"flat": flat}
     whole = finished(run, size, **machine)
     stopped = tmp_path / "again"
     assert together(size, run, store, stopped, 13, size // 2, signal.SIGTERM, **machine) == {REQUEUE}
@@ -192,8 +192,8 @@ def test_a_stopped_run_continues_bitwise_in_as_many_processes_and_closely_in_one
 @pytest.mark.parametrize(
     ("policy", "machine"),
     [
-        (POLICIES[1], {"one_piece": parallel.ONE_PIECE}),
-        pytest.param(POLICIES[4], {"one_piece": 0}, marks=exhaustive),
+        (POLICIES[1], {"flat": parallel.FLAT_BYTES}),
+        pytest.param(POLICIES[4], {"flat": 0}, marks=exhaustive),
         pytest.param(POLICIES[2], {"shard": True, "micro_batch_tokens": 32}, marks=exhaustive),
     ],
     ids=["one piece", "ddp", "fsdp"],
@@ -234,7 +234,7 @@ def leave_in_the_middle(group: ProcessGroup, run: RunSpec, tokens: Path, folder:
 
 @pytest.mark.parametrize(
     "machine",
-    [{}, pytest.param({"one_piece": 0}, marks=exhaustive), pytest.param({"shard": True}, marks=exhaustive)],
+    [{}, pytest.param({"flat": 0}, marks=exhaustive), pytest.param({"shard": True}, marks=exhaustive)],
     ids=["one piece", "ddp", "fsdp"],
 )
 def test_all_processes_leave_a_long_step_together(
@@ -274,15 +274,15 @@ def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_p
         Machine(ProcessGroup(0, 3)).rows_and_micro_batch(run.training)
 
 
-SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.ONE_PIECE // 4 + 1,)]
+SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.FLAT_BYTES // 4 + 1,)]
 
 
 def sums(group: ProcessGroup) -> None:
     mine = torch.randn(1000, generator=torch.Generator().manual_seed(group.rank))
     values = mine.clone()
-    group.add_up(values)
-    assert torch.equal(group.stacked(values), values.expand(group.size, -1))  # the same bits in every process
-    torch.testing.assert_close(values, group.stacked(mine).sum(0))
+    group.all_reduce(values)
+    assert torch.equal(group.all_gather(values), values.expand(group.size, -1))  # the same bits in every process
+    torch.testing.assert_close(values, group.all_gather(mine).sum(0))
     for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
         for shape in SHAPES:
             every = [torch.arange(rank, rank + torch.Size(shape).numel()) % 7 for rank in range(group.size)]
@@ -290,12 +290,12 @@ def sums(group: ProcessGroup) -> None:
             mine = stack[group.rank].clone()
             assert torch.equal(group.total(mine), stack.sum(0, dtype=dtype))
             assert torch.equal(mine, stack[group.rank])  # `total` does not change its argument
-            assert torch.equal(group.stacked(mine), stack)
+            assert torch.equal(group.all_gather(mine), stack)
             if mine.dim() == 2:
                 assert torch.equal(group.total(mine.T), stack.sum(0, dtype=dtype).T)
 
 
 @pytest.mark.parametrize("size", [pytest.param(2, marks=exhaustive), 3, pytest.param(4, marks=exhaustive)])
 def test_sums_are_exact_and_equal_in_every_process(size: int) -> None:
-    """For every dtype and shape, from scalars and empty tensors to more than ONE_PIECE bytes."""
+    """For every dtype and shape, from scalars and empty tensors to more than FLAT_BYTES bytes."""
     assert run_team(size, sums) == [0] * size

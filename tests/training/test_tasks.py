@@ -22,7 +22,7 @@ from ssm.models.checkpoint import load_tensors
 from ssm.specs.training import RunSpec
 from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
-from ssm.training.gradients import Gradients, OnePiece
+from ssm.training.gradients import FlatGradients, Gradients
 from ssm.training.job import Machine
 from ssm.training.loop import train
 from ssm.training.metrics import Metrics
@@ -55,7 +55,7 @@ class Recorder:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.gradients: list[Tensor] = []
-        for kind in (Gradients, OnePiece):
+        for kind in (Gradients, FlatGradients):
             monkeypatch.setattr(kind, "clip", self._recording(kind.clip))
 
     def _recording(self, clip: Any) -> Any:
@@ -84,17 +84,17 @@ def by_hand(run: RunSpec, batch: Batch) -> tuple[float, Tensor, float]:
 
 
 @pytest.mark.parametrize("micro_batch_tokens", [None, 128, 64, 32])
-@pytest.mark.parametrize("one_piece", [True, False])
+@pytest.mark.parametrize("flat", [True, False])
 def test_the_gradient_is_that_of_the_global_batch(
     micro_batch_tokens: int | None,
-    one_piece: bool,
+    flat: bool,
     copies: TokenStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = task_run(copies, micro_batch_tokens=micro_batch_tokens, budget={"steps": 1})
     recorder, seen = Recorder(monkeypatch), []
-    monkeypatch.setattr("ssm.training.gradients.in_one_piece", lambda model: one_piece)
+    monkeypatch.setattr("ssm.training.gradients.fits_flat_buffer", lambda model: flat)
     forward = LanguageModel.forward
 
     def spied(model: LanguageModel, tokens: Tensor, *rest: Any) -> Any:

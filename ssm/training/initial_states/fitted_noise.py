@@ -44,7 +44,9 @@ class FittedNoisePolicy(Policy, kind="fitted_noise"):
         sequences, parts = zip(*self.parts, strict=True)
         self.parts = []
         mine = pooled(torch.stack(parts), torch.tensor(sequences))
-        batch = pooled(self.group.stacked(mine), torch.ones(self.group.size))  # processes have equally many sequences
+        batch = pooled(
+            self.group.all_gather(mine), torch.ones(self.group.size)
+        )  # processes have equally many sequences
         if self.moments is not None:
             batch = (1 - self.spec.beta) * batch + self.spec.beta * self.moments.to(batch.device)
         self.moments = batch

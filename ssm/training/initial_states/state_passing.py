@@ -35,7 +35,7 @@ class StatePassingPolicy(Policy, kind="state_passing"):
         self.last, self.parts = joined(self.parts), []
 
     def tensors(self) -> dict[str, Tensor]:
-        return {} if self.last is None else self.last.map(self.group.gathered).tensors("last.")
+        return {} if self.last is None else self.last.map(self.group.gather).tensors("last.")
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         last = State.from_tensors(tensors, "last.") if tensors else None
