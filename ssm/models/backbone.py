@@ -34,26 +34,26 @@ class Block(nn.Module):
             self.ffn.initialize_at(layer)
 
     def forward(
-        self, x: Tensor, state: LayerState | None, resets: Tensor | None, first: Tensor | None
+        self, x: Tensor, state: LayerState | None, resets: Tensor | None, v_first: Tensor | None
     ) -> tuple[Tensor, LayerState, Tensor | None]:
-        """A whole sequence, x (B, T, D). `first` is the tensor that mixers pass on (`Mixer.forward_with`)."""
+        """A whole sequence, x (B, T, D). Mixers pass `v_first` from layer to layer (`Mixer.forward_with_v_first`)."""
         mixer_state, ffn_state = _split(state)
-        y, ended, first = self.mixer.forward_with(self.norm(x), mixer_state, resets, first)
+        y, ended, v_first = self.mixer.forward_with_v_first(self.norm(x), mixer_state, resets, v_first)
         if self.ffn is None:
-            return x + y, ended, first
+            return x + y, ended, v_first
         z, ffn_ended = self.ffn(self.ffn_norm(x if self.parallel else x + y), ffn_state, resets)
-        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, first
+        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, v_first
 
     def step(
-        self, x: Tensor, state: LayerState | None, first: Tensor | None
+        self, x: Tensor, state: LayerState | None, v_first: Tensor | None
     ) -> tuple[Tensor, LayerState, Tensor | None]:
         """One token, x (B, D)."""
         mixer_state, ffn_state = _split(state)
-        y, ended, first = self.mixer.step_with(self.norm(x), mixer_state, first)
+        y, ended, v_first = self.mixer.step_with_v_first(self.norm(x), mixer_state, v_first)
         if self.ffn is None:
-            return x + y, ended, first
+            return x + y, ended, v_first
         z, ffn_ended = self.ffn.step(self.ffn_norm(x if self.parallel else x + y), ffn_state)
-        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, first
+        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, v_first
 
 
 class LanguageModel(nn.Module):
@@ -98,23 +98,23 @@ class LanguageModel(nn.Module):
     def step(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Decode one token: tokens (B,) int64 -> logits of the next tokens (B, V), and the state after `tokens`."""
         x = self.embedded(tokens)  # (B, D)
-        ended, first = [], None
+        ended, v_first = [], None
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, Block)
-            x, layer_state, first = layer.step(x, None if state is None else state.layers[i], first)
+            x, layer_state, v_first = layer.step(x, None if state is None else state.layers[i], v_first)
             ended.append(layer_state)
         return self.logits(self.norm(x)), State(tuple(ended))
 
     def hidden(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """The activations (B, T, D) after the final norm, and the state after the last token."""
         x = self.embedded(tokens)  # (B, T, D)
-        ended, first = [], None
+        ended, v_first = [], None
         for i, layer in enumerate(self.layers):
             layer_state = None if state is None else state.layers[i]
             if self.recompute and torch.is_grad_enabled():
-                x, layer_state, first = checkpoint(layer, x, layer_state, resets, first, use_reentrant=False)
+                x, layer_state, v_first = checkpoint(layer, x, layer_state, resets, v_first, use_reentrant=False)
             else:
-                x, layer_state, first = layer(x, layer_state, resets, first)
+                x, layer_state, v_first = layer(x, layer_state, resets, v_first)
             ended.append(layer_state)
         return self.norm(x), State(tuple(ended))
 

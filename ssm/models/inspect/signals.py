@@ -31,12 +31,12 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
 
     They are yielded layer by layer, because the states of all tokens need much memory.
     """
-    for number, layer, u, first, x in _layers(model, tokens):
+    for number, layer, u, v_first, x in _layers(model, tokens):
         b = bare_b = h = None
         if layer.mixer.spec.taxonomy.diagonal:
             recurrence = layer.mixer.coefficients(u)
             b, bare_b, h = (part.flatten(2) for part in (recurrence.b, recurrence.bare_b, recurrence.states()))
-        mixed, _, _ = layer.mixer.forward_with(u, None, None, first)
+        mixed, _, _ = layer.mixer.forward_with_v_first(u, None, None, v_first)
         yield LayerSignals(number, b, bare_b, h, mixed, x)
 
 
@@ -66,10 +66,10 @@ def layer_maps(model: LanguageModel, tokens: Tensor, mask: bool = False) -> Iter
 
 
 def _layers(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Block, Tensor, Tensor | None, Tensor]]:
-    """For every layer: its index, the block, the mixer's inputs u and `first`, and the block's output (B, T, D)."""
-    x, first = model.embedded(tokens), None  # (B, T, D)
+    """For every layer: its index, the block, the mixer's inputs u and `v_first`, and the block's output (B, T, D)."""
+    x, v_first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
-        output, _, handed_on = layer(x, None, None, first)
-        yield number, layer, layer.norm(x), first, output
-        x, first = output, handed_on
+        output, _, passed_on = layer(x, None, None, v_first)
+        yield number, layer, layer.norm(x), v_first, output
+        x, v_first = output, passed_on

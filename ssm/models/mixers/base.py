@@ -30,27 +30,27 @@ class Mixer(Sublayer):
         if kind is not None:  # else it is a base class of several mixers
             MIXERS.add(kind, cls)
 
-    def forward_with(
-        self, u: Tensor, state: LayerState | None, resets: Tensor | None, first: Tensor | None
+    def forward_with_v_first(
+        self, u: Tensor, state: LayerState | None, resets: Tensor | None, v_first: Tensor | None
     ) -> tuple[Tensor, LayerState, Tensor | None]:
         """Like `forward`, with a second input from the layer before: the values of the first layer (RWKV-7).
 
         Args:
             u, state, resets: as in `forward`.
-            first: the values of the first layer that uses them; None: there is none before this layer.
+            v_first: the values (B, T, D) of the first layer that uses them; None: there is none before this layer.
 
         Returns:
-            y, the state, and `first` for the next layer.
+            y, the state, and `v_first` for the next layer.
         """
         y, ended = self(u, state, resets)
-        return y, ended, first
+        return y, ended, v_first
 
-    def step_with(
-        self, u: Tensor, state: LayerState | None, first: Tensor | None
+    def step_with_v_first(
+        self, u: Tensor, state: LayerState | None, v_first: Tensor | None
     ) -> tuple[Tensor, LayerState, Tensor | None]:
-        """`forward_with` for one token."""
+        """`forward_with_v_first` for one token."""
         y, ended = self.step(u, state)
-        return y, ended, first
+        return y, ended, v_first
 
     @torch.no_grad()
     def coefficients(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> Coefficients:

@@ -20,7 +20,8 @@ MIX_POWERS = (0.2, 0.9, 0.7, 0.7, 0.9, 0.2)  # exponents of the initial token sh
 class Rwkv7(Mixer, kind="rwkv7"):
     """Goose (Section 4): token shift, decays of keys >= exp(-exp(-1/2)), generalized delta rule, bonus, gate.
 
-    Later layers mix the values of the first layer into their own (`forward_with`). `forward` runs a layer without them.
+    Later layers mix `v_first`, the values of the first layer, into their own (`forward_with_v_first`). `forward` runs a
+    layer without them.
 
     State: "memory" S (B, H, K, K) and "shift", the last token's input (B, D).
     """
@@ -68,40 +69,42 @@ class Rwkv7(Mixer, kind="rwkv7"):
             self.norm_weight.fill_(((layer + 1) / self.n_layers) ** 0.7)
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
-        return self.forward_with(u, state, resets, None)[:2]
+        return self.forward_with_v_first(u, state, resets, None)[:2]
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
-        return self.step_with(u, state, None)[:2]
+        return self.step_with_v_first(u, state, None)[:2]
 
-    def forward_with(
-        self, u: Tensor, state: LayerState | None, resets: Tensor | None, first: Tensor | None
+    def forward_with_v_first(
+        self, u: Tensor, state: LayerState | None, resets: Tensor | None, v_first: Tensor | None
     ) -> tuple[Tensor, LayerState, Tensor]:
         memory, last = (None, None) if state is None else (state["memory"], state["shift"])
         before, last = shifted(u, last, resets)
-        r, log_decay, k, v, kappa, rate, gate, first = self._project(u, before, first)
+        r, log_decay, k, v, kappa, rate, gate, v_first = self._project(u, before, v_first)
         y, memory = delta_scan(
             r, k, v, None, log_decay, memory, a=-kappa, b=kappa * rate, resets=resets, chunk=self.spec.chunk
         )  # (B, T, H, K)
-        return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": last}, first
+        return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": last}, v_first
 
-    def step_with(self, u: Tensor, state: LayerState | None, first: Tensor | None) -> tuple[Tensor, LayerState, Tensor]:
+    def step_with_v_first(
+        self, u: Tensor, state: LayerState | None, v_first: Tensor | None
+    ) -> tuple[Tensor, LayerState, Tensor]:
         """S_t = (diag(w_t) - (a_t * kappa_t) kappa_t^T) S_{t-1} + k_t v_t^T, y_t = r_t^T S_t."""
         before = torch.zeros_like(u) if state is None else state["shift"].to(u.dtype)
-        r, log_decay, k, v, kappa, rate, gate, first = self._project(u, before, first)  # (B, H, K)
+        r, log_decay, k, v, kappa, rate, gate, v_first = self._project(u, before, v_first)  # (B, H, K)
         memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, K)
         if state is not None:
             read = (kappa.unsqueeze(-1) * state["memory"]).sum(-2)  # (B, H, K)
             kept = log_decay.exp().unsqueeze(-1) * state["memory"]
             memory = kept - (kappa * rate).unsqueeze(-1) * read.unsqueeze(-2) + memory
         y = (r.unsqueeze(-1) * memory).sum(-2)  # (B, H, K)
-        return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": u}, first
+        return self._finish(y, r, k, v, gate, u), {"memory": memory, "shift": u}, v_first
 
-    def _project(self, u: Tensor, before: Tensor, first: Tensor | None) -> tuple[Tensor, ...]:
+    def _project(self, u: Tensor, before: Tensor, v_first: Tensor | None) -> tuple[Tensor, ...]:
         """r, log w, k, v, kappa and a (..., H, K), the gate (..., D), the first layer's values (..., D).
 
         Args:
             u, before: tokens and the tokens before them (..., D).
-            first: the first layer's values (..., D); None in the first layer.
+            v_first: the first layer's values (..., D), as in fla; None in the first layer.
         """
         apart = before - u
         r, w, k, v, a, g = (torch.addcmul(u, apart, mix) for mix in self.shift_mix)  # (..., D): lerp
@@ -110,13 +113,15 @@ class Rwkv7(Mixer, kind="rwkv7"):
         gate = torch.sigmoid(g @ self.gate_down) @ self.gate_up
         r, k, own = wide(self.receptance(r)), wide(self.key(k)), wide(self.value(v))
         mixed = own
-        if first is not None and self.spec.value_rank is not None:
-            mixed = torch.lerp(own, first, torch.sigmoid(self.value_base + wide((v @ self.value_down) @ self.value_up)))
+        if v_first is not None and self.spec.value_rank is not None:
+            mixed = torch.lerp(
+                own, v_first, torch.sigmoid(self.value_base + wide((v @ self.value_down) @ self.value_up))
+            )
         log_decay = -math.exp(-0.5) * torch.sigmoid(speed)
         kappa = l2_norm((k * self.removal).unflatten(-1, (self.heads, -1)))
         k = k * (1 + (rate - 1) * self.boost)
         r, log_decay, k, mixed, rate = (x.unflatten(-1, (self.heads, -1)) for x in (r, log_decay, k, mixed, rate))
-        return r, log_decay, k, mixed, kappa, rate, gate, own if first is None else first
+        return r, log_decay, k, mixed, kappa, rate, gate, own if v_first is None else v_first
 
     def _finish(self, y: Tensor, r: Tensor, k: Tensor, v: Tensor, gate: Tensor, u: Tensor) -> Tensor:
         """Group norm, bonus of the present token, gate, output projection."""
