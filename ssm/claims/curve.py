@@ -79,18 +79,20 @@ class CurveQuantity(ComparedQuantity):
         return self.against is not None and same_rows and len(self.panel_arms(panel)) == 1
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return self.sweep.quantity().names if self.sweep is not None else (str(self.measurement),)
+    def measurement_names(self) -> tuple[str, ...]:
+        return self.sweep.quantity().measurement_names if self.sweep is not None else (str(self.measurement),)
 
-    def parts(self) -> dict[str, Reader]:
+    def nested_readers(self) -> dict[str, Reader]:
         return {} if self.sweep is None else {"sweep.of": self.sweep.quantity()}
 
-    def named(self) -> dict[str, tuple[str, str | None]]:
-        return super().named() if self.sweep is not None else {"measurement": (str(self.measurement), None)}
+    def named_measurements(self) -> dict[str, tuple[str, str | None]]:
+        return (
+            super().named_measurements() if self.sweep is not None else {"measurement": (str(self.measurement), None)}
+        )
 
-    def columns(self) -> dict[str, tuple[str, str]]:
+    def named_columns(self) -> dict[str, tuple[str, str]]:
         if self.sweep is not None:
-            return super().columns()
+            return super().named_columns()
         given = {"x": self.x, "column": self.column} | {f"where.{key}": key for key in self.where}
         given |= {f"against_where.{key}": key for key in self.against_where or {}}
         return {field: (str(self.measurement), str(column)) for field, column in given.items()}

@@ -167,14 +167,14 @@ def require_measured_to(measured: int, wanted: int, series: Series) -> None:
 
 def position_loss_table(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
     """The `position_loss` table of a series. It must reach position `stop`."""
-    table = panel.table(series, quantity.name_of("position_loss"), "position_loss")
+    table = panel.table(series, quantity.measurement_name("position_loss"), "position_loss")
     require_measured_to(maximum(table["position_to"]), stop, series)
     return table
 
 
 def state_statistics_table(panel: PanelTables, series: Series, quantity: SeriesReader, stop: int) -> pl.DataFrame:
     """The `state_statistics` table of a series. It must reach position `stop`."""
-    table = panel.table(series, quantity.name_of("state_statistics"), "state_statistics")
+    table = panel.table(series, quantity.measurement_name("state_statistics"), "state_statistics")
     require_measured_to(maximum(table["position"]), stop, series)
     return table
 

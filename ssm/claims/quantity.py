@@ -172,7 +172,7 @@ class SeriesQuantity(SeriesReader, SeedQuantity):
         return ((panel, self.arm),)
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
-        content = {key: value for key, value in self.content().items() if key not in self.naming()}
+        content = {key: value for key, value in self.content().items() if key not in self.measurement_fields()}
         return content | {"arm": 0}  # its index in `panel_arms`
 
     @abstractmethod
@@ -260,7 +260,7 @@ class ArmQuantity(ComparedQuantity, SeriesQuantity):
 
     def reads_at(self, panel: str) -> tuple[tuple[PanelArm, PanelArm, str], ...]:
         """(a place with a number, the place of a table that the number needs, name of the measurement)."""
-        return tuple((place, place, name) for place in self.places(panel) for name in self.own_names)
+        return tuple((place, place, name) for place in self.places(panel) for name in self.own_measurement_names)
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         """Why the number of a series is not in the table of this measurement: "key: reason". None: it may be there."""

@@ -17,27 +17,33 @@ class Reader(Spec):
     kind: str
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def measurement_names(self) -> tuple[str, ...]:
         """The names of the measurements that it reads of a series."""
         return ()
 
     @property
-    def own_names(self) -> tuple[str, ...]:
-        """Those that the measured arm itself must have."""
-        return self.names
+    def own_measurement_names(self) -> tuple[str, ...]:
+        """Those that the measured arm itself must have. Another arm can have the others."""
+        return self.measurement_names
 
-    def parts(self) -> dict[str, Reader]:
+    def nested_readers(self) -> dict[str, Reader]:
         """Field -> the reader that is written there, such as a quantity `of` which a plot is made."""
         return {}
 
-    def named(self) -> dict[str, tuple[str, str | None]]:
+    def named_measurements(self) -> dict[str, tuple[str, str | None]]:
         """Field -> (name, kind) of the measurement that the field names; kind None: any kind."""
-        return {f"{place}.{field}": one for place, part in self.parts().items() for field, one in part.named().items()}
+        return {
+            f"{key}.{field}": named
+            for key, reader in self.nested_readers().items()
+            for field, named in reader.named_measurements().items()
+        }
 
-    def columns(self) -> dict[str, tuple[str, str]]:
+    def named_columns(self) -> dict[str, tuple[str, str]]:
         """Field -> (name of the measurement, column of its table that the field names)."""
         return {
-            f"{place}.{field}": one for place, part in self.parts().items() for field, one in part.columns().items()
+            f"{key}.{field}": named
+            for key, reader in self.nested_readers().items()
+            for field, named in reader.named_columns().items()
         }
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
@@ -61,28 +67,28 @@ class SeriesReader(Reader):
 
     measurement: Name | None = None  # name of the measurement that is read; none: the name of its kind
 
-    def name_of(self, kind: str) -> str:
+    def measurement_name(self, kind: str) -> str:
         """The name of the measurement of this kind."""
         return getattr(self, "measurement" if kind == self.reads[0] else kind, None) or kind
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(map(self.name_of, self.reads))
+    def measurement_names(self) -> tuple[str, ...]:
+        return tuple(map(self.measurement_name, self.reads))
 
-    def named(self) -> dict[str, tuple[str, str | None]]:
-        given = {field: getattr(self, field) for field in self.naming()}
-        kinds = dict(zip(self.naming(), self.reads, strict=False))
+    def named_measurements(self) -> dict[str, tuple[str, str | None]]:
+        given = {field: getattr(self, field) for field in self.measurement_fields()}
+        kinds = dict(zip(self.measurement_fields(), self.reads, strict=False))
         return {field: (name, kinds.get(field)) for field, name in given.items() if name is not None}
 
     @classmethod
-    def naming(cls) -> tuple[str, ...]:
+    def measurement_fields(cls) -> tuple[str, ...]:
         """The fields that name measurements."""
         return ("measurement", *cls.reads[1:])
 
     @classmethod
     def later_fields(cls) -> frozenset[str]:
         """Fields excluded from the hash while they have their default: also the optional names of measurements."""
-        optional = {name for name in cls.naming() if cls.model_fields[name].default is None}
+        optional = {name for name in cls.measurement_fields() if cls.model_fields[name].default is None}
         return super().later_fields() | optional
 
 
@@ -95,9 +101,9 @@ class ColumnReader(SeriesReader):
     where: dict[Name, Setting] = {}  # read only rows with these values, such as {depth: 0.5}
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def measurement_names(self) -> tuple[str, ...]:
         return (self.measurement,)
 
-    def columns(self) -> dict[str, tuple[str, str]]:
+    def named_columns(self) -> dict[str, tuple[str, str]]:
         rows = {f"where.{column}": (self.measurement, column) for column in self.where}
         return {"column": (self.measurement, self.column)} | rows

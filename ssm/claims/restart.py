@@ -39,8 +39,8 @@ class RestartQuantity(ArmQuantity):
         return self
 
     @property
-    def own_names(self) -> tuple[str, ...]:
-        return self.names if self.restarted is None else (self.name_of("position_loss"),)
+    def own_measurement_names(self) -> tuple[str, ...]:
+        return self.measurement_names if self.restarted is None else (self.measurement_name("position_loss"),)
 
     def arms(self) -> tuple[str, ...]:
         return super().arms() if self.restarted is None else (*super().arms(), self.restarted)
@@ -55,7 +55,7 @@ class RestartQuantity(ArmQuantity):
         found = super().reads_at(panel)
         if self.restarted is None:
             return found
-        name = self.name_of("restart_loss")
+        name = self.measurement_name("restart_loss")
         return (*found, *((place, (place[0], self.restarted), name) for place, _, _ in found))
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
@@ -79,7 +79,7 @@ class RestartQuantity(ArmQuantity):
         """The logarithm of the ratio of one arm and seed."""
         stop = self._stop(series)
         other = panel.of_seed(self.restarted or series.arm, series.seed, "the restarted arm")
-        restart = panel.table(other, self.name_of("restart_loss"), "restart_loss")
+        restart = panel.table(other, self.measurement_name("restart_loss"), "restart_loss")
         if stop not in ratio_positions(restart):
             raise UndecidableError(
                 f"the loss after a restart of '{other.arm}' is not measured at position {stop:,} at this scale"

@@ -67,10 +67,10 @@ class OfQuantity(Reader):
         return quantity_of(self.of, arm)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return self.quantity().names
+    def measurement_names(self) -> tuple[str, ...]:
+        return self.quantity().measurement_names
 
-    def parts(self) -> dict[str, Reader]:
+    def nested_readers(self) -> dict[str, Reader]:
         return {"of": self.quantity()}
 
 

@@ -170,10 +170,10 @@ def _registration(task: JudgedFigure, name: str, claim: ClaimSpec, panel: str, t
     if date is None:
         return False, "not registered: no registration has this claim with these seeds"
     series = [one for series in task.series_of(claim, panel).values() for one in series]
-    found = {one.tables[read] for one in series for read in claim.quantity.names if read in one.tables}
+    found = {one.tables[read] for one in series for read in claim.quantity.measurement_names if read in one.tables}
     paths = [tables / f"{table}.parquet" for table in sorted(found)]
     if not series:
-        kinds = {*claim.quantity.reads, *claim.quantity.names}
+        kinds = {*claim.quantity.reads, *claim.quantity.measurement_names}
         paths = [tables / f"{table}.parquet" for kind in sorted(kinds) for table in task.own_tables(kind)]
     written = [str(read_provenance(path).get("written", "")) for path in paths]
     if not all(written):

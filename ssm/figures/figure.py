@@ -237,12 +237,12 @@ class FigureSpec(Spec):
         """Check that the figure has the measurements that a quantity or plot names explicitly."""
         named = [entry for entry in self.measurements if isinstance(entry, ArmsEntry) or reader.of_figure]
         there = {entry.called: entry.kind for entry in named}
-        for field, (name, kind) in reader.named().items():
+        for field, (name, kind) in reader.named_measurements().items():
             if name not in there and not self.collect:
                 raise ValueError(f"{where}.{field}: no measurement '{name}' in this figure; {nearest(name, there)}")
             if kind is not None and there.get(name, kind) != kind:
                 raise ValueError(f"{where}.{field}: '{name}' is a {there[name]}, but a {kind} is needed")
-        for field, (name, column) in reader.columns().items():
+        for field, (name, column) in reader.named_columns().items():
             schema = MEASUREMENTS[there[name]].table if name in there else None
             binned = field.rpartition(".")[2] in BINNED and "where" not in field
             if schema is not None and column not in schema.columns and not (binned and is_key(schema, column)):

@@ -170,7 +170,7 @@ def by_seed(quantity: SeedQuantity, arm: str, task: PlannedFigure, tables: Path,
     None: the arm does not exist at this scale, or was not measured. Raises as `OfArms.numbers`.
     """
     own = [series for series in task.series if (series.panel, series.arm) == (panel, arm)]
-    if not own or not all(set(quantity.own_names) <= set(series.tables) for series in own):
+    if not own or not all(set(quantity.own_measurement_names) <= set(series.tables) for series in own):
         return None
     try:
         numbers = quantity.numbers(PanelTables(task, panel, tables))
@@ -203,6 +203,6 @@ class Variants(OfArms):
             found[name] = self.model_copy(update={"of": content, "each": None})
         return found
 
-    def parts(self) -> dict[str, Reader]:
+    def nested_readers(self) -> dict[str, Reader]:
         variants = self.variants() if self.each is not None else {}
-        return super().parts() | {f"each.{name}": one.quantity() for name, one in variants.items()}
+        return super().nested_readers() | {f"each.{name}": one.quantity() for name, one in variants.items()}

@@ -134,12 +134,12 @@ def _content(
             if series.run not in cache:
                 cache[series.run] = short_hash(runs[series.run].canonical_content(), DIGITS)
             arms.append([cache[series.run], series.snapshot])
-            tables = [series.tables[name] for name in quantity.names if name in series.tables]
+            tables = [series.tables[name] for name in quantity.measurement_names if name in series.tables]
             measured.append([measurements[table].measurement.content() for table in tables])
     else:
         own = [measurements[table].measurement for table in task.tables]
         arms, measured = quantity.decided_by(
-            [measured for measured in own if measured.kind in (*quantity.reads, *quantity.names)]
+            [measured for measured in own if measured.kind in (*quantity.reads, *quantity.measurement_names)]
         )
     return Content(
         expected=claim.expected.words(),

@@ -337,7 +337,7 @@ def test_a_quantity_reads_only_the_tables_that_it_declares(tmp_path: Path, kind:
     task = figure_task([claim({"kind": kind} | named | fields, above=0.001)], seeds=(1, 2))
     write_tables(tmp_path, task, {("base", 1): {"cosine": [-1.0] * 6}})
     quantity = task.figure.claims[0].quantity
-    reads = quantity.reads or quantity.names
+    reads = quantity.reads or quantity.measurement_names
     for path in tmp_path.glob("*.parquet"):
         if schema_name(path) not in reads:
             path.unlink()

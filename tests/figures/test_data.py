@@ -212,7 +212,7 @@ def test_a_measurement_is_drawn_by_its_name(tmp_path: Path) -> None:
     series = [synthetic.series("base", 0, state_statistics="short", far="long")]
     for plot, drawn in (({}, 2.0), ({"measurement": "far"}, 3.0)):
         task = synthetic.task([{"kind": "state_norm"} | plot], series)
-        (curve,) = state_norm_curves(task, tmp_path, "tiny", *task.figure.drawings[0].names)
+        (curve,) = state_norm_curves(task, tmp_path, "tiny", *task.figure.drawings[0].measurement_names)
         np.testing.assert_allclose(curve.y, drawn)
         assert task.figure.drawings[0].content() == {"kind": "state_norm"} | plot
 

@@ -51,7 +51,7 @@ class Instability(ArmQuantity):
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """Noise within a run does not measure the spread between runs, so a reading has no sequences."""
-        table = panel.table(series, self.name_of("learning_curve"), "learning_curve").sort("step")
+        table = panel.table(series, self.measurement_name("learning_curve"), "learning_curve").sort("step")
         losses = table["loss"].to_numpy()
         diverged = bool(np.isnan(losses).any())
         if self.what == "diverged" or (diverged and self.what == "spiked"):
@@ -68,7 +68,7 @@ class Instability(ArmQuantity):
 
     def _guess(self, panel: PanelTables, series: Series) -> float:
         """log V, the loss of a uniform guess (nats), from the provenance of the table."""
-        path = panel.folder / f"{series.tables[self.name_of('learning_curve')]}.parquet"
+        path = panel.folder / f"{series.tables[self.measurement_name('learning_curve')]}.parquet"
         run = MeasurementTask.parse(read_provenance(path)["task"], str(path)).run
         assert run is not None  # a learning curve is of one
         return math.log(run.data.vocab_size)

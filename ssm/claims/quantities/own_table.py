@@ -30,7 +30,7 @@ class OwnTable(OfQuantity, FigureQuantity):
     @model_validator(mode="after")
     def _of_one_table(self) -> Self:
         quantity = self.quantity()
-        if quantity.arms() != (SOME,) or len(quantity.names) != 1:
+        if quantity.arms() != (SOME,) or len(quantity.measurement_names) != 1:
             raise ValueError(f"of: '{quantity.kind}' must read one column of one table, and name no other arm")
         return self
 
@@ -46,7 +46,7 @@ class OwnTable(OfQuantity, FigureQuantity):
 
         Rows without draws are stored as draw 1. Together with rows that have draws, they count in draw 1 only.
         """
-        (name,) = self.names
+        (name,) = self.measurement_names
         own = PanelTables(with_own_series(panel.task, panel.folder, name), "", panel.folder)
         if not own.task.series:
             raise UndecidableError(f"the figure itself has no {name} at the scale {panel.task.scale}")

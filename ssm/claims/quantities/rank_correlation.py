@@ -40,10 +40,10 @@ class RankCorrelation(SeedQuantity):
         return quantity_of(self.x, arm), quantity_of(self.y, arm)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for one in self.quantities() for name in one.names))
+    def measurement_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for one in self.quantities() for name in one.measurement_names))
 
-    def parts(self) -> dict[str, Reader]:
+    def nested_readers(self) -> dict[str, Reader]:
         return dict(zip("xy", self.quantities(), strict=True))
 
     def arms(self) -> tuple[str, ...]:

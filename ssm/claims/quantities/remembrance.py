@@ -47,7 +47,7 @@ class Remembrance(ArmQuantity):
 
     def _by_sequence(self, panel: PanelTables, series: Series) -> np.ndarray:
         """The value at t for each sequence. (S,)"""
-        table = panel.table(series, self.name_of("effective_remembrance"), "effective_remembrance")
+        table = panel.table(series, self.measurement_name("effective_remembrance"), "effective_remembrance")
         length = maximum(table["length"])
         t = length - self.kept_contexts * series.context
         times = remembrance_curve(table, self.distance)["t"].to_numpy()

@@ -33,7 +33,7 @@ class ShapeDifference(SeriesQuantity):
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """With one seed, the interval is a bootstrap over sequences."""
-        table = panel.table(series, self.name_of("effective_remembrance"), "effective_remembrance")
+        table = panel.table(series, self.measurement_name("effective_remembrance"), "effective_remembrance")
         names = (self.distance, self.with_distance)
         means = [remembrance_curve(table, name)["value"].to_numpy()[None] for name in names]
         curves = [by_sequence(table.filter(pl.col("distance") == name), ["t"], "value") for name in names]

@@ -57,7 +57,7 @@ class StepsToSolve(ArmQuantity):
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """The last step of the first row with this accuracy."""
-        table = panel.table(series, self.name_of("learning_curve"), "learning_curve").sort("step")
+        table = panel.table(series, self.measurement_name("learning_curve"), "learning_curve").sort("step")
         rows = table.filter(pl.col("step") <= self.within)
         accuracy, steps = rows["accuracy"].to_numpy(), rows["step"].to_numpy()
         if rows["accuracy"].null_count():

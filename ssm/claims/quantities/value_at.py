@@ -35,8 +35,10 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
     # exponential. ratio: compare arms by their ratio; the column must be positive
     scale: ComparisonScale = "plain"
 
-    def columns(self) -> dict[str, tuple[str, str]]:
-        return super().columns() | ({} if self.times_context is None else {"along": (self.measurement, self.along)})
+    def named_columns(self) -> dict[str, tuple[str, str]]:
+        return super().named_columns() | (
+            {} if self.times_context is None else {"along": (self.measurement, self.along)}
+        )
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         return None if self.times_context is None else why_not_at(measurement, tokens(series, self))

@@ -106,12 +106,12 @@ def layer_images(
 ) -> tuple[list[AttentionMapImage], int]:
     """The maps of a panel's first seed by arm and layer, and that seed."""
     wanted = chosen_arms(task, plot.arms)
-    found = [one for one in loaded(task, tables, panel, *plot.names, *plot.reads) if one[0].arm in wanted]
+    found = [one for one in loaded(task, tables, panel, *plot.measurement_names, *plot.reads) if one[0].arm in wanted]
     if not found:
         return [], 0
     first = found[0][0].seed
     images = []
-    (name,) = plot.names
+    (name,) = plot.measurement_names
     own = [one for one in found if one[0].seed == first]
     for series, table in sorted(own, key=lambda one: wanted.index(one[0].arm)):
         mask = _has_masks(planned(task, tables, series.tables[name]))

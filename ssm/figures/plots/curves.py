@@ -67,9 +67,11 @@ class Curves(ChosenArms, Titled, ColumnReader, SeriesPlot):
             raise ValueError(f"arms: leave it out; '{self.measurement}' is measured on the figure and not on arms")
         return self
 
-    def columns(self) -> dict[str, tuple[str, str]]:
+    def named_columns(self) -> dict[str, tuple[str, str]]:
         keys = {"x": self.x, "by": self.by, "split": self.split}
-        return super().columns() | {key: (self.measurement, name) for key, name in keys.items() if name is not None}
+        return super().named_columns() | {
+            key: (self.measurement, name) for key, name in keys.items() if name is not None
+        }
 
     def panels(self) -> tuple[str, ...]:
         return tuple(self.against) + tuple(self.against.values())

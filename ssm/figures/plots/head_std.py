@@ -37,7 +37,7 @@ class HeadStdCurves(SeriesPlot):
         """
         rows = []
         for model in panels(task):
-            series = loaded(task, tables, model, self.name_of("state_statistics"), "state_statistics")
+            series = loaded(task, tables, model, self.measurement_name("state_statistics"), "state_statistics")
             chooser = next(((own, table) for own, table in series if own.arm == self.chosen_by), None)
             if chooser is None:
                 continue

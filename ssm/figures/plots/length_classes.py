@@ -73,7 +73,7 @@ class ClassChart(SeriesPlot):
 
 def classed_curves(task: PlannedFigure, tables: Path, plot: ClassChart) -> list[Classed]:
     """All series that have a class. A run that several figures share counts once."""
-    classes, losses = plot.name_of("length_class"), plot.name_of("position_loss")
+    classes, losses = plot.measurement_name("length_class"), plot.measurement_name("position_loss")
     seen, curves = set(), []
     for panel in panels(task):
         for series in task.series:

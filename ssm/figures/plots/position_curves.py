@@ -43,7 +43,7 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
         that of a model restarted T/2 to T tokens before each target. Above 1, the history hurts. Both losses are at the
         same positions.
         """
-        losses, relative_to = self.name_of("position_loss"), self.relative_to
+        losses, relative_to = self.measurement_name("position_loss"), self.relative_to
         perplexity = {model: perplexity_curves(task, tables, model, losses, relative_to) for model in panels(task)}
         found = _by_title(self, task, perplexity)
         label = "perplexity per token"
@@ -59,7 +59,9 @@ class PositionCurves(ChosenArms, Titled, SeriesPlot):
         rows = rows_of(upper, 3.3 if columns == 1 else 2.6, note)
         if not self.ratio:
             return rows
-        paired = {m: ratio_curves(task, tables, m, self.restarted, self.names, self.arms) for m in panels(task)}
+        paired = {
+            m: ratio_curves(task, tables, m, self.restarted, self.measurement_names, self.arms) for m in panels(task)
+        }
         ratios = _by_title(self, task, paired)
         label = "perplexity ratio\nfull / restarted " + (self.restarted or "").replace("_", " ")
         limits = {panel.title: panel.x_limits for panel in upper}

@@ -41,7 +41,7 @@ class RemembranceCurves(SeriesPlot):
             blocks = [[place for block in blocks for place in block]]
         rows = []
         for block in blocks:
-            found = {place: remembrance_curves(task, tables, *place, *self.names) for place in block}
+            found = {place: remembrance_curves(task, tables, *place, *self.measurement_names) for place in block}
             plots = [
                 _panel(
                     curves,

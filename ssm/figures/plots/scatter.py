@@ -68,11 +68,11 @@ class Scatter(OfArms):
     y_label: str | None = None  # label of the vertical axis; none: the name of the quantity `of`
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*super().names, *quantity_of(self.by, self.arm).names)))
+    def measurement_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*super().measurement_names, *quantity_of(self.by, self.arm).measurement_names)))
 
-    def parts(self) -> dict[str, Reader]:
-        return super().parts() | {"by": quantity_of(self.by, self.arm)}
+    def nested_readers(self) -> dict[str, Reader]:
+        return super().nested_readers() | {"by": quantity_of(self.by, self.arm)}
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         require_arms("arm", [self.arm], arms, ())

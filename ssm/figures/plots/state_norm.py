@@ -20,7 +20,7 @@ class StateNormCurves(SeriesPlot):
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, each with its own y axis: norms of different models are not comparable."""
-        found = {model: state_norm_curves(task, tables, model, *self.names) for model in panels(task)}
+        found = {model: state_norm_curves(task, tables, model, *self.measurement_names) for model in panels(task)}
         plots = [
             token_panel(curves, styles, task.title_of(model), "norm of the whole state")
             for model, curves in found.items()

@@ -47,7 +47,7 @@ class Text(SeriesPlot):
         return self
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def measurement_names(self) -> tuple[str, ...]:
         return () if self.measurement is None else (self.measurement,)
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
