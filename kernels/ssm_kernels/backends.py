@@ -33,7 +33,7 @@ _blocks: dict[object, str] = {}  # open blocks of `use_backend`, in the order in
 _wanted = "auto"  # current meaning of "auto": the backend of the last open block
 _chosen: dict[tuple[str, ...], str] = {}  # (operation, device type, backends skipped for its inputs) -> backend
 
-_said: set[str] = set()  # reasons for skipping the fastest backend that were logged as a warning
+_warned: set[str] = set()  # reasons for skipping the fastest backend that were logged as a warning
 
 
 class BackendError(ValueError):
@@ -60,11 +60,11 @@ def use_backend(name: str) -> Iterator[None]:
     if problem is not None:
         raise BackendError(problem)
     block = object()
-    _enter_or_leave(block, name)
+    _set_block(block, name)
     try:
         yield
     finally:
-        _enter_or_leave(block, None)
+        _set_block(block, None)
 
 
 def choose(
@@ -72,7 +72,7 @@ def choose(
     available: tuple[str, ...],
     name: str,
     device: torch.device,
-    passed_over: tuple[tuple[str, str], ...] = (),
+    skipped: tuple[tuple[str, str], ...] = (),
 ) -> str:
     """The backend for a call of `operation` on `device`.
 
@@ -81,13 +81,13 @@ def choose(
         available: backends that implement the operation.
         name: the backend that the caller named; "auto" takes the fastest that can run.
         device: device of the inputs.
-        passed_over: (backend, reason) for each backend that does not take these inputs.
+        skipped: (backend, reason) for each backend that does not take these inputs.
 
     Raises:
         BackendError: the backend is unknown, does not implement the operation, cannot run here, or does not take these
             inputs. The message says why.
     """
-    backend, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, passed_over)
+    backend, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, skipped)
     if problem is not None:
         raise BackendError(problem)
     return backend
@@ -95,19 +95,19 @@ def choose(
 
 @constant_when_compiled  # torch.compile traces the backend that was chosen, not the choice
 def _resolve(
-    operation: str, available: tuple[str, ...], name: str, device_type: str, passed_over: tuple[tuple[str, str], ...]
+    operation: str, available: tuple[str, ...], name: str, device_type: str, skipped: tuple[tuple[str, str], ...]
 ) -> tuple[str, str | None]:
     """The backend, and the problem with it. `choose` raises it, because torch.compile hides errors raised here."""
     if name == "auto":
-        key = (operation, device_type, *(unsuited for unsuited, _ in passed_over))
+        key = (operation, device_type, *(unsuited for unsuited, _ in skipped))
         if key not in _chosen:
-            backend, problem = _fastest(operation, available, torch.device(device_type), dict(passed_over))
+            backend, problem = _fastest(operation, available, torch.device(device_type), dict(skipped))
             if problem is not None:
                 return name, problem
             _chosen[key] = backend
         return _chosen[key], None
-    if passed_over:
-        return name, f"{operation}: backend '{name}' {passed_over[0][1]}"
+    if skipped:
+        return name, f"{operation}: backend '{name}' {skipped[0][1]}"
     problem = _unknown(operation, name)
     if problem is None and name not in available:
         problem = f"{operation}: has no backend '{name}'; it has {', '.join(available)}"
@@ -154,19 +154,19 @@ def module(operation: str, name: str) -> ModuleType:
 def _fastest(
     operation: str, available: tuple[str, ...], device: torch.device, unsuited: dict[str, str]
 ) -> tuple[str, str | None]:
-    passed_over: list[str] = []
+    skipped: list[str] = []
     for name in ORDER.get(device.type, ("torch",)):
         if name not in available:
             continue
         missing = unsuited.get(name) or unavailable(operation, name, device)
         if missing is None:
-            reason = "; ".join(passed_over)  # often the same for all operations: one warning is enough
-            say = log.warning if reason and reason not in _said else log.info
-            _said.add(reason)
-            say("%s on %s: backend %s%s", operation, device.type, name, f" ({reason})" if reason else "")
+            reason = "; ".join(skipped)  # often the same for all operations: one warning is enough
+            write = log.warning if reason and reason not in _warned else log.info
+            _warned.add(reason)
+            write("%s on %s: backend %s%s", operation, device.type, name, f" ({reason})" if reason else "")
             return name, None
-        passed_over.append(f"{name}: {missing}")
-    return "auto", f"{operation}: no backend can run on {device.type}: {'; '.join(passed_over)}"
+        skipped.append(f"{name}: {missing}")
+    return "auto", f"{operation}: no backend can run on {device.type}: {'; '.join(skipped)}"
 
 
 def _unknown(operation: str, name: str) -> str | None:
@@ -178,7 +178,7 @@ def _unknown(operation: str, name: str) -> str | None:
     return f"{operation}: unknown backend '{name}', expected one of {', '.join(names)}{hint}"
 
 
-def _enter_or_leave(block: object, name: str | None) -> None:
+def _set_block(block: object, name: str | None) -> None:
     global _wanted
     with _lock:
         if name is None:

@@ -65,7 +65,7 @@ class Outputs(NamedTuple):
     y_dtype: torch.dtype
 
 
-class Parts:
+class BackendFunctions:
     """The functions of a backend's module, looked up at its first use."""
 
     run: Any = None
@@ -99,7 +99,7 @@ class Operator:
         self.name, self.inputs, self.options, self.outputs = name, inputs, options, outputs
         self.backends, self.keep_output, self.start = backends, keep_output, start
         self._tensors: int = len(get_type_hints(inputs))
-        self._parts = {name: Parts() for name in backends}
+        self._functions = {name: BackendFunctions() for name in backends}
         self._register()
 
     def __call__(self, inputs: Any, options: Any, backend: str) -> tuple[Tensor, Tensor]:
@@ -116,15 +116,15 @@ class Operator:
         name, composite = self._choose(inputs, backend, present[0].device)
         shapes = self.outputs(inputs, options)
         if self.start is not None and shapes.y[1] == 0:
-            return _unread(inputs, getattr(inputs, self.start), shapes)
+            return _without_tokens(inputs, getattr(inputs, self.start), shapes)
         if composite:
             with _full_precision(present[0]):
-                y, state = self._parts[name].run(widened(inputs), options)
+                y, state = self._functions[name].run(widened(inputs), options)
             return y.to(shapes.y_dtype), state
         if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in present):
             raise RuntimeError(_has_no("forward-mode derivatives", self.name, name))
         save = torch.is_grad_enabled() and any(x.requires_grad for x in present)
-        if _watched(present):
+        if _needs_dispatcher(present):
             if not torch.compiler.is_compiling() and any(map(_differentiated_by_func, present)):
                 raise RuntimeError(_has_no("gradients of torch.func", self.name, name))
             y, state, _ = self._forward(*inputs, name, save, *options)
@@ -136,25 +136,25 @@ class Operator:
 
     def _choose(self, inputs: Any, backend: str, device: torch.device) -> tuple[str, bool]:
         """Name of the backend for these inputs, and whether autograd differentiates it."""
-        passed_over: tuple[tuple[str, str], ...] = ()
+        skipped: tuple[tuple[str, str], ...] = ()
         while True:
-            name = backends.choose(self.name, self.backends, backend, device, passed_over)
-            composite, picky = self._forms(name)
-            reason = self._parts[name].unsuited(inputs) if picky else None
+            name = backends.choose(self.name, self.backends, backend, device, skipped)
+            composite, has_unsuited = self._forms(name)
+            reason = self._functions[name].unsuited(inputs) if has_unsuited else None
             if reason is None:
                 return name, composite
-            passed_over = (*passed_over, (name, reason))
+            skipped = (*skipped, (name, reason))
 
     @backends.constant_when_compiled  # torch.compile must not trace the import
     def _forms(self, name: str) -> tuple[bool, bool]:
         """Whether a backend has `run`, and whether it has `unsuited`."""
-        parts = self._parts[name]
-        if parts.forms is None:
+        functions = self._functions[name]
+        if functions.forms is None:
             module = backends.module(self.name, name)
-            parts.run, parts.unsuited = getattr(module, "run", None), getattr(module, "unsuited", None)
-            parts.zero_dstate_is_none = getattr(module, "ZERO_DSTATE_IS_NONE", False)
-            parts.forms = (parts.run is not None, parts.unsuited is not None)
-        return parts.forms
+            functions.run, functions.unsuited = getattr(module, "run", None), getattr(module, "unsuited", None)
+            functions.zero_dstate_is_none = getattr(module, "ZERO_DSTATE_IS_NONE", False)
+            functions.forms = (functions.run is not None, functions.unsuited is not None)
+        return functions.forms
 
     def _register(self) -> None:
         tensors = ", ".join(f"{kind} {name}" for name, kind in _schema(self.inputs))
@@ -179,7 +179,7 @@ class Operator:
 
     def _computed(self, inputs: Any, name: str, save: bool, options: Any) -> tuple[Tensor, Tensor, Tensor]:
         """y, the final state and the tensor for backward, from a backend with its own backward pass."""
-        inputs = self.inputs(*_as_they_read(inputs))
+        inputs = self.inputs(*_resolved(inputs))
         with _full_precision(inputs[0]):
             y, state, saved = backends.module(self.name, name).forward(inputs, options, save)
         return y, state, saved
@@ -187,7 +187,7 @@ class Operator:
     def _gradients(
         self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, inputs: Any, name: str, options: Any
     ) -> list[Tensor | None]:
-        dy, dstate, y, *tensors = _as_they_read((dy, dstate, y, *inputs))
+        dy, dstate, y, *tensors = _resolved((dy, dstate, y, *inputs))
         inputs = self.inputs(*tensors)
         with _full_precision(dy):
             gradients = backends.module(self.name, name).backward(dy, dstate, saved, y, inputs, options)
@@ -211,13 +211,13 @@ class Operator:
     def _fake_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
         inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
         options = self.options(*rest)
-        first = inputs[0]
+        like = inputs[0]
         shapes, wide = self.outputs(inputs, options), compute_dtype(*inputs)
         saved = backends.module(self.name, name).saved_shape(inputs, options) if save else (0,)
         return (
-            first.new_empty(shapes.y, dtype=shapes.y_dtype),
-            first.new_empty(shapes.state, dtype=wide),
-            first.new_empty(saved, dtype=wide),
+            like.new_empty(shapes.y, dtype=shapes.y_dtype),
+            like.new_empty(shapes.state, dtype=wide),
+            like.new_empty(saved, dtype=wide),
         )
 
     def _fake_backward(self, dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, *args: Any) -> list[Tensor]:
@@ -228,16 +228,18 @@ class Operator:
 
     def _setup(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
         tensors, (name, _, *rest) = inputs[: self._tensors], inputs[self._tensors :]
-        self._keep(ctx, tensors, name, self.options(*rest), output)
+        self._save_for_backward(ctx, tensors, name, self.options(*rest), output)
 
-    def _keep(self, ctx: Any, inputs: Any, name: str, options: Any, output: tuple[Tensor, Tensor, Tensor]) -> None:
+    def _save_for_backward(
+        self, ctx: Any, inputs: Any, name: str, options: Any, output: tuple[Tensor, Tensor, Tensor]
+    ) -> None:
         """Store the arguments of the backward pass."""
         y, _, saved = output
         ctx.save_for_backward(saved, y if self.keep_output else None, *inputs)
         ctx.backend, ctx.options = name, options
         ctx.set_materialize_grads(False)
 
-    def _kept(
+    def _saved_for_backward(
         self, ctx: Any, dy: Tensor | None, dstate: Tensor | None, none_is_zero: bool
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, list[Tensor | None]]:
         """dy, dstate, saved, y and the inputs. `none_is_zero`: dstate may stay None."""
@@ -250,7 +252,7 @@ class Operator:
         return dy, dstate, saved, y, inputs
 
     def _differentiate(self, ctx: Any, dy: Tensor | None, dstate: Tensor | None, _: Tensor | None) -> Any:
-        *given, inputs = self._kept(ctx, dy, dstate, none_is_zero=False)
+        *given, inputs = self._saved_for_backward(ctx, dy, dstate, none_is_zero=False)
         gradients = self._backward(*given, *inputs, ctx.backend, *ctx.options)
         known = (
             gradient if x is not None and differentiable(x) else None
@@ -259,7 +261,7 @@ class Operator:
         return *known, None, None, *(None for _ in ctx.options)
 
 
-def _unread(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor, Tensor]:
+def _without_tokens(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor, Tensor]:
     """The outputs for no tokens, of all backends: y is empty, and the state stays."""
     # A zero that depends on every input. So the gradients of all but the initial state are zero.
     zero: Any = sum(x.flatten()[:0].sum() for x in inputs if x is not None and differentiable(x))
@@ -268,7 +270,7 @@ def _unread(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor,
     return (zero.new_empty(shapes.y) + zero).to(shapes.y_dtype), state + zero.to(wide)
 
 
-def _watched(tensors: list[Tensor]) -> bool:
+def _needs_dispatcher(tensors: list[Tensor]) -> bool:
     """Whether something inspects operators; see the module's docstring."""
     return (
         torch.compiler.is_compiling()
@@ -289,7 +291,7 @@ def _differentiated_by_func(x: Tensor) -> bool:
     return False
 
 
-def _as_they_read(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
+def _resolved(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
     """The tensors with their values in memory. Lazily conjugated or negated views are resolved."""
     for x in tensors:
         if x is not None and (x.is_conj() or x.is_neg()):
@@ -316,14 +318,16 @@ class Direct(torch.autograd.Function):
     def forward(ctx: Any, call: Call, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
         operator, name, options = call
         output = operator._computed(inputs, name, True, options)
-        operator._keep(ctx, inputs, name, options, output)
+        operator._save_for_backward(ctx, inputs, name, options, output)
         ctx.operator = operator
         return output[:2]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         operator, name = ctx.operator, ctx.backend
-        *given, inputs = operator._kept(ctx, *grads, none_is_zero=operator._parts[name].zero_dstate_is_none)
+        *given, inputs = operator._saved_for_backward(
+            ctx, *grads, none_is_zero=operator._functions[name].zero_dstate_is_none
+        )
         if not torch.is_grad_enabled():
             return None, *operator._gradients(*given, inputs, name, ctx.options)
         with torch.no_grad():
@@ -331,11 +335,13 @@ class Direct(torch.autograd.Function):
         # create_graph=True: the gradients depend on all these tensors. Differentiating them again raises an error.
         message = _has_no("second derivatives", operator.name, name)
         sources = [x for x in (*given, *inputs) if x is not None]
-        known = iter(_Last.apply(message, len(sources), *sources, *(x for x in gradients if x is not None)))
+        known = iter(
+            _FirstDerivativesOnly.apply(message, len(sources), *sources, *(x for x in gradients if x is not None))
+        )
         return None, *(None if x is None else next(known) for x in gradients)
 
 
-class _Last(torch.autograd.Function):
+class _FirstDerivativesOnly(torch.autograd.Function):
     """Return gradients unchanged. Differentiating them raises an error."""
 
     @staticmethod

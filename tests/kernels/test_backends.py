@@ -15,7 +15,7 @@ import ssm_kernels
 import torch
 from kernels.cases import CPU, PAIRS
 from ssm_kernels import BackendError, backends, use_backend
-from ssm_kernels.operators import Parts
+from ssm_kernels.operators import BackendFunctions
 from ssm_kernels.testing.cases import NORM, OPERATIONS, Case, make
 
 DTYPES = {"integers": torch.int64, "complex": torch.complex128}
@@ -137,7 +137,7 @@ def test_without_a_compiler_torch_runs_and_one_line_is_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backends, "_chosen", {})
-    monkeypatch.setattr(backends, "_said", set())
+    monkeypatch.setattr(backends, "_warned", set())
     for operation in ("gated_scan", "causal_conv1d", "gated_rms_norm"):
         module = backends.module(operation, "cpp")
         monkeypatch.setattr(module, "unavailable", lambda device: "there is no C++ compiler")
@@ -261,7 +261,7 @@ def test_auto_skips_backends_that_do_not_support_the_inputs(
 ) -> None:
     operator = import_module("ssm_kernels.causal_conv1d").operator
     monkeypatch.setattr(backends, "_chosen", {})
-    monkeypatch.setattr(operator, "_parts", {name: Parts() for name in operator.backends})
+    monkeypatch.setattr(operator, "_functions", {name: BackendFunctions() for name in operator.backends})
     monkeypatch.setattr(backends.module("causal_conv1d", "cpp"), "unsuited", few_numbers, raising=False)
     monkeypatch.setattr(backends.module("causal_conv1d", "cpp"), "unavailable", lambda device: None)
     caplog.set_level(logging.INFO, "ssm_kernels")

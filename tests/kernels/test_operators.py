@@ -9,7 +9,7 @@ import torch
 from kernels.builds import Build
 from kernels.cases import ALL, EACH, MOST, ROW, Recording, exhaustive, run
 from ssm_kernels import backends
-from ssm_kernels.operators import Parts
+from ssm_kernels.operators import BackendFunctions
 from ssm_kernels.testing.cases import EVERY, NORM, make, variants
 from ssm_kernels.testing.numerics import same_bits, threads, with_gradients, worst
 from torch import Tensor
@@ -24,7 +24,7 @@ def forget(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reset the choice of backends, as in a new process."""
     operator = import_module(f"ssm_kernels.{operation}").operator
     monkeypatch.setattr(backends, "_chosen", {})
-    monkeypatch.setattr(operator, "_parts", {name: Parts() for name in operator.backends})
+    monkeypatch.setattr(operator, "_functions", {name: BackendFunctions() for name in operator.backends})
 
 
 @most
