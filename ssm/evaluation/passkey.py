@@ -59,18 +59,19 @@ def passkey(spec: Passkey, ctx: EvaluationContext) -> pl.DataFrame:
     pieces = passkey_pieces(spec, tokenizer, ctx.seed)
     rows, longest = len(pieces.keys), pieces.room
     tokens = torch.tensor([len(key) for key in pieces.keys])  # (rows,)
-    prompts = [PasskeyPrompts(pieces, length) for length in spec.lengths]
+    by_length = [PasskeyPrompts(pieces, length) for length in spec.lengths]
     frames = []
     with ctx.progress(rows, sum(spec.lengths) - len(spec.lengths)) as progress:
-        for prompt in prompts:
+        for prompts in by_length:
             hits = torch.zeros(rows, longest, dtype=torch.int64)  # 1 if a token of the key is the most probable
-            for segment in segments(ctx, prompt, prompt.length - 1):
+            for segment in segments(ctx, prompts, prompts.length - 1):
                 progress.advance(segment.targets.numel())
-                first = max(segment.start, prompt.prompt - 1)  # the prompt's last token predicts the key's first token
+                # The last token of the prompt predicts the first token of the key.
+                first = max(segment.start, prompts.prompt_tokens - 1)
                 if first >= segment.stop:
                     continue
                 predicted = likeliest(ctx.model, segment.hidden[:, first - segment.start :])
-                place = first - prompt.prompt + 1
+                place = first - prompts.prompt_tokens + 1
                 hits[segment.rows, place : place + predicted.shape[1]] = (
                     (predicted == segment.targets[:, first - segment.start :]).long().cpu()
                 )
@@ -80,7 +81,7 @@ def passkey(spec: Passkey, ctx: EvaluationContext) -> pl.DataFrame:
             frames.append(
                 pl.DataFrame(
                     {
-                        "length": np.full(rows, prompt.length),
+                        "length": np.full(rows, prompts.length),
                         "depth": pieces.depths,
                         "trial": np.arange(rows) % spec.trials,
                         "correct": (right == tokens).numpy(),

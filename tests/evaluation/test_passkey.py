@@ -81,7 +81,7 @@ def test_keys_with_different_numbers_of_tokens(ctx: EvaluationContext, monkeypat
     monkeypatch.setattr(TokenStore, "tokenizer", lambda store: tokenizer)
     spec = Passkey(lengths=(200,), depths=(0.5,), trials=12)
     pieces = passkey_pieces(spec, tokenizer, ctx.seed)
-    first = PasskeyPrompts(pieces, 200).prompt - 1
+    first = PasskeyPrompts(pieces, 200).prompt_tokens - 1
     assert len({len(key) for key in pieces.keys}) > 1
 
     def and_then_zero(read: Tensor) -> Tensor:
@@ -109,10 +109,10 @@ def test_the_table_agrees_with_greedy_decoding(ctx: EvaluationContext, monkeypat
     pieces = passkey_pieces(SPEC, ByteTokenizer(), ctx.seed)
     rows, longest = len(pieces.keys), pieces.room
     prompts = PasskeyPrompts(pieces, 300)
-    inputs, _ = prompts.read(np.arange(rows), 0, prompts.prompt)
+    inputs, _ = prompts.read(np.arange(rows), 0, prompts.prompt_tokens)
     state = None
     with torch.no_grad():
-        for t in range(prompts.prompt):
+        for t in range(prompts.prompt_tokens):
             logits, state = ctx.model.step(inputs[:, t], state)
         decoded = [logits.argmax(-1)]
         for _ in range(longest - 1):

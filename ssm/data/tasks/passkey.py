@@ -104,14 +104,13 @@ class PasskeyPrompts:
             )
         wording = pieces.wording
         self.pieces, self.length = pieces, length
-        self.prompt = length - pieces.room  # tokens before the key
+        self.prompt_tokens = length - pieces.room  # tokens before the key
         self.needle = np.array([len(needle) for needle in pieces.needles])  # (rows,) tokens
-        self.text = self.prompt - len(wording.instruction) - self.needle - len(wording.question)  # (rows,) tokens
+        fixed_tokens = len(wording.instruction) + len(wording.question)
+        self.text = self.prompt_tokens - fixed_tokens - self.needle  # (rows,) tokens
         # First token of each text within the repeated sentences. Texts are cut there, and end with a whole sentence.
         self.first = (wording.ends[pieces.last] - self.text) % len(wording.sentences)  # (rows,)
-        self.before = np.array(
-            [self._before(row) for row in range(len(pieces.depths))]
-        )  # (rows,) text before the needle
+        self.before = np.array([self._before(row) for row in range(len(pieces.depths))])  # (rows,) before the needle
         fixed = [
             np.concatenate([wording.instruction, needle, wording.question, key])
             for needle, key in zip(pieces.needles, pieces.keys, strict=True)

@@ -56,7 +56,7 @@ def whole(prompts: PasskeyPrompts, row: int) -> np.ndarray:
     """Prompt and key of one row without padding: (n,) tokens."""
     inputs, targets = prompts.read(np.array([row]), 0, prompts.length - 1)
     tokens = np.concatenate([inputs[0].numpy(), targets[0, -1:].numpy()])
-    return tokens[: prompts.prompt + len(prompts.pieces.keys[row])]
+    return tokens[: prompts.prompt_tokens + len(prompts.pieces.keys[row])]
 
 
 @pytest.fixture(params=list(TOKENIZERS))
@@ -108,7 +108,7 @@ def test_the_key_is_at_the_sentence_nearest_to_its_depth(pieces: PasskeyPieces) 
     for row in range(12):
         tokens, needle, depth = whole(prompts, row).tolist(), pieces.needles[row].tolist(), pieces.depths[row]
         (place,) = (i for i in range(len(tokens)) if tokens[i : i + len(needle)] == needle)
-        text = prompts.prompt - len(pieces.wording.instruction) - len(needle) - len(pieces.wording.question)
+        text = prompts.prompt_tokens - len(pieces.wording.instruction) - len(needle) - len(pieces.wording.question)
         before = place - len(pieces.wording.instruction)
         assert abs(before - depth * text) <= sizes.max() / 2
         if depth in (0, 1):
