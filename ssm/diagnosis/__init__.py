@@ -23,7 +23,7 @@ from ssm.data.store import TokenStore
 from ssm.diagnosis.outcome import extend_words
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.readings import read
-from ssm.diagnosis.result import SCHEMAS, Diagnosis, Facts, Tables, as_json, from_json, read_json
+from ssm.diagnosis.result import SCHEMAS, Diagnosis, Facts, Tables, as_json, from_json, read_diagnosis_record
 from ssm.diagnosis.sampling import computing_in, sample
 from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
@@ -195,7 +195,7 @@ def load_diagnosis(folder: str | Path) -> Diagnosis:
         TableError: a file is missing, broken, or no part of a diagnosis.
     """
     folder = Path(folder)
-    record, tables = read_json(folder / RECORD), folder / TABLES
+    record, tables = read_diagnosis_record(folder / RECORD), folder / TABLES
     found = {path.stem for path in tables.glob("*.parquet")}
     for name in sorted(found - {field.name for field in fields(Tables)}):
         raise TableError(f"{tables / f'{name}.parquet'}: is not a table of a diagnosis")

@@ -14,8 +14,8 @@ from typing import Annotated, Any, TypeVar
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter
 
-from ssm.base import strict_parsing
 from ssm.base.errors import TableError
+from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import SPELLED_BYTES
 from ssm.specs import measurements
 
@@ -256,22 +256,22 @@ def from_json(record: dict[str, Any], tables: Tables) -> Diagnosis:
     what = "not the record of a diagnosis"
     try:
         return Diagnosis(
-            facts=strict_parsing.shaped(record["facts"], Facts, f"{what}: facts", TableError),
+            facts=shaped(record["facts"], Facts, f"{what}: facts", TableError),
             tables=tables,
-            readings=strict_parsing.shaped(record["readings"], Readings, f"{what}: readings", TableError),
-            verdict=strict_parsing.shaped(record["verdict"], Verdict, f"{what}: verdict", TableError),
+            readings=shaped(record["readings"], Readings, f"{what}: readings", TableError),
+            verdict=shaped(record["verdict"], Verdict, f"{what}: verdict", TableError),
         )
     except KeyError as error:
         raise TableError(f"{what}: it has no {error}") from error
 
 
-def read_json(path: str | Path) -> dict[str, Any]:
+def read_diagnosis_record(path: str | Path) -> dict[str, Any]:
     """Read a record that `as_json` made.
 
     Raises:
         TableError: the file does not exist, or is not the JSON of a record.
     """
-    record = strict_parsing.read_json(path, TableError, "record of a diagnosis")
+    record = read_json(path, TableError, "record of a diagnosis")
     if not isinstance(record, dict):
         raise TableError(f"{path}: not the record of a diagnosis")
     return record

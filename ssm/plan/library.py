@@ -16,7 +16,7 @@ from ssm.base.strict_parsing import pointless_numbers
 from ssm.claims.preregistration import Preregistrations, read_preregistrations
 from ssm.claims.statements import paper_of
 from ssm.figures.figure import TARGET, FigureSpec
-from ssm.plan.read import choose_scale, read_yaml
+from ssm.plan.read import choose_scale, read_config
 from ssm.specs.base import INHERITED, SCALES, Prose, Spec
 from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.config import WorkflowConfig
@@ -101,7 +101,7 @@ class Library:
 
     def why_left_out(self, target: str) -> str:
         """Why this scale does not have a figure, and what to type instead: one line."""
-        content = read_yaml(self.figure_file(target))
+        content = read_config(self.figure_file(target))
         having = ", ".join(scale for scale in SCALES if _takes_part(content, scale))
         near = nearest(target, self.wanted, f"`ssm plan --scale {self.scale}` lists its figures")
         return (
@@ -115,7 +115,7 @@ class Library:
         problem = self.models.entries.get(name)
         if kind not in ("diagnose", "extend") or not isinstance(problem, ConfigError) or name in self.checkpoints:
             return None
-        content = read_yaml(self.folder / MODELS)[name]
+        content = read_config(self.folder / MODELS)[name]
         return f"'{target}' cannot be made: {problem}" if _is_checkpoint(content) else None
 
 
@@ -141,7 +141,7 @@ def load_config(
     scale = workflow.scale
     existing = figure_targets(folder)
     named = _named_targets(f"{source}: figures", existing, workflow)
-    contents = {target: read_yaml(_figure_file(folder, target)) for target in named}
+    contents = {target: read_config(_figure_file(folder, target)) for target in named}
     # A figure that was named by itself stays: its seeds of this scale are missing, which is an error.
     names = () if workflow.figures == "all" else workflow.figures  # of figures and of papers
     left_out = tuple(target for target in _left_out(contents, scale) if target not in names)
@@ -151,7 +151,7 @@ def load_config(
             raise ConfigError(f"{source}: figures: '{name}' has no figure of the scale '{scale}'")
     models, checkpoints, published, titles = _models(folder / MODELS, scale)
     training = folder / "training.yaml"
-    sections = read_yaml(training)
+    sections = read_config(training)
     TrainingFile.parse({section: {} for section in sections}, str(training))  # refuses unknown sections
     return Library(
         folder=folder,
@@ -188,7 +188,7 @@ def targets_left_out(folder: Path, targets: Sequence[str], scale: str) -> tuple[
     """
     if scale not in INHERITED:
         return ()
-    return _left_out({target: read_yaml(_figure_file(folder, target)) for target in targets}, scale)
+    return _left_out({target: read_config(_figure_file(folder, target)) for target in targets}, scale)
 
 
 def _left_out(contents: Mapping[str, Mapping[str, Any]], scale: str) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ def _workflow(
         given["scale"] = scale
     if figures is not None:
         given["figures"] = list(figures)
-    written = read_yaml(path)
+    written = read_config(path)
     content = written | given
     changed = sorted(key for key in given if written.get(key) != given[key])
     source = f"{path} with {', '.join(changed)} given" if changed else str(path)
@@ -253,7 +253,7 @@ def _figures(
                 raise ConfigError(f"{where}: unknown figure '{other}'; {nearest(other, existing)}")
             if other not in figures:
                 path = _figure_file(folder, other)
-                figures[other] = _figure(path, read_yaml(path), scale)
+                figures[other] = _figure(path, read_config(path), scale)
             if figures[other].collect:
                 raise ConfigError(f"{where}: '{other}' has 'collect' itself; name the figures that it collects from")
     return figures
@@ -303,7 +303,7 @@ def _named(path: Path, kind: Callable[[Any, str], T], scale: str) -> dict[str, T
             raise ConfigError(f"{path}: {name}: expected a mapping without 'name', which is its key")
         return kind(content | {"name": name}, f"{path}: {name}")
 
-    return _each(read_yaml(path), path, "", scale, parse)
+    return _each(read_config(path), path, "", scale, parse)
 
 
 def _models(

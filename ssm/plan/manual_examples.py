@@ -10,8 +10,7 @@ from typing import Any
 
 import yaml
 
-from ssm.base.errors import ConfigError
-from ssm.base.strict_parsing import read_yaml
+from ssm.plan.read import read_config
 from ssm.specs.base import SCALES
 
 NAMED = frozenset({"data.yaml", "initial_states"})  # places with named entries
@@ -45,7 +44,7 @@ def all_examples(config: Path) -> list[Example]:
     return [
         Example(f"config/{path.relative_to(config)}", keys, mapping)
         for path in [*named, *sorted(config.glob("figures/*.yaml"))]
-        for keys, mapping in _mappings(read_yaml(path, ConfigError, "config file"), (path.name,))
+        for keys, mapping in _mappings(read_config(path), (path.name,))
     ]
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ssm.base import strict_parsing
 from ssm.base.errors import ConfigError, nearest
+from ssm.base.strict_parsing import read_yaml
 from ssm.specs.base import INHERITED, SCALES
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file that holds a mapping. An empty file is an empty mapping.
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a config file: YAML that holds a mapping. An empty file is an empty mapping.
 
     Raises:
         ConfigError: the file is missing, is not a mapping in UTF-8 YAML (with the line), or has a key twice.
     """
-    value = strict_parsing.read_yaml(path, ConfigError, "YAML file", f"{path}: no such config file")
+    value = read_yaml(path, ConfigError, "YAML file", f"{path}: no such config file")
     if value is None:
         return {}
     if not isinstance(value, dict):

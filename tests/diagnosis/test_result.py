@@ -11,7 +11,7 @@ import pytest
 from diagnosis.fabricated import Tables, diagnosis, everything, facts, fails_from, tables
 
 from ssm.base.errors import TableError
-from ssm.diagnosis.result import Interval, as_json, from_json, read_json
+from ssm.diagnosis.result import Interval, as_json, from_json, read_diagnosis_record
 
 
 def test_a_diagnosis_survives_json() -> None:
@@ -46,11 +46,11 @@ def test_a_broken_record_gives_one_line(tmp_path: Path) -> None:
         from_json(record, found.tables)
     path = tmp_path / "diagnosis.json"
     with pytest.raises(TableError, match=r"diagnosis\.json: no such file"):
-        read_json(path)
+        read_diagnosis_record(path)
     for text, says in (("{", "not a readable record of a diagnosis"), ("[]", "not the record of a diagnosis")):
         path.write_text(text)
         with pytest.raises(TableError, match=says):
-            read_json(path)
+            read_diagnosis_record(path)
 
 
 def test_only_measured_tables_are_present() -> None:

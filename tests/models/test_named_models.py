@@ -17,11 +17,11 @@ from ssm.models.formats.mamba_ssm import MAMBA_SSM
 from ssm.models.formats.mistral import MISTRAL
 from ssm.plan import load_config, make_plan
 from ssm.plan.parameters import parameter_count
-from ssm.plan.read import read_yaml
+from ssm.plan.read import read_config
 from ssm.specs.model import ModelSpec
 
 CONFIG = Path(__file__).parents[2] / "config"
-FILE = read_yaml(CONFIG / "models.yaml")
+FILE = read_config(CONFIG / "models.yaml")
 ALL: dict[str, dict[str, Any]] = {
     name: {key: value for key, value in fields.items() if key not in ("published", "title")}
     for name, fields in FILE.items()
@@ -127,7 +127,7 @@ def test_published_models_equal_ours(name: str) -> None:
     imported, vocab_size = form.spec(config, name, name)
     named = ModelSpec.parse({"name": name} | ALL[name], name)
     assert differences(named, imported) == []
-    tokens = read_yaml(CONFIG / "data.yaml")["pile_unseen"]["tokenizer"]["vocab_size"]
+    tokens = read_config(CONFIG / "data.yaml")["pile_unseen"]["tokenizer"]["vocab_size"]
     rows = -(-tokens // named.vocab_multiple) * named.vocab_multiple
     assert vocab_size == SEVEN.get(name, rows if name in PYTHIA else tokens)
 

@@ -12,7 +12,7 @@ from plan.mini import figure, write_config
 
 from ssm.base.errors import ConfigError
 from ssm.plan import load_config
-from ssm.plan.read import choose_scale, read_yaml
+from ssm.plan.read import choose_scale, read_config
 from ssm.specs.base import SCALES
 
 PLAIN = st.recursive(
@@ -101,7 +101,7 @@ def test_a_missing_scale_names_file_and_key() -> None:
 def test_numbers_are_numbers(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(text)
-    assert read_yaml(path) == {"lr": 0.004}
+    assert read_config(path) == {"lr": 0.004}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_bad_yaml_is_one_line_with_file_and_line(tmp_path: Path, text: str, mess
     path = tmp_path / "a.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as error:
-        read_yaml(path)
+        read_config(path)
     assert str(error.value).startswith(f"{path}{message}")
     assert "\n" not in str(error.value)
 
@@ -127,17 +127,17 @@ def test_bad_yaml_is_one_line_with_file_and_line(tmp_path: Path, text: str, mess
 def test_merged_keys_can_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("x: {deep: {b: &b {<<: &a {k: 1, l: 1}, k: 2}}}\ny: {<<: *b, l: 3}\n")
-    assert read_yaml(path) == {"x": {"deep": {"b": {"k": 2, "l": 1}}}, "y": {"k": 2, "l": 3}}
+    assert read_config(path) == {"x": {"deep": {"b": {"k": 2, "l": 1}}}, "y": {"k": 2, "l": 3}}
 
 
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such config file"):
-        read_yaml(tmp_path / "a.yaml")
+        read_config(tmp_path / "a.yaml")
     (tmp_path / "b.yaml").write_bytes(b"a: \xff\xfe")
     with pytest.raises(ConfigError, match="not a readable YAML file"):
-        read_yaml(tmp_path / "b.yaml")
+        read_config(tmp_path / "b.yaml")
     (tmp_path / "c.yaml").write_text("# nothing yet\n")
-    assert read_yaml(tmp_path / "c.yaml") == {}
+    assert read_config(tmp_path / "c.yaml") == {}
 
 
 @pytest.mark.parametrize(("name", "valid"), [("x_my_idea", "x_myidea"), ("idea", "x_idea"), ("X_1", "x_mine")])

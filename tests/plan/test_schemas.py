@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ssm.cli.main import main
-from ssm.plan.read import read_yaml
+from ssm.plan.read import read_config
 from ssm.plan.schemas import schemas as made
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def test_the_committed_schema_is_up_to_date_and_the_others_are_written(tmp_path:
 @pytest.mark.parametrize(("name", "path"), config_files(), ids=lambda value: getattr(value, "stem", value))
 def test_our_config_files_are_valid(name: str, path: Path) -> None:
     validator = Draft202012Validator(schemas()[name])
-    assert not [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(read_yaml(path))]
+    assert not [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(read_config(path))]
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_invalid_content_is_refused(name: str, value: dict[str, Any]) -> None:
     ],
 )
 def test_a_checkpoint_is_valid_in_models_yaml(entry: dict[str, Any]) -> None:
-    models = read_yaml(ROOT / "config" / "models.yaml") | {"mine": entry}
+    models = read_config(ROOT / "config" / "models.yaml") | {"mine": entry}
     assert not list(Draft202012Validator(schemas()["models"]).iter_errors(models))
