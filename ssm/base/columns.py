@@ -19,7 +19,7 @@ SAMPLE = "the sample"
 LISTED = 8  # values in an error
 
 
-def chosen(table: pl.DataFrame, schema: Schema, where: Mapping[str, str | bool | int | float]) -> pl.DataFrame:
+def rows_where(table: pl.DataFrame, schema: Schema, where: Mapping[str, str | bool | int | float]) -> pl.DataFrame:
     """The rows in which every column of `where` has its value. There may be none.
 
     Raises:

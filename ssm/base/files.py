@@ -13,12 +13,12 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
-from glob import has_magic, iglob
-from itertools import takewhile
+from glob import iglob
 from pathlib import Path
 from typing import IO, Any
 
-from ssm.base.errors import ConfigError, OutputError, UserError, first_line
+from ssm.base.errors import OutputError, UserError, first_line
+from ssm.base.paths import begins_with, home_expanded, is_inside
 
 FINISHED = ".made"  # suffix of the empty file with which the workflow marks a finished answer in its folder
 LOCK = ".lock"  # file in a folder in which one process works at a time
@@ -56,7 +56,7 @@ def writing(path: Path, within: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(path: str | Path, sync: bool = True) -> Iterator[Path]:
+def atomic_file(path: str | Path, sync: bool = True) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`. On success, rename it to `path`.
 
     After an exception the temporary file is removed, and `path` is unchanged.
@@ -84,7 +84,7 @@ def whole_file(path: str | Path, sync: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder next to `path`. On success, sync its content and rename it to `path`.
 
     After an exception the temporary folder is removed.
@@ -157,13 +157,13 @@ def replacing(
 
 def _first_inside(folder: Path, inputs: Sequence[str]) -> str | None:
     """The current folder, or the first of these paths or globs with a file in a folder, through links or not."""
-    if _is_inside(Path(), folder):
+    if is_inside(Path(), folder):
         return "the current folder"
     for path in inputs:
         name = str(home_expanded(path))
         # a file, or a link to nothing, is no glob
         found = [name] if os.path.lexists(name) else iglob(name, recursive=True)  # noqa: PTH207 (an absolute glob)
-        if any(_is_inside(Path(one), folder) for one in found):
+        if any(is_inside(Path(one), folder) for one in found):
             return path
     return None
 
@@ -173,17 +173,12 @@ def _require_no_others(folder: Path, written: Sequence[str]) -> None:
     known = [Path(glob).parts for glob in (*written, LOCK, f".*{FINISHED}")]
     for path in sorted(folder.rglob("*")):
         within = path.relative_to(folder)
-        is_ours = any(_begin_with(within.parts, glob) for glob in known)
+        is_ours = any(begins_with(within.parts, glob) for glob in known)
         leftover = any(fnmatchcase(part, glob) for part in within.parts for glob in (LEFTOVER, *OF_SYSTEM))
         if not (is_ours or leftover or (path.is_dir() and not path.is_symlink())):
             raise OutputError(
                 f"{folder}: contains {within}, which ssm did not write; move it to another folder, or give another -o"
             )
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    """Whether a path is a folder or in it, with and without links followed. A loop of links is no error."""
-    return any(Path(of(path)).is_relative_to(of(folder)) for of in (os.path.abspath, os.path.realpath))
 
 
 def _is_empty(folder: Path) -> bool:
@@ -192,69 +187,14 @@ def _is_empty(folder: Path) -> bool:
 
 
 def write_text(path: str | Path, text: str, sync: bool = True) -> None:
-    """Write `text` to a file, atomically. `sync`: as in `whole_file`."""
-    with whole_file(path, sync) as temporary:
+    """Write `text` to a file, atomically. `sync`: as in `atomic_file`."""
+    with atomic_file(path, sync) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
     """Write `value` to an indented JSON file with sorted keys, atomically."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
-
-
-def home_expanded(path: str) -> Path:
-    """The path, with the home folder in the place of ~. If there is no such user, ~ is part of a name."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111 (Path.expanduser raises if there is no such user)
-
-
-def absolute(paths: Sequence[str]) -> tuple[str, ...]:
-    """Absolute paths or globs: ~ is replaced by the home folder, "a/../b" becomes "b", and links are not followed.
-
-    Raises:
-        ConfigError: a path is empty. It would mean the current folder.
-    """
-    if not all(paths):
-        raise ConfigError("a path is '': expected the name of a file or a folder")
-    return tuple(os.path.abspath(home_expanded(path)) for path in paths)  # noqa: PTH100 (resolve follows links)
-
-
-def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
-    """Check that a new folder would not be read as text by the next command.
-
-    Args:
-        texts: files, folders or globs. All files in a folder are text, also in a folder that a glob matches. Whether a
-            glob will match single files in the new folder is not checked.
-
-    Raises:
-        OutputError: the folder is one of the texts, or inside of it.
-    """
-    new = Path(folder).resolve()
-    for text in texts:
-        given = Path(os.path.normpath(home_expanded(text)))
-        start = before_wildcards(given)
-        wildcards = given.parts[len(start.parts) :]
-        if not new.is_relative_to(start.resolve()):
-            continue
-        below = new.relative_to(start.resolve()).parts
-        hidden = wildcards and any(part.startswith(".") for part in below)  # never read through a glob
-        if not hidden and _begin_with(below, wildcards):
-            raise OutputError(f"{folder}: is inside {text}, which is read as text; give another -o")
-
-
-def before_wildcards(path: Path) -> Path:
-    """The part of a glob before the first wildcard. A path that exists is no glob, whatever its name is."""
-    if os.path.exists(path):  # noqa: PTH110 (a name may be too long)
-        return path
-    return Path(*takewhile(lambda part: not has_magic(part), path.parts))
-
-
-def _begin_with(parts: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether the first of these parts of a path match the parts of a glob."""
-    if not patterns:
-        return True
-    if patterns[0] == "**":
-        return any(_begin_with(parts[skipped:], patterns[1:]) for skipped in range(len(parts) + 1))
-    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and _begin_with(parts[1:], patterns[1:])
 
 
 def make_folder(path: str | Path) -> None:
@@ -270,7 +210,7 @@ def make_folder(path: str | Path) -> None:
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Lock `folder` for this process, on this machine. Wait while another process has the lock. A kill releases it.
 
     Raises:
@@ -286,10 +226,10 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claimed(path: str | Path) -> Iterator[None]:
+def name_lock(path: str | Path) -> Iterator[None]:
     """Lock the name of a future folder for this process, on this machine. A kill releases the lock.
 
-    Temporary folders of killed writers of this name (`whole_folder`) are removed. On a disk without locks they stay,
+    Temporary folders of killed writers of this name (`atomic_folder`) are removed. On a disk without locks they stay,
     because they could belong to a running process.
 
     Raises:

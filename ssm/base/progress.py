@@ -13,6 +13,7 @@ from typing import Self
 
 from tqdm import tqdm
 
+from ssm.base.counting import short
 from ssm.base.errors import OutputError
 from ssm.base.files import write_text
 
@@ -143,14 +144,6 @@ class Progress:
             parts = [f"{self.title} {self.done} {self.unit}", self._rate(), self.note]
         sys.stderr.write("  ".join(part for part in parts if part) + "\n")  # one write, because jobs share the terminal
         sys.stderr.flush()
-
-
-def short(value: float) -> str:
-    """Three significant digits with k, M, G: 38214 is 38.2k."""
-    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= factor:
-            return f"{value / factor:.3g}{letter}"
-    return f"{value:.3g}"
 
 
 def clock(seconds: float) -> str:

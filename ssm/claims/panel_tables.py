@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from ssm.base.columns import chosen, listed, maximum
+from ssm.base.columns import listed, maximum, rows_where
 from ssm.base.errors import TableError
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
@@ -94,10 +94,10 @@ class PanelTables:
 
         Raises:
             UndecidableError: there are no such rows at this scale.
-            TableError: see `ssm.base.columns.chosen`.
+            TableError: see `ssm.base.columns.rows_where`.
         """
         for column, value in where.items():
-            found = chosen(table, schema, {column: value})
+            found = rows_where(table, schema, {column: value})
             if found.is_empty():
                 there = listed(table, column)
                 raise UndecidableError(f"{schema.name} is measured at {column} {there} at this scale, not at {value}")
@@ -123,27 +123,27 @@ def with_own_series(task: F, folder: Path, kind: str) -> F:
     found = task.own_tables(kind)
     if not found:
         return task
-    planned(task, folder, found[0])  # check that it exists
+    existing_table(task, folder, found[0])  # check that it exists
     tables = {kind: found[0]}
     series = Series(arm=OWN, label="", panel="", seed=0, context=1, policy="", run="", tables=tables)
     return task.model_copy(update={"series": (series,)})
 
 
-def planned(task: PlannedFigure, tables: Path, table: str) -> Path:
+def existing_table(task: PlannedFigure, folder: Path, table: str) -> Path:
     """The path of an existing table.
 
     Raises:
         TableError: the table is missing; the message has the command that makes it.
     """
-    path = tables / f"{table}.parquet"
+    path = folder / f"{table}.parquet"
     if not path.exists():
         raise TableError(f"{path}: no such table ({task.target} needs it); `{snakemake_command(task.target)}` makes it")
     return path
 
 
-def tokens(series: Series, quantity: Any) -> int:
-    """The length kT in tokens; T is the training context of the series."""
-    return round(quantity.times_context * series.context)
+def end_in_tokens(series: Series, times_context: float) -> int:
+    """The position kT in tokens: k is `times_context`, and T is the training context of the series."""
+    return round(times_context * series.context)
 
 
 def why_not_at(measurement: Measurement, position: int, key: str = "times_context") -> str | None:

@@ -17,7 +17,7 @@ from ssm.base.lazy import polars as pl
 from ssm.base.tables import read_table
 from ssm.claims.estimate import Estimate, Reading, UndecidableError, numbers_of, summarize
 from ssm.claims.method import EXACT, Method
-from ssm.claims.panel_tables import PanelTables, planned
+from ssm.claims.panel_tables import PanelTables, existing_table
 from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import Series
 from ssm.specs.base import PluginSpec, Spec
@@ -330,7 +330,7 @@ class FigureQuantity(Quantity):
         """The figure's tables of the kind that it reads."""
         (kind,) = self.reads
         for table in panel.task.own_tables(kind):
-            yield read_table(planned(panel.task, panel.folder, table), SCHEMAS[kind])
+            yield read_table(existing_table(panel.task, panel.folder, table), SCHEMAS[kind])
 
     def exact(self, value: float, panel: PanelTables) -> Estimate:
         """An estimate that involves nothing random."""

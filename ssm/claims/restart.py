@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, position_loss_table, tokens, why_not_at
+from ssm.claims.panel_tables import PanelTables, at_end, end_in_tokens, position_loss_table, why_not_at
 from ssm.claims.quantity import ArmQuantity, PanelArm
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import paired_log_ratio, ratio_positions
@@ -89,7 +89,10 @@ class RestartQuantity(ArmQuantity):
 
     def _stop(self, series: Series) -> int:
         """The end of the targets, in tokens."""
-        return tokens(series, self) if self.position is None else self.position
+        if self.position is not None:
+            return self.position
+        assert self.times_context is not None
+        return end_in_tokens(series, self.times_context)
 
     def where(self) -> str:
         """The targets as text."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ssm.base.prose import plain
+from ssm.base.text_table import GAP
 from ssm.claims.method import EXACT
 from ssm.claims.seeds_needed import needed_words
 from ssm.claims.statements import OPEN
@@ -14,7 +15,6 @@ from ssm.claims.tally import tally, tally_lines
 from ssm.claims.words import WEAK, WEAK_MEANS, measured
 
 WEAK_AMONG = "(tests: those of the finished figures in this folder; the report also counts the reference results)"
-GAP = "  "
 # Columns of printed verdicts. On a narrow terminal they are cut in the order of SHRINK, each down to the given number
 # of characters. Reasons and the papers' words are cut first, our numbers later, and the verdict never.
 HEADS = ("figure", "claim", "the paper", "here (95% interval)", "method of the interval", "expected", "verdict", "why")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, first_line
-from ssm.base.files import home_expanded
+from ssm.base.paths import home_expanded
 from ssm.base.seeds import numpy_generator
 from ssm.specs.images import Cifar10, Digits, Images
 from ssm.specs.tasks.base import Split

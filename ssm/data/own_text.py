@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssm.base.errors import DataError, nearest
-from ssm.base.files import absolute, home_expanded, reading
+from ssm.base.files import reading
 from ssm.base.hub import HUB, is_name
+from ssm.base.paths import absolute, home_expanded
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store

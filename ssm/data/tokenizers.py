@@ -13,7 +13,7 @@ import numpy as np
 import tokenizers
 
 from ssm.base.errors import DataError, first_line
-from ssm.base.files import home_expanded
+from ssm.base.paths import home_expanded
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, HubTokenizer, TokenizerSpec
 
 TOKENIZER_BYTES = 256 * 2**20  # limit for a tokenizer.json: the largest have about ten MB

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from ssm.base.errors import ConfigError, TableError
-from ssm.base.files import claimed, require_outside, whole_folder, write_json, write_text
+from ssm.base.files import atomic_folder, name_lock, write_json, write_text
+from ssm.base.paths import require_outside
 from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
 from ssm.data.own_text import own_text, tokenizer_of
@@ -65,7 +66,7 @@ def diagnose(
     """
     require_outside(out, text)
     chosen = prepare_device(device, threads)
-    with claimed(out), whole_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with name_lock(out), atomic_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
         loaded = load_any_model(model, chosen)
         spec = settings_of(loaded, chosen, **settings)
         store = own_text(text, tokenizer_of(loaded, tokenizer), Path(scratch) / "tokens", held_out=1.0)

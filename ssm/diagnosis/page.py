@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from ssm.base.counting import first_of
+from ssm.base.counting import first_of, size
 from ssm.base.provenance import environment
-from ssm.base.sizes import size
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.words import number
 from ssm.diagnosis.comparison import Change, compare

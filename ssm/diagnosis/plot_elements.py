@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from ssm.claims.words import number
 from ssm.diagnosis.result import HeadMap, Interval, Recall, Solved
 from ssm.figures.colors import INK
-from ssm.figures.panel import Plotter
+from ssm.figures.rows import Plotter
 from ssm.figures.style import SMALL, tokens
 
 LEAST_SCALE = 4.0  # growth: the lightest color is at least this much

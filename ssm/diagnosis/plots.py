@@ -28,7 +28,8 @@ from ssm.diagnosis.verdict import about
 from ssm.figures.colors import INK
 from ssm.figures.data import Curve
 from ssm.figures.draw import compose, svg
-from ssm.figures.panel import CurvePanel, Mark, Plotter, Row
+from ssm.figures.panel import CurvePanel, Mark
+from ssm.figures.rows import Plotter, Row
 from ssm.figures.style import BLUE, DOTS, GREEN, ORANGE, PURPLE, RC, SKY, VERMILION, ArmStyle
 
 WIDTH, HEIGHT = 5.4, 3.5  # inches: two fit side by side on a desktop, and one is legible on a phone

@@ -6,7 +6,7 @@ All lines have at most WIDTH columns.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import Any
 from unicodedata import east_asian_width
 
+from ssm.base.text_table import aligned
 from ssm.diagnosis.comparison import first_windows
 from ssm.diagnosis.outcome import (
     BREAKS,
@@ -30,7 +31,6 @@ from ssm.diagnosis.result import SPENT, Diagnosis, Facts, Interval, Tables
 from ssm.diagnosis.verdict import digits, ends, sentence_of
 
 WIDTH = 80
-GAP = "  "
 NONE = "-"
 SPANS = "Each row is measured on the last quarter of its length, the first row on the second half of the context."
 RATIO = (
@@ -118,7 +118,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     cells = [[f"{row.length:,}", _number(row.perplexity), _interval(row.ratio), _number(row.bits)] for row in rows]
     if all(row.bits is None for row in rows):
         heads, cells = heads[:-1], [line[:-1] for line in cells]
-    return _aligned(heads, cells, left=(2,))
+    return aligned([heads, *cells], left=(2,))
 
 
 def command(words: Sequence[str]) -> list[str]:
@@ -200,23 +200,12 @@ def _before_and_after(before: Diagnosis, after: Diagnosis) -> list[str]:
     ]
     heads = ["length", "perplexity before", "after", "ratio before", "after"]
     note = f"{RATIO} {SPANS} Both have read the same {windows:,} windows of the text."
-    return [*_aligned(heads, cells), "", *paragraph(note)]
+    return [*aligned([heads, *cells]), "", *paragraph(note)]
 
 
 def _where(what: str, path: Path) -> list[str]:
     line = f"{what}: {shlex.quote(str(path))}"
     return [line] if _columns(line) <= WIDTH else [f"{what}:", *command([str(path)])]
-
-
-def _aligned(heads: Sequence[str], cells: Sequence[Sequence[str]], left: Iterable[int] = ()) -> list[str]:
-    """Right-aligned columns; the columns with the numbers in `left` are left-aligned."""
-    lines = [heads, *cells]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    places = ["<" if i in left else ">" for i in range(len(widths))]
-    return [
-        GAP.join(f"{cell:{place}{width}}" for cell, place, width in zip(line, places, widths, strict=True)).rstrip()
-        for line in lines
-    ]
 
 
 def _number(estimate: Interval | None) -> str:

@@ -19,7 +19,7 @@ import polars as pl
 import torch
 
 from ssm.base.errors import CheckpointError, DataError
-from ssm.base.files import make_folder, only_one, remove_leftovers, write_json
+from ssm.base.files import folder_lock, make_folder, remove_leftovers, write_json
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.seeds import derived_seed
@@ -70,7 +70,7 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
         raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
     require_own_folder(folder, run)
     make_folder(folder)
-    with only_one(folder):
+    with folder_lock(folder):
         remove_leftovers(folder)
         loss = ChoiceLoss(run, store, device)
         trials = search(run.repair, model.eval(), run.training.context, loss)

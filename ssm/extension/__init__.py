@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from ssm.base.errors import ConfigError, DataError, OutputError
-from ssm.base.files import absolute, only_one, remove_leftovers
+from ssm.base.files import folder_lock, remove_leftovers
+from ssm.base.paths import absolute
 from ssm.base.records import Result
 from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.data.own_text import tokenizer_of
@@ -90,7 +91,7 @@ def extend(
     known = tokenizer_of(loaded, tokenizer)
     folder = Folder(Path(out))
     folder.begin(_original(loaded), [*text, *others])
-    with only_one(folder.path):
+    with folder_lock(folder.path):
         remove_leftovers(folder.path)
         recorded = folder.record_settings(
             {

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ssm.base.files import whole_folder, write_json
+from ssm.base.files import atomic_folder, write_json
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.extension.choice import Candidate
 from ssm.models.backbone import LanguageModel
@@ -76,7 +76,7 @@ def write_chosen(
         write_exported(loaded, model, folder, changes)
         return
     record = read_record(run)
-    with whole_folder(folder) as temporary:
+    with atomic_folder(folder) as temporary:
         shutil.copyfile(weights, temporary / RUN_WEIGHTS)
         message = f"step {chosen.step} of {record['budget_steps']}, chosen by ssm extend"
         tokens = record["tokens"] * chosen.step // record["steps"]

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import OutputError, shown
-from ssm.base.files import LOCK, make_folder, require_outside, write_json
+from ssm.base.files import LOCK, make_folder, write_json
+from ssm.base.paths import require_outside
 from ssm.base.records import RUN_RECORD, Settings
 from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.diagnosis import WRITTEN as OF_DIAGNOSIS

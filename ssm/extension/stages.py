@@ -13,7 +13,7 @@ import torch
 
 from ssm.base.counting import counted
 from ssm.base.errors import CheckpointError, OutputError
-from ssm.base.files import whole_folder, write_json, write_text
+from ssm.base.files import atomic_folder, write_json, write_text
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_RECORD, CandidateRecord
 from ssm.base.strict_parsing import read_json, shaped
@@ -144,7 +144,7 @@ class Stages:
             spec, text = self.spec.diagnosis, self.text
             made = diagnose_loaded(loaded, text.page, spec, self.device, text=text.files, all_windows=all_windows)
             self.folder.delete([folder])
-            with whole_folder(folder) as temporary:
+            with atomic_folder(folder) as temporary:
                 write_diagnosis(made, temporary)
             diagnosis = load_diagnosis(folder)
         if diagnosis is not known:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ssm.base.counting import size
 from ssm.base.errors import DataError
-from ssm.base.files import absolute
-from ssm.base.sizes import size
+from ssm.base.paths import absolute
 from ssm.data.own_text import own_text, windows_of
 from ssm.data.pieces import Division, Pieces, divide
 from ssm.data.store import TokenSplit, TokenStore

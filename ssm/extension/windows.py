@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from ssm.base.sizes import size
+from ssm.base.counting import size
 from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.extension import ENOUGH_FOR_A_GAIN, HALF, MOST_CHOICE_WINDOWS
 

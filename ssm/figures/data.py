@@ -15,12 +15,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from ssm.base.columns import chosen, maximum, means
+from ssm.base.columns import maximum, means, rows_where
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.base.tables import read_provenance, read_table, schema_of
 from ssm.claims.families import value_text
-from ssm.claims.panel_tables import planned
+from ssm.claims.panel_tables import existing_table
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure, Series
 from ssm.claims.table_numbers import (
@@ -79,7 +79,7 @@ def read_planned(task: PlannedFigure, tables: Path, table: str, kind: str) -> pl
     Raises:
         TableError: the table is missing or broken; a missing table with the command that makes it.
     """
-    path = planned(task, tables, table)
+    path = existing_table(task, tables, table)
     frame = read_table(path, SCHEMAS[kind])
     if read_provenance(path).get("diverged"):
         return _without_values(frame, SCHEMAS[kind])
@@ -249,7 +249,7 @@ def column_lines(
     """One line per arm and seed for `column_curves`. Tables without selected rows give no line."""
     lines = []
     for series, table, schema in any_loaded(task, tables, panel, reader):
-        frame = means(chosen(table, schema, reader.where), schema, [x], reader.column)
+        frame = means(rows_where(table, schema, reader.where), schema, [x], reader.column)
         if not frame.is_empty():
             lines.append((series, _line(frame, x, "value")))
     return lines
@@ -275,7 +275,7 @@ def any_loaded(
     found = []
     for series in task.series:
         if series.panel == panel and reader.measurement in series.tables:
-            path = planned(task, tables, series.tables[reader.measurement])
+            path = existing_table(task, tables, series.tables[reader.measurement])
             schema = schema_of(path, SCHEMAS)
             found.append((series, read_planned(task, tables, path.stem, schema.name), schema))
     return found
@@ -283,7 +283,7 @@ def any_loaded(
 
 def values_of(key: str, reader: ColumnReader, task: PlannedFigure, tables: Path, panel: str) -> list[Setting]:
     """The values of a key in the rows that are drawn."""
-    every = [chosen(table, schema, reader.where) for _, table, schema in any_loaded(task, tables, panel, reader)]
+    every = [rows_where(table, schema, reader.where) for _, table, schema in any_loaded(task, tables, panel, reader)]
     return list(dict.fromkeys(value for table in every for value in table[key].to_list()))
 
 

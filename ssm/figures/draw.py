@@ -18,11 +18,12 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from ssm.base.files import whole_file
+from ssm.base.files import atomic_file
 from ssm.base.prose import plain
 from ssm.figures.data import arms
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import DIVERGED, Row, heights, side_by_side, wrapped, wrapped_title
+from ssm.figures.panel import DIVERGED
+from ssm.figures.rows import Row, heights, side_by_side, wrapped, wrapped_title
 from ssm.figures.style import LARGE, NORMAL, RC, SMALL, TITLE, WIDTH, arm_styles
 
 DPI = 200
@@ -52,11 +53,11 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
     paths = [out / f"{target}.{kind}" for kind in ("svg", "png", "pdf")]
     with matplotlib.rc_context(RC | {"svg.hashsalt": target}):
         figure = draw_figure(task, tables)
-        with whole_file(paths[0]) as temporary:
+        with atomic_file(paths[0]) as temporary:
             temporary.write_bytes(svg(figure, plain(task.figure.title)))
-        with whole_file(paths[1]) as temporary:
+        with atomic_file(paths[1]) as temporary:
             figure.savefig(temporary, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
-        with whole_file(paths[2]) as temporary:
+        with atomic_file(paths[2]) as temporary:
             dates = {"CreationDate": None, "ModDate": None}
             figure.savefig(temporary, format="pdf", facecolor="white", metadata=dates)
     return paths

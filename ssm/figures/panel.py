@@ -1,76 +1,33 @@
-"""Panels. A plot describes its panels as data; this file decides how they look."""
+"""Panels of curves. A plot describes its panels as data; this file decides how they look."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ssm.base.counting import short
 from ssm.base.lazy import ticker, transforms
 from ssm.figures.colors import INK
 from ssm.figures.data import OUTER_SEEDS, Curve
-from ssm.figures.style import SMALL, TITLE, ArmStyle, log_ticks, number, token_ticks, tokens
+from ssm.figures.rows import Row, columns_for
+from ssm.figures.style import SMALL, ArmStyle, log_ticks, token_ticks, tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
 LARGEST_SPAN = 300.0  # a log axis ends at this factor above the lowest curve, so diverged curves leave the panel
-ROOM = 6.3  # inches: height of a page without a legend and a note
 LEAST = 1.4  # inches: the lowest legible row of curves
 NARROW = 0.8  # height of a panel in a row of several plots, relative to its height in its own row
-LETTER = 0.085  # inches: width of a letter
 LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0.0, (4.0, 2.0))}  # a reference line
-UNBROKEN = "\u00a0"  # a space at which lines are not broken
 BAND = 0.16  # opacity of the bands
 DIVERGED = " (diverged: "  # in a label, before the title of the panel in which a curve has no finite value
 EDGE = {True: 0.1, False: 0.015}  # space left and right of the curves with and without dots, a fraction of the axis
 BESIDE = 2.6  # points between the dots of two curves at the same x
-
-Plotter = Callable[["Axes", int], None]  # draws on axes, given the number of columns of its row
-
-
-class Sharing(Protocol):
-    """A panel that can share a row with panels of other plots of its kind."""
-
-    def __call__(self, axes: Axes, columns: int) -> None: ...
-
-    def columns(self, panels: Sequence[Self]) -> int:
-        """Number of these panels per row, this panel included."""
-
-    def share_row(self, panels: Sequence[Self], height: float, columns: int) -> tuple[float, Sequence[Plotter]]:
-        """Row height and panels, adapted to a shared row. `height` is the largest height of the single plots."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """Panels side by side. If there are fewer panels than `columns`, the rest of the row is empty."""
-
-    height: float  # inches
-    panels: Sequence[Plotter]
-    columns: int
-    note: str = ""  # meaning of lines and bands
-    least: float | None = None  # inches: the lowest height at which it is legible; None: `height`
-
-
-def heights(rows: Sequence[Row], room: float) -> list[float]:
-    """The heights of the rows in a figure with `room` inches for them.
-
-    If they do not fit, all rows become lower by the same share of what they can spare. If that is not enough, all have
-    their lowest legible height, and the figure is higher than `room`.
-    """
-    wanted, least = [row.height for row in rows], [_least(row) for row in rows]
-    if sum(wanted) <= room:
-        return wanted
-    if sum(least) >= room:
-        return least
-    share = (sum(wanted) - room) / (sum(wanted) - sum(least))
-    return [high - share * (high - low) for high, low in zip(wanted, least, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -199,7 +156,7 @@ class CurvePanel:
         axes.xaxis.set_major_locator(ticker.FixedLocator(ticks))
         powers = all(math.log2(tick).is_integer() for tick in ticks if tick >= 1000)
         counts = self.tokens or bool(self.ticks and powers)
-        axes.xaxis.set_major_formatter(ticker.FixedFormatter([(tokens if counts else number)(tick) for tick in ticks]))
+        axes.xaxis.set_major_formatter(ticker.FixedFormatter([(tokens if counts else short)(tick) for tick in ticks]))
         axes.xaxis.set_minor_locator(ticker.NullLocator())
         axes.set_xlabel(self.x_label)
 
@@ -242,7 +199,7 @@ def log_axis(axis: Axis, low: float, high: float, most: int = 6) -> None:
     """Label an axis with a log scale at round numbers from `low` to `high`, at most `most`."""
     ticks = log_ticks(low, high, most)
     axis.set_major_locator(ticker.FixedLocator(ticks))
-    axis.set_major_formatter(ticker.FixedFormatter([number(tick) for tick in ticks]))
+    axis.set_major_formatter(ticker.FixedFormatter([short(tick) for tick in ticks]))
     axis.set_minor_locator(ticker.NullLocator())
     axis.set_minor_formatter(ticker.NullFormatter())
 
@@ -337,65 +294,6 @@ def note_on_draws(curves: Sequence[Curve]) -> str:
     banded = any(np.isfinite(curve.low).any() for curve in curves)
     crossed = any(curve.breaks_off() for curve in curves)
     return ". ".join(["Band: standard error over draws"] * banded + ["Cross: not finite beyond this point"] * crossed)
-
-
-def columns_for(panels: int) -> int:
-    """Number of panels per row: at most three, so that a panel is legible on a phone."""
-    return {0: 1, 1: 1, 2: 2, 4: 2}.get(panels, 3)
-
-
-def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
-    """Rows of several plots, given (kind, rows) of each plot. Consecutive one-panel plots of one kind share rows.
-
-    If another row has more panels, they do so only where the page needs it: all axes are aligned, and are pushed apart.
-    """
-    found: list[Row] = []
-    most = max((row.columns for _, own in parts for row in own), default=1)
-    crowded = sum(_least(row) for _, own in parts for row in own) > ROOM
-    for (_, one_panel), group in itertools.groupby(parts, key=lambda part: (part[0], _one_panel(part[1]))):
-        rows = [row for _, own in group for row in own]
-        panels = [row.panels[0] for row in rows if _shares(row.panels[0])]
-        columns = panels[0].columns(panels) if one_panel else 1
-        if not one_panel or columns < (2 if crowded else max(2, most)):
-            found += rows
-            continue
-        note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
-        height, plotters = panels[0].share_row(panels, max(row.height for row in rows), columns)
-        least = min(height, max(_least(row) for row in rows))
-        found += [
-            Row(height, plotters[at : at + columns], columns, note, least) for at in range(0, len(plotters), columns)
-        ]
-    return found
-
-
-def _least(row: Row) -> float:
-    """The lowest height at which a row is legible."""
-    return row.height if row.least is None else row.least
-
-
-def wrapped(text: str, room: float, letter: float = LETTER) -> str:
-    """Wrap a text into lines of `room` inches. Words that are longer stay whole, and so does "T = 64"."""
-    letters = max(1, int(room / letter))
-    whole = text.replace(" = ", f"{UNBROKEN}={UNBROKEN}")
-    return textwrap.fill(whole, letters, break_long_words=False, break_on_hyphens=False).replace(UNBROKEN, " ")
-
-
-def wrapped_title(title: str, room: float) -> str:
-    """Wrap a title into lines of `room` inches, after commas if that is enough, otherwise between words."""
-    letters, found = int(room / TITLE), []
-    for line in title.split("\n"):
-        parts = line.split(", ")
-        kept = ", ".join(part.replace(" ", UNBROKEN) for part in parts) if max(map(len, parts)) < letters else line
-        found += wrapped(kept, room, TITLE).splitlines() or [""]
-    return "\n".join(found)
-
-
-def _one_panel(rows: Sequence[Row]) -> bool:
-    return len(rows) == 1 and len(rows[0].panels) == 1 and _shares(rows[0].panels[0])
-
-
-def _shares(panel: Plotter) -> TypeGuard[Sharing]:
-    return hasattr(panel, "share_row")
 
 
 def common_limits(panels: Sequence[CurvePanel]) -> tuple[float, float] | None:

@@ -24,7 +24,7 @@ from ssm.claims.reader import Reader, SeriesReader
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import OfQuantity
 from ssm.figures.data import Curve, chosen_arms, panels
-from ssm.figures.panel import Row
+from ssm.figures.rows import Row
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Distinct, Name, PluginSpec
 

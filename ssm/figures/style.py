@@ -225,15 +225,3 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
         return ticks[:: math.ceil(len(ticks) / most)]
     places = ticker.MaxNLocator(nbins=most - 1, steps=[1, 2, 5, 10])
     return [tick for tick in places.tick_values(low, high) if low <= tick <= high]
-
-
-def number(value: float) -> str:
-    """The text of a tick: 0.5, 12, 3k, 40M.
-
-    >>> [number(v) for v in (0.5, 12, 1000, 40e6)]
-    ['0.5', '12', '1k', '40M']
-    """
-    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= unit:
-            return f"{value / unit:.3g}{letter}"
-    return f"{value:.3g}"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ssm.base.checksum import BLANK, stored_checksum, verify_checksum, write_checksum
 from ssm.base.errors import CheckpointError, first_line
-from ssm.base.files import whole_file
+from ssm.base.files import atomic_file
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
 from ssm.base.strict_parsing import parse_json, read_json, shaped
@@ -44,7 +44,7 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str,
         OutputError: `path` cannot be written.
     """
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.touch()
         usual = temporary.stat().st_mode
         try:

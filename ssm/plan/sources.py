@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ssm.base.errors import CheckpointError, DataError
-from ssm.base.files import home_expanded, reading
+from ssm.base.files import reading
 from ssm.base.hub import HUB, is_name
+from ssm.base.paths import home_expanded
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ssm.base.counting import counted
+from ssm.base.text_table import aligned
 from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
 from ssm.plan.walltime import jobs_for, wall_seconds
@@ -61,7 +62,8 @@ def summary(
         *(_too_large(plan, workflow, needed) if gpu else []),
         *_notes(plan, workflow, needed, gpu, slots),
     ]
-    return "\n".join([_title(plan), "", *_aligned(_table(plan, needed, past, gpu, slots)), "", *notices])
+    table = aligned(_table(plan, needed, past, gpu, slots), left=(0,))
+    return "\n".join([_title(plan), "", *table, "", *notices])
 
 
 def _title(plan: Plan) -> str:
@@ -103,12 +105,6 @@ def _table(
             times.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
         rows.append([*cells, *_sums(plan, new, needed, gpu), *_most(plan, jobs, needed, gpu), *times])
     return rows
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """The rows of a table as lines. The first column is aligned left, the others right."""
-    first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
-    return ["  ".join([name.ljust(first), *map(str.rjust, cells, widths)]).rstrip() for name, *cells in rows]
 
 
 def _published_lines(plan: Plan) -> list[str]:

@@ -13,7 +13,7 @@ from PIL import Image
 from pydantic import Field
 
 from ssm.base.errors import ConfigError, TableError, nearest
-from ssm.base.files import whole_file, write_text
+from ssm.base.files import atomic_file, write_text
 from ssm.base.tables import read_provenance
 from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import ROUNDING
@@ -100,7 +100,7 @@ def write_reference(results: Path, out: Path) -> tuple[list[str], list[str]]:
         save_reference(Reference(target=figure.target, scale=gathered.scale, made=made, claims=claims), out)
         with open_png(results / "figures" / f"{figure.target}.png") as image:
             small = image.convert("RGB").quantize(COLORS)
-        with whole_file(out / f"{figure.target}.png") as temporary:
+        with atomic_file(out / f"{figure.target}.png") as temporary:
             small.save(temporary, format="png", optimize=True)
     left_out = [
         f"{target} is left out: {absent.state}, {absent.why}"

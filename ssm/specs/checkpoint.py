@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, WithJsonSchema, field_validator, model_validator
 
-from ssm.base.files import home_expanded
+from ssm.base.paths import home_expanded
 from ssm.base.strict_parsing import problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
-from ssm.base.files import home_expanded
+from ssm.base.paths import home_expanded
 from ssm.specs.base import Distinct, Scale, Spec
 
 MOST_THREADS = 1024  # of one process: OpenMP aborts the process when it is asked for more

@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
-from ssm.base.files import home_expanded, make_folder, only_one, remove_leftovers, write_json
+from ssm.base.files import folder_lock, make_folder, remove_leftovers, write_json
+from ssm.base.paths import home_expanded
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.models.backbone import LanguageModel
@@ -70,7 +71,7 @@ def write_imported(loaded: LoadedModel, run: RunSpec, folder: Path) -> dict[str,
         weights = {name: _rows_as(tensor, name, model, run) for name, tensor in weights.items()}
     require_own_folder(folder, run)
     make_folder(folder)
-    with only_one(folder):
+    with folder_lock(folder):
         remove_leftovers(folder)
         save_weights(folder / RUN_WEIGHTS, weights, run, 0, loaded.fingerprint)
         parameters = sum(weights[name].numel() for name, _ in model.named_parameters())

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ssm.base.files import make_folder, only_one, remove_leftovers
+from ssm.base.files import folder_lock, make_folder, remove_leftovers
 from ssm.base.progress import HEARTBEATS, Progress
 from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
@@ -99,7 +99,7 @@ def _working_in(folder: Path, group: ProcessGroup) -> Iterator[None]:
     """A block in which no other job works in `folder`."""
     if group.main:
         make_folder(folder / "snapshots")
-    with only_one(folder) if group.main else nullcontext():
+    with folder_lock(folder) if group.main else nullcontext():
         if group.main:
             remove_leftovers(folder)
         group.wait()  # until the main process has locked the folder

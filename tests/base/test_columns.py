@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ssm.base.columns import by_sample, chosen, matrices, maximum, means
+from ssm.base.columns import by_sample, matrices, maximum, means, rows_where
 from ssm.base.errors import TableError
 from ssm.base.schema import Schema
 
@@ -30,7 +30,7 @@ TABLE = pl.DataFrame(ROWS, schema=SCHEMA.columns, orient="row")
 
 
 def test_samples_count_alike_whatever_the_number_of_their_rows() -> None:
-    eight = chosen(TABLE, SCHEMA, {"length": 8})
+    eight = rows_where(TABLE, SCHEMA, {"length": 8})
     assert by_sample(eight, SCHEMA, "right").tolist() == [0.5, 1.0]
     assert by_sample(eight, SCHEMA, "share").tolist() == [0.75, 0.25]
     frame = means(TABLE, SCHEMA, ["length"], "right")
@@ -73,14 +73,14 @@ def test_rows_without_a_place_are_on_no_curve() -> None:
 
 
 def test_a_setting_is_a_value_that_the_column_can_have() -> None:
-    assert chosen(TABLE, SCHEMA, {"group": "b", "right": False}).height == 1
-    assert chosen(TABLE, SCHEMA, {"length": 8.0}).height == 3
-    assert chosen(TABLE, SCHEMA, {"length": 7}).is_empty()
+    assert rows_where(TABLE, SCHEMA, {"group": "b", "right": False}).height == 1
+    assert rows_where(TABLE, SCHEMA, {"length": 8.0}).height == 3
+    assert rows_where(TABLE, SCHEMA, {"length": 7}).is_empty()
     for where in ({"length": "8"}, {"length": True}, {"right": 1}, {"group": 8}):
         with pytest.raises(TableError, match="cannot be"):
-            chosen(TABLE, SCHEMA, where)
+            rows_where(TABLE, SCHEMA, where)
     with pytest.raises(TableError, match="no column 'lengt'; did you mean 'length'"):
-        chosen(TABLE, SCHEMA, {"lengt": 8})
+        rows_where(TABLE, SCHEMA, {"lengt": 8})
     with pytest.raises(TableError, match="has no numbers"):
         by_sample(TABLE, SCHEMA, "group")
 

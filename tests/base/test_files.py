@@ -13,22 +13,13 @@ from small import content
 
 from ssm.base import files
 from ssm.base.errors import DataError, OutputError
-from ssm.base.files import (
-    absolute,
-    claimed,
-    home_expanded,
-    reading,
-    replacing,
-    require_outside,
-    whole_file,
-    whole_folder,
-)
+from ssm.base.files import atomic_file, atomic_folder, name_lock, reading, replacing
 
 
 @pytest.mark.parametrize("path", [".", "", "..", "/", "a/.."])
 def test_a_path_without_a_name_of_its_own(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for writing in (whole_file, whole_folder, claimed):
+    for writing in (atomic_file, atomic_folder, name_lock):
         with pytest.raises(OutputError, match="expected the name of a new"), writing(path):
             pytest.fail("nothing may be written")
     assert not list(tmp_path.iterdir())
@@ -36,12 +27,12 @@ def test_a_path_without_a_name_of_its_own(path: str, tmp_path: Path, monkeypatch
 
 def test_a_name_is_held_by_one_alone(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "report"
-    with claimed(out):
-        with pytest.raises(OutputError, match="report: another process is writing it"), claimed(out):
+    with name_lock(out):
+        with pytest.raises(OutputError, match="report: another process is writing it"), name_lock(out):
             pytest.fail("it is held")
-        with claimed(out.with_name("report.2")), whole_folder(out):
+        with name_lock(out.with_name("report.2")), atomic_folder(out):
             pass
-    with claimed(out):
+    with name_lock(out):
         pass
     assert [path.name for path in out.parent.iterdir()] == ["report"]
 
@@ -54,7 +45,7 @@ def test_what_the_killed_left_is_removed_and_nothing_else(tmp_path: Path) -> Non
     for name in (".report.12-0123abcd.tmp", *names):
         (tmp_path / name).mkdir()
         (tmp_path / name / "table").write_text("1")
-    with claimed(out), whole_folder(out) as folder:
+    with name_lock(out), atomic_folder(out) as folder:
         assert folder.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, "report"])
 
@@ -63,12 +54,12 @@ def test_one_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     out = tmp_path / "report"
     process = os.fork()
     if process == 0:
-        with claimed(out), whole_folder(out) as folder:
+        with name_lock(out), atomic_folder(out) as folder:
             (folder / "table").write_text("1")
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(process, 0)
     assert len(list(tmp_path.iterdir())) == 2  # the folder and the lock
-    with claimed(out), whole_folder(out):
+    with name_lock(out), atomic_folder(out):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
 
@@ -76,7 +67,7 @@ def test_one_that_is_killed_holds_nothing(tmp_path: Path) -> None:
 def test_without_locks_nobodys_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "lock", lambda *_, **__: True)
     (tmp_path / ".report.12-0123abcd.tmp").mkdir()
-    with claimed(tmp_path / "report"):
+    with name_lock(tmp_path / "report"):
         pass
     assert (tmp_path / ".report.12-0123abcd.tmp").exists()
 
@@ -226,13 +217,13 @@ CLOSED = PermissionError(errno.EACCES, "Permission denied", "/closed/model")
 
 def test_errors_about_other_files_do_not_blame_the_output(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for writing in (whole_folder(out), claimed(out), replacing(out, "01234567", "mark", [])):
+    for writing in (atomic_folder(out), name_lock(out), replacing(out, "01234567", "mark", [])):
         with pytest.raises(PermissionError, match="'/closed/model'"), writing:
             raise CLOSED
     full = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(OutputError, match=r"out: cannot be written \(No space left on device\)$"), whole_folder(out):
+    with pytest.raises(OutputError, match=r"out: cannot be written \(No space left on device\)$"), atomic_folder(out):
         raise full
-    with pytest.raises(OutputError, match=r"out: cannot be written \(No such file"), whole_folder(out) as folder:
+    with pytest.raises(OutputError, match=r"out: cannot be written \(No such file"), atomic_folder(out) as folder:
         (folder / "deep" / "file").touch()
     assert not list(tmp_path.iterdir())
 
@@ -242,54 +233,3 @@ def test_a_path_that_cannot_be_read_is_one_line() -> None:
         raise CLOSED
     with pytest.raises(DataError, match=r"^no device$"), reading(DataError):
         raise OSError("no device")
-
-
-def test_a_tilde_is_the_home_folder_or_part_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An editor calls its files like this."""
-    monkeypatch.setenv("HOME", "/home/me")
-    assert home_expanded("~/texts") == Path("/home/me/texts")
-    assert home_expanded("~$x.txt") == Path("~$x.txt")
-    monkeypatch.chdir(tmp_path)
-    assert absolute(["~/texts", "~$x.txt"]) == ("/home/me/texts", f"{tmp_path}/~$x.txt")
-    require_outside("out", ["~$x.txt"])
-    with pytest.raises(OutputError, match="is inside ~me, which is read as text"):
-        require_outside("~me/out", ["~me"])
-
-
-@pytest.mark.parametrize(
-    ("text", "out", "inside"),
-    [
-        ("texts", "texts/out", True),
-        ("texts", "texts2", False),
-        ("texts/*", "texts/out", True),
-        ("texts/*", "texts/a/out", True),  # inside of a folder that the glob matches
-        ("texts/*", "texts", False),
-        ("texts/*.txt", "texts/out", False),
-        ("texts/*.txt", "texts/out.txt", True),
-        ("texts/**/*", "texts/out", True),
-        ("texts/*/../*", "texts/out", True),
-        ("texts/**/part", "texts/a/b/part/out", True),
-        ("texts/**/part", "texts/a/b", False),
-        ("t*s/a", "texts/a/out", True),
-        ("link/*", "texts/out", True),
-        ("texts/[ab]", "texts/b", True),
-        ("[1]", "[1]/out", True),  # the folder has this name
-        ("[1]", "1", False),
-        ("[2]", "2", True),
-        ("*", ".out", False),  # hidden, so a glob does not read it
-        (".", ".out", True),
-    ],
-)
-def test_a_folder_inside_a_text(
-    text: str, out: str, inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = tmp_path / "[9]"  # no wildcard of the user
-    for folder in ("texts/a", "[1]"):
-        (here / folder).mkdir(parents=True)
-    (here / "link").symlink_to("texts")
-    monkeypatch.chdir(here)
-    if inside:
-        with pytest.raises(OutputError, match=r"is inside .*, which is read as text; give another -o"):
-            require_outside(out, [text])
-    else:
-        require_outside(out, [text])

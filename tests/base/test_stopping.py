@@ -52,7 +52,7 @@ def test_a_second_signal_does_not_interrupt_the_way_out() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-@pytest.mark.parametrize(("number", "work"), product((*SIGNALS, signal.SIGINT), ["time.sleep(60)", "0"]))
+@pytest.mark.parametrize(("number", "work"), [*product((*SIGNALS, signal.SIGINT), ["time.sleep(60)", "0"])])
 def test_a_signal_during_an_import_waits_for_its_end(tmp_path: Path, number: int, work: str) -> None:
     """While torch is imported, an exception can end the process with SIGABRT. This module drops the exception.
 

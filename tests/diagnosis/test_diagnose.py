@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from small import content, model_spec, text
 
 from ssm.base.errors import TableError
-from ssm.base.files import claimed
+from ssm.base.files import name_lock
 from ssm.base.tables import read_provenance
 from ssm.claims import words as claim_words
 from ssm.cli import diagnose as diagnose_verb
@@ -221,7 +221,7 @@ def test_a_second_process_with_the_same_folder_is_refused_at_once(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ssm.diagnosis.load_any_model", lambda *_: pytest.fail("it has begun"))
-    with claimed(tmp_path / "out"):
+    with name_lock(tmp_path / "out"):
         assert call(world, tmp_path / "out") == 2
     assert capsys.readouterr().err == f"ssm diagnose: {tmp_path}/out: another process is writing it\n"
 

@@ -21,9 +21,9 @@ from matplotlib.text import Text
 from ssm.base.errors import ConfigError, TableError
 from ssm.figures.data import Line
 from ssm.figures.draw import draw, draw_figure
-from ssm.figures.panel import wrapped
 from ssm.figures.plots.curves import Curves
 from ssm.figures.plots.learning_curves import thinned
+from ssm.figures.rows import wrapped
 from ssm.figures.style import ARMS
 
 KEYS = {"measurement": "passkey", "column": "correct"}

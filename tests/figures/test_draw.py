@@ -25,9 +25,9 @@ from ssm.cli import plot
 from ssm.figures.colors import GRID, INK
 from ssm.figures.draw import compose, draw, draw_figure
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import Row, wrapped
 from ssm.figures.plot import PLOTS
 from ssm.figures.plots.taxonomy_table import HEADS
+from ssm.figures.rows import Row, wrapped
 from ssm.figures.style import ARMS, CLASSES, SMALL, WIDTH
 from ssm.specs.mixers import SPECS
 from ssm.specs.mixers.base import MixerSpecBase

@@ -12,7 +12,7 @@ from figures import made_up
 from ssm.figures import draw
 from ssm.figures.draw import PAGE, compose, stacked
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import Row, heights
+from ssm.figures.rows import Row, heights
 from ssm.plan.library import load_config
 from ssm.plan.plan import make_plan
 

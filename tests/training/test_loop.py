@@ -24,7 +24,7 @@ import ssm.training.loop as loop
 import ssm.training.step as training_step
 from ssm.base import progress
 from ssm.base.errors import CheckpointError, ConfigError, DataError
-from ssm.base.files import only_one
+from ssm.base.files import folder_lock
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
@@ -413,7 +413,7 @@ def test_no_other_run_or_model_is_overwritten(store: TokenStore, tmp_path: Path)
 def test_two_processes_do_not_train_in_one_folder(store: TokenStore, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     lock = tmp_path / "run" / ".lock"
-    with only_one(lock.parent), lock.open("w") as second, pytest.raises(BlockingIOError):
+    with folder_lock(lock.parent), lock.open("w") as second, pytest.raises(BlockingIOError):
         fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
     train(run_spec(store.spec, budget={"steps": 1}), store, tmp_path / "run", CPU)  # released
 
@@ -428,10 +428,10 @@ def test_a_disk_without_locks_can_be_used(tmp_path: Path, monkeypatch: pytest.Mo
         return flock
 
     monkeypatch.setattr(fcntl, "flock", refusing(errno.ENOSYS))
-    with only_one(tmp_path):
+    with folder_lock(tmp_path):
         pass
     monkeypatch.setattr(fcntl, "flock", refusing(errno.EIO))
-    with pytest.raises(OSError, match="refused"), only_one(tmp_path):
+    with pytest.raises(OSError, match="refused"), folder_lock(tmp_path):
         pass
 
 

@@ -80,7 +80,7 @@ def by_hand(run: RunSpec, batch: Batch) -> tuple[float, Tensor, float]:
                 right, count = right + int(logits[row, place].argmax() == target), count + 1
     loss = total / count
     loss.backward()
-    return float(loss), torch.cat([p.grad.flatten() for p in model.parameters()]), right / count
+    return loss.item(), torch.cat([p.grad.flatten() for p in model.parameters()]), right / count
 
 
 @pytest.mark.parametrize("micro_batch_tokens", [None, 128, 64, 32])

@@ -10,7 +10,7 @@ from typing import Any
 
 from ssm.base.checksum import BLANK, verify_checksum, write_checksum
 from ssm.base.errors import TableError, first_line, nearest, shown
-from ssm.base.files import whole_file
+from ssm.base.files import atomic_file
 from ssm.base.lazy import parquet as pq
 from ssm.base.lazy import polars as pl
 from ssm.base.lazy import pyarrow as pa
@@ -32,7 +32,7 @@ def write_table(frame: pl.DataFrame, schema: Schema, path: str | Path, provenanc
     # The digest covers the whole file. Checksums of pages are for other readers. Arrow's schema would be a second copy
     # of the metadata.
     options = {"compression": "zstd", "write_page_checksum": True, "store_schema": False}
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         # The file is opened here, because pyarrow reads the part of a path before a colon as a protocol.
         with temporary.open("wb") as file, pq.ParquetWriter(file, table.schema, **options) as writer:
             writer.write_table(table)

@@ -10,7 +10,7 @@ from pydantic import PositiveFloat
 
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
-from ssm.claims.panel_tables import PanelTables, state_statistics_table, tokens
+from ssm.claims.panel_tables import PanelTables, end_in_tokens, state_statistics_table
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import by_sequence, head_std_growth
@@ -35,7 +35,7 @@ class HeadDrift(ArmQuantity):
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """With one seed, the interval is a bootstrap over sequences."""
-        start, stop, over_heads = series.context, tokens(series, self), OVER_HEADS[self.heads]
+        start, stop, over_heads = series.context, end_in_tokens(series, self.times_context), OVER_HEADS[self.heads]
         table = state_statistics_table(panel, series, self, stop)
         heads = table.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
         at = [heads.filter(pl.col("position") == position) for position in (start, stop)]

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss_table, tokens, why_not_at
+from ssm.claims.panel_tables import PanelTables, at_end, end_in_tokens, last_quarter, position_loss_table, why_not_at
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.specs.measurements.base import Measurement
@@ -21,14 +21,14 @@ class PerplexityAt(ArmQuantity):
     times_context: PositiveFloat  # k
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
-        return why_not_at(measurement, tokens(series, self))
+        return why_not_at(measurement, end_in_tokens(series, self.times_context))
 
     @property
     def read_on(self) -> ComparisonScale:
         return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
-        stop = tokens(series, self)
+        stop = end_in_tokens(series, self.times_context)
         return mean_reading(last_quarter(position_loss_table(panel, series, self, stop), stop))
 
     def describe(self, panel: PanelTables) -> str:

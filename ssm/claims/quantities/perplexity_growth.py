@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, last_quarter, position_loss_table, tokens, why_not_at
+from ssm.claims.panel_tables import PanelTables, at_end, end_in_tokens, last_quarter, position_loss_table, why_not_at
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import mean_loss
@@ -22,7 +22,7 @@ class PerplexityGrowth(ArmQuantity):
     times_context: PositiveFloat  # k
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
-        return why_not_at(measurement, tokens(series, self))
+        return why_not_at(measurement, end_in_tokens(series, self.times_context))
 
     @property
     def read_on(self) -> ComparisonScale:
@@ -30,7 +30,7 @@ class PerplexityGrowth(ArmQuantity):
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """Paired by sequence."""
-        stop = tokens(series, self)
+        stop = end_in_tokens(series, self.times_context)
         table = position_loss_table(panel, series, self, max(stop, series.context))
         early = mean_loss(table, series.context // 2, series.context)["loss"].to_numpy()
         return mean_reading(last_quarter(table, stop) - early)

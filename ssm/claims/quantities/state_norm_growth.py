@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, log_mean_reading
-from ssm.claims.panel_tables import PanelTables, state_statistics_table, tokens
+from ssm.claims.panel_tables import PanelTables, end_in_tokens, state_statistics_table
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import state_norm_at
@@ -26,7 +26,7 @@ class StateNormGrowth(ArmQuantity):
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """A ratio of means over sequences."""
-        stop = tokens(series, self)
+        stop = end_in_tokens(series, self.times_context)
         table = state_statistics_table(panel, series, self, stop)
         late = state_norm_at(table, stop)["norm"].to_numpy()
         early = state_norm_at(table, series.context)["norm"].to_numpy()

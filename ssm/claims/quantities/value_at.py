@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import PositiveFloat
 
-from ssm.base.columns import by_sample, chosen, listed, maximum
+from ssm.base.columns import by_sample, listed, maximum, rows_where
 from ssm.claims.estimate import Reading, UndecidableError, log_mean_reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, require_measured_to, tokens, why_not_at
+from ssm.claims.panel_tables import PanelTables, end_in_tokens, require_measured_to, why_not_at
 from ssm.claims.quantity import ROUNDING, ArmQuantity, ComparisonScale, LimitedQuantity
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import Series
@@ -41,7 +41,9 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
         )
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
-        return None if self.times_context is None else why_not_at(measurement, tokens(series, self))
+        if self.times_context is None:
+            return None
+        return why_not_at(measurement, end_in_tokens(series, self.times_context))
 
     @property
     def rounding(self) -> float:
@@ -65,13 +67,13 @@ class ValueAt(ColumnReader, LimitedQuantity, ArmQuantity):
         rows = panel.rows(table, schema, self.where)
         if self.times_context is None:
             return by_sample(rows, schema, self.column)
-        stop = tokens(series, self)
+        stop = end_in_tokens(series, self.times_context)
         if self.along not in schema.columns and f"{self.along}_to" in schema.columns:
             require_measured_to(maximum(rows[f"{self.along}_to"]), stop, series)
             return mean_over(rows, self.column, 3 * stop // 4, stop, schema.sample or "sequence")[
                 self.column
             ].to_numpy()
-        selected = chosen(rows, schema, {self.along: stop})
+        selected = rows_where(rows, schema, {self.along: stop})
         if selected.is_empty():
             raise UndecidableError(
                 f"'{series.arm}' is measured at {self.along} {listed(rows, self.along)} at this scale; {stop} is needed"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from ssm.base.errors import DataError
-from ssm.base.files import home_expanded, reading
+from ssm.base.files import reading
+from ssm.base.paths import home_expanded
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.tasks.stories import Story
 

@@ -16,11 +16,11 @@ from ssm.base.columns import maximum
 from ssm.base.lazy import colors, patches
 from ssm.base.lazy import polars as pl
 from ssm.base.tables import read_provenance
-from ssm.claims.panel_tables import planned
+from ssm.claims.panel_tables import existing_table
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import chosen_arms, loaded, panels
-from ssm.figures.panel import Row
 from ssm.figures.plot import ChosenArms, SeriesPlot
+from ssm.figures.rows import Row
 from ssm.figures.style import SMALL, VERMILION, WIDTH, ArmStyle
 from ssm.specs.base import Distinct
 
@@ -114,7 +114,7 @@ def layer_images(
     (name,) = plot.measurement_names
     own = [one for one in found if one[0].seed == first]
     for series, table in sorted(own, key=lambda one: wanted.index(one[0].arm)):
-        mask = _has_masks(planned(task, tables, series.tables[name]))
+        mask = _has_masks(existing_table(task, tables, series.tables[name]))
         label = labels[series.arm] + ", masks" * mask
         for layer in plot.layers or table["layer"].unique().sort().to_list():
             rows = table.filter(pl.col("layer") == layer)

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ssm.base.counting import short
 from ssm.base.lazy import ticker
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import INK
 from ssm.figures.data import panels
-from ssm.figures.panel import Row, columns_for, seeds_of
+from ssm.figures.panel import seeds_of
 from ssm.figures.plot import ChosenArms, Numbers, Titled, Variants
-from ssm.figures.style import SMALL, ArmStyle, number
+from ssm.figures.rows import Row, columns_for
+from ssm.figures.style import SMALL, ArmStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +67,7 @@ class BarPanel:
         nbins = {1: 8, 2: 5, 3: 4}.get(columns, 3)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=nbins, steps=[1, 2, 2.5, 5, 10]))
         if self.limits[1] >= 1e4:
-            axes.xaxis.set_major_formatter(lambda value, _: number(value))
+            axes.xaxis.set_major_formatter(lambda value, _: short(value))
         axes.set_title(self.title)
         axes.set_xlabel(self.x_label)
         several = [name for bar in self.bars.values() for name in bar.numbers if name]

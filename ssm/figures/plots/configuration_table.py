@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
-from ssm.figures.panel import Row
 from ssm.figures.plot import Plot
+from ssm.figures.rows import Row
 from ssm.figures.style import SMALL, ArmStyle
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from ssm.base.counting import short
 from ssm.base.lazy import polars as pl
 from ssm.base.lazy import ticker
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import own_table
-from ssm.figures.panel import Row
 from ssm.figures.plot import Plot
-from ssm.figures.style import ArmStyle, log_ticks, number, ramp, tokens
+from ssm.figures.rows import Row
+from ssm.figures.style import ArmStyle, log_ticks, ramp, tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +69,7 @@ def _draw_on(
     axes.set_xticks(lengths[:: -(-len(lengths) // 5)], [tokens(length) for length in lengths[:: -(-len(lengths) // 5)]])
     axes.xaxis.set_minor_locator(ticker.NullLocator())
     ticks = log_ticks(*axes.get_ylim())
-    axes.set_yticks(ticks, [number(tick) for tick in ticks])
+    axes.set_yticks(ticks, [short(tick) for tick in ticks])
     axes.yaxis.set_minor_locator(ticker.NullLocator())
     axes.set_title(title)
     axes.set_xlabel("length T (tokens)")

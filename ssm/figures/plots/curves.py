@@ -15,8 +15,6 @@ from ssm.claims.series import PlannedFigure
 from ssm.figures.data import Curve, arms, chosen_arms, column_curves, panels, split_by, values_of
 from ssm.figures.panel import (
     CurvePanel,
-    Row,
-    columns_for,
     context_marks,
     end_of_bin,
     note_on,
@@ -26,6 +24,7 @@ from ssm.figures.panel import (
     x_range,
 )
 from ssm.figures.plot import ChosenArms, SeriesPlot, Titled
+from ssm.figures.rows import Row, columns_for
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Name, Setting
 from ssm.specs.measurements import SPECS as MEASUREMENTS

@@ -14,8 +14,9 @@ from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure, Series
 from ssm.claims.table_numbers import head_std_curve, head_std_growth
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
-from ssm.figures.panel import Row, rows_of, token_panel
+from ssm.figures.panel import rows_of, token_panel
 from ssm.figures.plot import SeriesPlot, require_arms
+from ssm.figures.rows import Row
 from ssm.figures.style import ArmStyle
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from ssm.base.columns import by_sample, chosen, is_key, means, split
+from ssm.base.columns import by_sample, is_key, means, rows_where, split
+from ssm.base.counting import short
 from ssm.base.lazy import colors, matplotlib, patches
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
@@ -22,9 +23,9 @@ from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels, split_by
-from ssm.figures.panel import LETTER, Row, wrapped_title
 from ssm.figures.plot import ChosenArms, SeriesPlot, Titled
-from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, number, tokens
+from ssm.figures.rows import LETTER, Row, wrapped_title
+from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, tokens
 from ssm.specs.base import Name, Setting
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def heat_maps(plot: HeatMap, task: PlannedFigure, tables: Path, panel: str) -> l
     for series, table, schema in any_loaded(task, tables, panel, plot):
         if series.arm in wanted:
             drawn = [name for name in (plot.x, plot.y) if not is_key(schema, name) and name in series.axes]
-            rows = chosen(table, schema, plot.where)
+            rows = rows_where(table, schema, plot.where)
             cells = _cells(plot, series, rows, schema)
             title = _title(task, series, drawn, len(families) > 1)
             found.setdefault(title, []).append((series, cells))
@@ -294,7 +295,7 @@ def _ink(share: float) -> str:
 
 
 def _text(value: float, plot: HeatMap) -> str:
-    return f"{100 * value:.0f}" if plot.percent else number(value) if abs(value) >= 100 else f"{value:.2g}"
+    return f"{100 * value:.0f}" if plot.percent else short(value) if abs(value) >= 100 else f"{value:.2g}"
 
 
 def _name(value: Setting) -> str:

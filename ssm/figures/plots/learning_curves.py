@@ -11,8 +11,9 @@ from pydantic import PositiveInt
 from ssm.claims.reader import ColumnReader
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import Curve, Line, chosen_arms, column_lines, over_seeds, panels
-from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, x_range
+from ssm.figures.panel import CurvePanel, note_on, rows_of, x_range
 from ssm.figures.plot import ChosenArms, SeriesPlot, Titled
+from ssm.figures.rows import Row, columns_for
 from ssm.figures.style import ArmStyle
 from ssm.specs.base import Name
 

@@ -16,8 +16,9 @@ from ssm.claims.series import PlannedFigure
 from ssm.claims.table_numbers import position_curve
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
-from ssm.figures.panel import LEVEL, Row, columns_for, end_of_bin
+from ssm.figures.panel import LEVEL, end_of_bin
 from ssm.figures.plot import SeriesPlot
+from ssm.figures.rows import Row, columns_for
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, ArmStyle
 from ssm.specs.base import Name
 

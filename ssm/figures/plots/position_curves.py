@@ -10,8 +10,9 @@ from typing import ClassVar, Literal
 from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import Curve, chosen_arms, panels, perplexity_curves, ratio_curves, together
-from ssm.figures.panel import Row, columns_for, note_on, rows_of, token_panel, token_range
+from ssm.figures.panel import note_on, rows_of, token_panel, token_range
 from ssm.figures.plot import ChosenArms, SeriesPlot, Titled, require_arms
+from ssm.figures.rows import Row, columns_for
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Name
 

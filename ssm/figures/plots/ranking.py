@@ -12,8 +12,9 @@ from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import panels, perplexity_curves
-from ssm.figures.panel import LEVEL, CurvePanel, Row, common_limits, log_axis, seeds_of, token_panel
+from ssm.figures.panel import LEVEL, CurvePanel, common_limits, log_axis, seeds_of, token_panel
 from ssm.figures.plot import ChosenArms, Look, OfArms
+from ssm.figures.rows import Row
 from ssm.figures.style import SMALL, ArmStyle
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from pydantic import Field
 from ssm.claims.quantities.remembrance import Distance
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import Curve, panels, remembrance_curves
-from ssm.figures.panel import CurvePanel, Mark, Row, columns_for, note_on, rows_of
+from ssm.figures.panel import CurvePanel, Mark, note_on, rows_of
 from ssm.figures.plot import SeriesPlot
+from ssm.figures.rows import Row, columns_for
 from ssm.figures.style import ArmStyle
 from ssm.specs.base import Distinct
 

@@ -14,8 +14,9 @@ from ssm.claims.reader import Reader
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Of, quantity_of
 from ssm.figures.data import panels
-from ssm.figures.panel import LEVEL, Row, log_axis
+from ssm.figures.panel import LEVEL, log_axis
 from ssm.figures.plot import OfArms, by_seed, require_arms, score_of
+from ssm.figures.rows import Row
 from ssm.figures.style import ArmStyle, unordered
 from ssm.specs.base import Name
 

@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import panels, state_norm_curves
-from ssm.figures.panel import Row, columns_for, note_on, rows_of, token_panel
+from ssm.figures.panel import note_on, rows_of, token_panel
 from ssm.figures.plot import SeriesPlot
+from ssm.figures.rows import Row, columns_for
 from ssm.figures.style import ArmStyle
 
 

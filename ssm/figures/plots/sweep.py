@@ -23,8 +23,9 @@ from ssm.claims.families import (
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Arms, Numbers
 from ssm.figures.data import Curve, chosen_arms, panels, together
-from ssm.figures.panel import CurvePanel, Row, columns_for, note_on, rows_of, x_range
+from ssm.figures.panel import CurvePanel, note_on, rows_of, x_range
 from ssm.figures.plot import OfArms, Titled, require_arms
+from ssm.figures.rows import Row, columns_for
 from ssm.figures.style import ArmStyle, arm_styles
 from ssm.specs.base import Distinct, Name, Setting
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ssm.base.counting import short
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import chosen_arms, panels
-from ssm.figures.panel import LETTER, Row, seeds_of, wrapped
+from ssm.figures.panel import seeds_of
 from ssm.figures.plot import ChosenArms, Numbers, Variants
-from ssm.figures.style import SMALL, WIDTH, ArmStyle, number
+from ssm.figures.rows import LETTER, Row, wrapped
+from ssm.figures.style import SMALL, WIDTH, ArmStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,4 +138,4 @@ def _text(cell: Numbers | None, percent: bool) -> tuple[str, ...]:
 def _number(value: float, percent: bool) -> str:
     if percent:
         return f"{100 * value:.1f}"
-    return number(value) if abs(value) >= 100 else f"{value:.2f}"
+    return short(value) if abs(value) >= 100 else f"{value:.2f}"

@@ -10,8 +10,8 @@ from ssm.base.lazy import textpath
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
-from ssm.figures.panel import Row
 from ssm.figures.plot import Plot
+from ssm.figures.rows import Row
 from ssm.figures.style import WIDTH, ArmStyle
 
 if TYPE_CHECKING:

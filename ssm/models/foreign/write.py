@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, first_line
-from ssm.base.files import whole_folder
+from ssm.base.files import atomic_folder
 from ssm.models.foreign.load import quiet
 from ssm.models.foreign.model import ForeignModel, is_a_log
 from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source, find_source
@@ -42,7 +42,7 @@ def export_foreign(
         OutputError: the folder exists, is the original's folder, or cannot be written.
     """
     check_apart(folder, source.folder)
-    with whole_folder(folder) as temporary:
+    with atomic_folder(folder) as temporary:
         write_weights(model, source, temporary)
         copy_companions(source, temporary, folder)
         card = card_of(source, f"transformers ({model.architecture})", changes)

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError, OutputError, nearest
-from ssm.base.files import whole_folder
+from ssm.base.files import atomic_folder
 from ssm.models.backbone import Block, LanguageModel
 from ssm.models.formats.format import FORMATS, Format, Piece, check_same
 from ssm.models.formats.read import Imported
@@ -69,7 +69,7 @@ def export_checkpoint(
     pieces = target.pieces(model.spec, shapes, source.stored if source else ())
     plan = _as_read(pieces, target, form.source) if isinstance(form, Imported) else _by_size(pieces, target, model)
     check_finite(model, folder)
-    with whole_folder(folder) as temporary:
+    with atomic_folder(folder) as temporary:
         (temporary / CONFIG).write_bytes(config)
         if source:
             copy_companions(source, temporary, folder)
