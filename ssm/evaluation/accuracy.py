@@ -23,7 +23,7 @@ from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, segments
 from ssm.models.logits import likeliest
-from ssm.models.readable import Carried, Readable
+from ssm.models.readable import ModelState, Readable
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.tasks.base import Task
 
@@ -91,7 +91,7 @@ class Prompted:
 
     answers: list[int]  # (a,) numbers of the answers
     hidden: Tensor  # (a, 1, *) of the last token of each prompt
-    state: Carried
+    state: ModelState
     tokens: np.ndarray  # (a, longest) right tokens, IGNORE_INDEX after the end of an answer
 
 

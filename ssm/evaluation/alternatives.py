@@ -8,11 +8,11 @@ from torch import Tensor
 
 from ssm.data.batches import IGNORE_INDEX
 from ssm.models.logits import cross_entropy, token_values
-from ssm.models.readable import Carried, Readable
+from ssm.models.readable import ModelState, Readable
 
 
 @torch.inference_mode()
-def log_likelihoods(model: Readable, hidden: Tensor, state: Carried, candidates: np.ndarray) -> Tensor:
+def log_likelihoods(model: Readable, hidden: Tensor, state: ModelState, candidates: np.ndarray) -> Tensor:
     """log p(candidate | prompt) in nats, summed over the tokens: (a, C) float64 on the CPU.
 
     Args:

@@ -27,7 +27,7 @@ def window_groups(spec: OfWindows, ctx: EvaluationContext) -> Iterator[tuple[Ten
     """The windows of this process, in groups: their numbers (B,) and tokens (B, T)."""
     windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     with ctx.progress(spec.sequences, spec.length) as progress:
-        for rows in ctx.groups(spec.sequences, spec.together(ctx.device.type)):
+        for rows in ctx.groups(spec.sequences, spec.windows_per_pass(ctx.device.type)):
             inputs, _ = windows.read(rows.numpy(), 0, spec.length)
             yield rows, inputs.to(ctx.device)
             progress.advance(inputs.numel())

@@ -11,7 +11,7 @@ import torch
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
-from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
+from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
 from ssm.base.tables import METRICS, read_provenance, read_table, write_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.evaluation_context import EvaluationContext
@@ -76,33 +76,33 @@ def _frame(
     if isinstance(measurement, OfModels | OfNothing):
         return function(measurement, device), {}
     if isinstance(measurement, OfTask):
-        return function(measurement, _store(task, _given(tokens, "--tokens", kind))), {}
+        return function(measurement, _store(task, _require_input(tokens, "--tokens", kind))), {}
     if isinstance(measurement, OfTable):
-        source = _given(table, "--table", kind)
+        source = _require_input(table, "--table", kind)
         frame, origin = function(measurement, read_table(source, measurement.of.table)), read_provenance(source)
         return frame, {key: origin.get(key) for key in ("diverged", "published")}
-    run = _given(run, "--run", kind)
+    run = _require_input(run, "--run", kind)
     if isinstance(measurement, OfMetrics):
         record = read_record(run)
-        frame = function(measurement, *_logged(task, run, record))
+        frame = function(measurement, *_metrics(task, run, record))
         diverged = None if record["status"] == "diverged" else record["diverged"]  # why the parent diverged
     elif isinstance(measurement, OfRecord):
-        record = _record_of(task, run)
+        record = _record(task, run)
         frame, diverged = function(measurement, record, task.run), record["diverged"]
     else:
-        tokens, record = _given(tokens, "--tokens", kind), read_record(run)
+        tokens, record = _require_input(tokens, "--tokens", kind), read_record(run)
         diverged = _divergence(record, task.snapshot)
-        frame = function(measurement, _subject(task, run, tokens, device, group))
+        frame = function(measurement, _context(task, run, tokens, device, group))
     return frame, {"diverged": diverged, "published": record.get("published")}
 
 
-def _subject(
+def _context(
     task: MeasurementTask, run: Path, tokens: Path, device: torch.device, group: ProcessGroup
 ) -> EvaluationContext:
     assert task.run is not None
     path = run / RUN_WEIGHTS if task.snapshot is None else snapshot_path(run, task.snapshot)
     model, trained = load_readable(path, device)
-    _same_run(trained, task.run, path)
+    _require_run(trained, task.run, path)
     store = _store(task, tokens)
     if isinstance(model, LanguageModel):
         model.eval()
@@ -116,9 +116,9 @@ def _store(task: MeasurementTask, tokens: Path) -> TokenStore:
     return store
 
 
-def _logged(task: MeasurementTask, run: Path, record: dict[str, Any]) -> tuple[pl.DataFrame, bool]:
+def _metrics(task: MeasurementTask, run: Path, record: dict[str, Any]) -> tuple[pl.DataFrame, bool]:
     """Metrics up to the measured weights, and whether they end with a divergence."""
-    path = run / "metrics.parquet"
+    path = run / RUN_METRICS
     assert task.run is not None
     if read_provenance(path).get("run") != task.run.content():
         raise CheckpointError(f"{path}: holds the metrics of another run, the measurement needs '{task.run.id}'")
@@ -131,7 +131,7 @@ def _logged(task: MeasurementTask, run: Path, record: dict[str, Any]) -> tuple[p
     return frame, broken
 
 
-def _record_of(task: MeasurementTask, run: Path) -> dict[str, Any]:
+def _record(task: MeasurementTask, run: Path) -> dict[str, Any]:
     record = read_record(run)
     assert task.run is not None
     if record.get("spec") != task.run.content():
@@ -152,12 +152,12 @@ def _divergence(record: dict[str, Any], snapshot: float | None) -> str | None:
     return record["diverged"]
 
 
-def _same_run(trained: RunSpec, expected: RunSpec, path: Path) -> None:
+def _require_run(trained: RunSpec, expected: RunSpec, path: Path) -> None:
     if trained != expected:
         raise CheckpointError(f"{path}: holds the run '{trained.id}', the measurement needs '{expected.id}'")
 
 
-def _given(path: Path | None, option: str, kind: str) -> Path:
+def _require_input(path: Path | None, option: str, kind: str) -> Path:
     if path is None:
         raise ConfigError(f"the measurement '{kind}' needs {option}")
     return path

@@ -21,7 +21,7 @@ import torch
 from ssm.base.errors import CheckpointError, DataError
 from ssm.base.files import folder_lock, make_folder, remove_leftovers, write_json
 from ssm.base.provenance import provenance
-from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
+from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
 from ssm.base.seeds import derived_seed
 from ssm.base.tables import METRICS, write_table
 from ssm.data.batches import held_out_windows
@@ -74,10 +74,10 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
         remove_leftovers(folder)
         loss = ChoiceLoss(run, store, device)
         trials = search(run.repair, model.eval(), run.training.context, loss)
-        best, origin = least(trials), origin_of(store, parent)
+        best, origin = best_trial(trials), origin_of(store, parent)
         save_weights(folder / RUN_WEIGHTS, dict(model.state_dict()), run, 0, origin, best.point)
         empty = pl.DataFrame(schema={name: kind for name, kind in METRICS.columns.items() if name != "accuracy"})
-        write_table(empty, METRICS, folder / "metrics.parquet", provenance(run=run.content(), seed=run.seed))
+        write_table(empty, METRICS, folder / RUN_METRICS, provenance(run=run.content(), seed=run.seed))
         each = len(loss.windows) * loss.length
         record = run_record(
             run,
@@ -135,13 +135,13 @@ def search(repair: RepairSpec, model: TrainableModel, context: int, loss: Callab
 
     tries(repair.start(model.spec))
     for axis in repair.axes(model.spec, context):
-        best = least(list(tried.values())).point
+        best = best_trial(list(tried.values())).point
         for value in axis.values:
             tries(axis.moved(best, value))
     return list(tried.values())
 
 
-def least(trials: list[Trial]) -> Trial:
+def best_trial(trials: list[Trial]) -> Trial:
     """The first trial with the lowest loss."""
     return min(trials, key=lambda trial: trial.loss)
 

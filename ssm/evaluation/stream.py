@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ssm.evaluation.evaluation_context import EvaluationContext
-from ssm.models.readable import Carried, Readable
+from ssm.models.readable import ModelState, Readable
 
 ROWS = {"cpu": 32, "cuda": 64}  # sequences in a batch; more if they are short
 FORWARD_TOKENS = {"cpu": 2048, "cuda": 131_072}  # tokens in a forward pass: fit a CPU's caches, fill a GPU
@@ -46,7 +46,7 @@ class Segment:
     stop: int
     hidden: Tensor  # (B, S, *), input of the head
     targets: Tensor  # (B, S)
-    state: Carried  # valid until the next segment is read
+    state: ModelState  # valid until the next segment is read
 
 
 def segments(
@@ -65,7 +65,7 @@ def segments(
     size = max(1, at_once // max((len(rows) for rows in groups), default=1))
     borders = sorted({*range(start, length, size), *(stops or []), length})
     for rows in groups:
-        state: Carried | None = None
+        state: ModelState | None = None
         for first, stop in pairwise(borders):
             inputs, targets = sequences.read(rows.numpy(), first, stop)
             with torch.inference_mode():
@@ -93,7 +93,7 @@ def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop:
 def _probed(ctx: EvaluationContext, sequences: Sequences, start: int, tokens: int) -> list[int]:
     """Sizes of the state of the first sequence before and after the last of `tokens` tokens, in bytes."""
     inputs, _ = sequences.read(np.zeros(1, np.int64), start, start + tokens)
-    state: Carried | None = None
+    state: ModelState | None = None
     sizes = [0]
     for piece in inputs.to(ctx.device).split(max(1, tokens - 1), dim=1):  # all tokens but the last, and the last
         _, state = ctx.model.hidden(piece, state)

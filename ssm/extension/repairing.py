@@ -14,7 +14,7 @@ from ssm.base.errors import OutputError
 from ssm.base.files import write_json
 from ssm.base.records import Repaired
 from ssm.base.strict_parsing import read_json, shaped
-from ssm.evaluation.repairing import least, search
+from ssm.evaluation.repairing import best_trial, search
 from ssm.extension.choice import ORIGINAL, REPAIRED_MODEL, Candidate, admitted, choose
 from ssm.extension.export import as_exported, trial_as_exported, write_exported
 from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
@@ -81,7 +81,7 @@ class Repairing(Stages):
             return float(getattr(found, self.spec.measure)) if allowed else inf
 
         tried = search(self.repair, self.loaded.model, self.spec.diagnosis.context, loss)
-        best = least(tried)
+        best = best_trial(tried)
         kept = trials[:1] if best is tried[0] else [trials[0], trials[tried.index(best)]]
         content = {
             "rules": rules,

@@ -114,7 +114,7 @@ def arms(task: PlannedFigure) -> list[str]:
     return list(dict.fromkeys(series.arm for series in task.series))
 
 
-def together(task: PlannedFigure, by_model: Mapping[str, Sequence[Curve]]) -> list[Curve]:
+def curves_of_models(task: PlannedFigure, by_model: Mapping[str, Sequence[Curve]]) -> list[Curve]:
     """The curves of all models for one panel. The label has the model, and the arm if a model has several curves."""
     return [
         replace(

@@ -11,7 +11,7 @@ from torch import Tensor
 from ssm.evaluation.stream import ACTIVATIONS, FORWARD_TOKENS
 from ssm.models.backbone import LanguageModel
 from ssm.models.logits import cross_entropy, likeliest, token_values
-from ssm.models.readable import Carried, Readable
+from ssm.models.readable import ModelState, Readable
 from ssm.models.state import State
 
 
@@ -35,7 +35,7 @@ def log_likelihoods(model: Readable, batch: Sequence[ScoredText], device: torch.
     totals = torch.zeros(len(batch), dtype=torch.float64)  # (B,) nats
     missed = torch.zeros(len(batch), dtype=torch.int64)  # (B,) scored tokens that are not the most likely ones
     size = _piece(model, len(batch), device)
-    state: Carried | None = None
+    state: ModelState | None = None
     for start in range(0, longest - 1, size):
         stop = min(start + size, longest - 1)
         hidden, state = model.hidden(tokens[:, start:stop].to(device), state)  # (B, S, *)
@@ -72,7 +72,7 @@ def continuations(
     for row, prompt in enumerate(prompts):
         tokens[row, longest - len(prompt) :] = torch.tensor(prompt)
         resets[row, longest - len(prompt)] = len(prompt) < longest
-    state: Carried | None = None
+    state: ModelState | None = None
     size = _piece(model, len(prompts), device)
     for start in range(0, longest, size):
         piece, forget = (x[:, start : start + size].to(device) for x in (tokens, resets))

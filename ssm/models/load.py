@@ -19,7 +19,7 @@ from ssm.models.checkpoint import load_model
 from ssm.models.families import NO_STATE
 from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import Imported, import_checkpoint, known_format
-from ssm.models.formats.source import Source, find_source
+from ssm.models.formats.source import CONFIG, Source, find_source
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
 from ssm.specs.foreign import AnyModel
 from ssm.specs.training import RunSpec
@@ -122,7 +122,7 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
 def _own_weights(path: Path) -> Path | None:
     """The weights of a run of ssm; None: it is something else."""
     file = path / RUN_WEIGHTS if path.is_dir() else path
-    if file != path and (path / RUN_RECORD).is_file() and not (path / "config.json").exists():
+    if file != path and (path / RUN_RECORD).is_file() and not (path / CONFIG).exists():
         return file  # also if the weights are broken or missing: load_model reports that
     try:
         return file if "ssm" in safetensors_header(file, CheckpointError).get("__metadata__", {}) else None

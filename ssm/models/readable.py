@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 
-class Carried(Protocol):
+class ModelState(Protocol):
     """The state of a batch of B sequences between two pieces."""
 
     @property
@@ -20,10 +20,10 @@ class Carried(Protocol):
     def recurrent_layers(self) -> list[int]:
         """The layers of these states, counted from 0 over all layers of the model."""
 
-    def copy(self) -> Carried:
+    def copy(self) -> ModelState:
         """A state that stays valid while this one is used."""
 
-    def select(self, rows: Tensor) -> Carried:
+    def select(self, rows: Tensor) -> ModelState:
         """The states of these batch elements, in this order. They stay valid while this state is used.
 
         Args:
@@ -49,8 +49,8 @@ class Readable(Protocol):
     def hidden_size(self) -> int:
         """Numbers that `hidden` returns for each token."""
 
-    # The state is `Any` because a model accepts only its own type of state. Returned states implement `Carried`.
-    def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Carried]:
+    # The state is `Any` because a model accepts only its own type of state. Returned states implement `ModelState`.
+    def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, ModelState]:
         """Hidden activations (B, T, hidden_size) of tokens (B, T) int64, and the state after the last token.
 
         A model of values gets (B, T, C + 1) numbers instead of tokens. `state` is None at the start of a sequence. Use

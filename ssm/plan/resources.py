@@ -258,7 +258,7 @@ class _Estimator:
             disk += measurement.rows(run.own_model) * ROW_BYTES / MB
         if isinstance(measurement, OfWindows) and measurement.backward:
             assert run is not None
-            windows = min(measurement.sequences, measurement.together("cuda" if self.gpu else "cpu"))
+            windows = min(measurement.sequences, measurement.windows_per_pass("cuda" if self.gpu else "cpu"))
             graph = graph_bytes(run.own_model, windows, measurement.length) / MB
         gpus = int(self.gpu and seconds > 0)  # a table that is made from another table or from specs needs none
         seconds += START_SECONDS[self.gpu]

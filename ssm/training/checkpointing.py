@@ -12,13 +12,14 @@ from typing import NoReturn
 from torch import Tensor
 
 from ssm.base.exit_codes import REQUEUE, TIME_OVER
+from ssm.base.records import CHECKPOINT_METRICS
 from ssm.base.stopping import Preempted, StopRequest
 from ssm.models.checkpoint import load_tensors, load_weights, save_weights, snapshot_path, snapshot_step
 from ssm.models.trainable import TrainableModel
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import load_checkpoint, save_checkpoint
 from ssm.training.job import Job
-from ssm.training.metrics import PATIENCE, SIDECAR, Metrics
+from ssm.training.metrics import PATIENCE, Metrics
 from ssm.training.parallel import full_tensors
 from ssm.training.step import Stepper
 
@@ -101,7 +102,7 @@ class Checkpointer:
     def resume(self) -> int:
         """Load the last checkpoint and return its step."""
         step, self.seconds = load_checkpoint(self.job, self.stepper)
-        self.metrics.resume(self.job.folder / SIDECAR, step)
+        self.metrics.resume(self.job.folder / CHECKPOINT_METRICS, step)
         return step
 
     def start_clock(self) -> None:
@@ -150,7 +151,7 @@ class Checkpointer:
         """Write the metrics first: resuming drops rows after the checkpoint, but cannot restore missing ones."""
         job = self.job
         if job.group.main:
-            self.metrics.write(job.folder / SIDECAR, {"run": job.run.id, "partial": True})
+            self.metrics.write(job.folder / CHECKPOINT_METRICS, {"run": job.run.id, "partial": True})
         save_checkpoint(job, self.stepper, step, self.seconds)
 
     def _weights_due(self, step: int) -> bool:

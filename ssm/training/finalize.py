@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ssm.base.files import write_json
 from ssm.base.provenance import provenance
-from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
+from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
 from ssm.models.checkpoint import digests, save_weights, snapshot_path
 from ssm.models.device import device_name
 from ssm.models.trainable import TrainableModel
@@ -53,7 +53,7 @@ def finalize(
         missing = [snapshot_path(job.folder, at) for due, at in checkpointer.snapshots if diverged and due >= done]
         for path in (*missing, job.folder / RUN_WEIGHTS):
             save_weights(path, weights, job.run, step, job.origin)
-        metrics.write(job.folder / "metrics.parquet", provenance(run=job.run.content(), seed=job.run.seed))
+        metrics.write(job.folder / RUN_METRICS, provenance(run=job.run.content(), seed=job.run.seed))
         record["weights"] = digests(job.folder, job.run)
         write_json(job.folder / RUN_RECORD, record)
         if diverged is None:

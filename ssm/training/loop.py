@@ -17,6 +17,7 @@ from ssm.base.files import folder_lock, make_folder, remove_leftovers
 from ssm.base.progress import HEARTBEATS, Progress
 from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
+from ssm.models.checkpoint import SNAPSHOTS
 from ssm.specs.training import RunSpec
 from ssm.training.checkpointing import Checkpointer, CheckpointSchedule
 from ssm.training.distributed import ProcessGroup
@@ -98,7 +99,7 @@ def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpoint
 def _working_in(folder: Path, group: ProcessGroup) -> Iterator[None]:
     """A block in which no other job works in `folder`."""
     if group.main:
-        make_folder(folder / "snapshots")
+        make_folder(folder / SNAPSHOTS)
     with folder_lock(folder) if group.main else nullcontext():
         if group.main:
             remove_leftovers(folder)

@@ -14,7 +14,6 @@ from ssm.base.tables import METRICS, read_table, write_table
 from ssm.base.tables.metrics import CEILING
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 
-SIDECAR = "checkpoint.metrics.parquet"  # the rows up to the checkpoint, and perhaps some later ones
 PATIENCE = 10  # steps: a run has diverged if the mean loss over them is too high
 MEANS = ("loss", "state_norm")  # columns that each process computes for its own rows of the batch
 ACCURACY = "accuracy"  # the same, for tasks only

@@ -16,13 +16,13 @@ from pathlib import Path
 from ssm.base import progress
 from ssm.base.errors import TableError, UserError, first_line
 from ssm.base.names import natural
-from ssm.base.records import RUN_RECORD, read_run_record
+from ssm.base.records import CHECKPOINT_METRICS, RUN_METRICS, RUN_RECORD, read_run_record
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import METRICS, read_table
 
 # in the order of display
 STATES = ("unreadable", "running", "stale", "stopped", "diverged", "waiting", "finished")
-TABLES = ("metrics.parquet", "checkpoint.metrics.parquet")  # of a finished run, and up to the last checkpoint
+TABLES = (RUN_METRICS, CHECKPOINT_METRICS)
 SLOW_STEPS = 5  # if steps take minutes, a run is stale after the time of this many steps
 
 

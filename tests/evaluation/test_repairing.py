@@ -16,7 +16,7 @@ from ssm.base.errors import CheckpointError, ConfigError, DataError
 from ssm.base.tables import read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
-from ssm.evaluation.repairing import ChoiceLoss, least, repair_run, search
+from ssm.evaluation.repairing import ChoiceLoss, best_trial, repair_run, search
 from ssm.models.backbone import build_model
 from ssm.models.checkpoint import load_model, load_readable, load_tensors, save_tensors
 from ssm.models.repairs import repaired
@@ -76,7 +76,7 @@ def test_each_axis_starts_from_the_best_point_so_far() -> None:
     trials = search(repair, model, 32, loss)
     points = [trial.point for trial in trials]
     assert points == [(None, None), (2.0, 2.0), (8.0, 8.0), (None, 8.0), (2.0, 8.0), (2.0, None)]
-    assert least(trials).point == (2.0, 8.0), "the first of equal trials"
+    assert best_trial(trials).point == (2.0, 8.0), "the first of equal trials"
     assert all(torch.equal(layer.mixer.A_log, was) for layer, was in zip(model.layers, before, strict=True))  # type: ignore[union-attr]
 
 
@@ -89,7 +89,7 @@ def test_the_search_reads_no_more_than_planned(kind: str) -> None:
     assert len(trials) == len({trial.point for trial in trials}) == len(read)
     assert len(trials) >= 2
     assert once * (1 + (len(trials) - 1) * repair.passes) <= repair.tokens_read(model.spec, 16)
-    assert least(trials).point == repair.start(model.spec), "a repair that does not help is not applied"
+    assert best_trial(trials).point == repair.start(model.spec), "a repair that does not help is not applied"
 
 
 @pytest.mark.parametrize("kind", REPAIRS)

@@ -21,12 +21,12 @@ from small import make_store, run_spec
 from ssm.base import progress
 from ssm.base.errors import UserError
 from ssm.base.files import write_json
+from ssm.base.records import CHECKPOINT_METRICS
 from ssm.base.tables import METRICS, write_table
 from ssm.cli.main import main
 from ssm.cli.watch import CLEAR
 from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.loop import train
-from ssm.training.metrics import SIDECAR
 from ssm.watch import runs as module
 from ssm.watch.runs import ResultsView, RunView, Watcher
 from ssm.watch.screen import BLOCKS, for_terminal, lines, sparkline
@@ -64,7 +64,7 @@ def results(tmp_path: Path) -> Path:
     write_json(results / "runs/dead/run.json", record | {"status": "diverged", "steps": 120})
     for name in ("gone", "slow", "told", LONG):
         heartbeat(results / "runs" / name)
-    metrics(results / "runs" / LONG / SIDECAR, [3.0, 2.0, 1.0])
+    metrics(results / "runs" / LONG / CHECKPOINT_METRICS, [3.0, 2.0, 1.0])
     aged(results / "runs/gone", 400)
     heartbeat(results / "runs/slow", unit_seconds=300.0)
     aged(results / "runs/slow", 400)
@@ -141,7 +141,7 @@ def test_a_stopped_run_never_becomes_stale(results: Path) -> None:
 def test_a_damaged_file_only_affects_its_own_run(results: Path, content: bytes) -> None:
     folder = results / "runs" / LONG
     before = states(results)
-    for name in (progress.HEARTBEATS, SIDECAR, "run.json"):
+    for name in (progress.HEARTBEATS, CHECKPOINT_METRICS, "run.json"):
         whole = (folder / name).read_bytes() if (folder / name).exists() else None
         (folder / name).write_bytes(content)
         assert main(["watch", str(results)]) == 0
@@ -189,7 +189,7 @@ def test_unchanged_metrics_are_read_once(results: Path, monkeypatch: pytest.Monk
     first = len(reads)
     watcher.look()
     assert len(reads) == first == 2
-    metrics(results / "runs" / LONG / SIDECAR, [3.0, 2.0, 1.0, 0.5])
+    metrics(results / "runs" / LONG / CHECKPOINT_METRICS, [3.0, 2.0, 1.0, 0.5])
     assert next(run for run in watcher.look().runs if run.id == LONG).losses[-1] == 0.5
 
 

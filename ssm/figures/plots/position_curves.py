@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure
-from ssm.figures.data import Curve, chosen_arms, panels, perplexity_curves, ratio_curves, together
+from ssm.figures.data import Curve, chosen_arms, curves_of_models, panels, perplexity_curves, ratio_curves
 from ssm.figures.panel import note_on, rows_of, token_panel, token_range
 from ssm.figures.plot import ChosenArms, SeriesPlot, Titled, require_arms
 from ssm.figures.rows import Row, columns_for
@@ -83,4 +83,4 @@ def _by_title(plot: PositionCurves, task: PlannedFigure, found: dict[str, list[C
     there = {model: curves for model, curves in chosen.items() if curves}
     if not plot.together or len(there) < 2:
         return {plot.title_of(task, model): curves for model, curves in there.items()}
-    return {plot.title or "": together(task, there)}
+    return {plot.title or "": curves_of_models(task, there)}

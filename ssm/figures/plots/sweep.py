@@ -22,7 +22,7 @@ from ssm.claims.families import (
 )
 from ssm.claims.series import PlannedFigure
 from ssm.claims.sweep import Arms, Numbers
-from ssm.figures.data import Curve, chosen_arms, panels, together
+from ssm.figures.data import Curve, chosen_arms, curves_of_models, panels
 from ssm.figures.panel import CurvePanel, note_on, rows_of, x_range
 from ssm.figures.plot import OfArms, Titled, require_arms
 from ssm.figures.rows import Row, columns_for
@@ -98,7 +98,7 @@ class SweepCurves(Titled, OfArms):
         ]
         names = list(dict.fromkeys(one.name for one in every_family))
         if self.together:
-            curves = together(task, by_model)
+            curves = curves_of_models(task, by_model)
             found = [(self.title or "", curves, [])] if curves else []
             names = [curve.arm for curve in curves]
         looks = arm_styles(names, places, ordered=False)

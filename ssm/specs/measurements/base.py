@@ -271,7 +271,7 @@ class OfWindows(OfRun):
     def read(self, run: RunSpec) -> tuple[float, int]:
         return self.sequences * self.length, self.length
 
-    def together(self, device: str) -> int:
+    def windows_per_pass(self, device: str) -> int:
         """Windows in a forward pass on "cpu" or "cuda", for kinds that keep the signals of each token."""
         return max(1, self.at_once[device] // self.length)
 

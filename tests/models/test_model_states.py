@@ -1,4 +1,4 @@
-"""The interface `Carried` of states, for every mixer and every cache class of transformers."""
+"""The interface `ModelState`, for every mixer and every cache class of transformers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.foreign import ForeignModel
-from ssm.models.readable import Carried, Readable
+from ssm.models.readable import ModelState, Readable
 from ssm.models.repairs.reset_state import Resetting
 from ssm.models.repairs.restarts import Staggered
 from ssm.specs.model import ModelSpec
@@ -70,13 +70,13 @@ def tokens(seed: int = 0) -> Tensor:
 
 
 @torch.inference_mode()
-def state_after(model: Readable, rows: list[int]) -> Carried:
+def state_after(model: Readable, rows: list[int]) -> ModelState:
     """The state after the prefixes of these sequences."""
     return model.hidden(tokens()[rows, :PREFIX])[1]
 
 
 @torch.inference_mode()
-def read_on(model: Readable, state: Carried, rows: list[int]) -> tuple[Tensor, list[Tensor]]:
+def read_on(model: Readable, state: ModelState, rows: list[int]) -> tuple[Tensor, list[Tensor]]:
     """Logits (n, T - PREFIX, V) after the prefixes of these sequences, and the memories at the end."""
     logits = []
     for piece in tokens()[rows, PREFIX:].split(REST, dim=1):
@@ -91,7 +91,7 @@ def alone(name: str) -> list[tuple[Tensor, list[Tensor]]]:
     return [read_on(built(name), state_after(built(name), [row]), [row]) for row in range(B)]
 
 
-def check(name: str, state: Carried, rows: list[int]) -> None:
+def check(name: str, state: ModelState, rows: list[int]) -> None:
     """Check that reading on from a state of these sequences equals reading each sequence separately."""
     logits, recurrent_states = read_on(built(name), state, rows)
     wanted = torch.cat([alone(name)[row][0] for row in rows])
