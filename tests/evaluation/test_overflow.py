@@ -48,6 +48,7 @@ def first_overflow(name: str, weight: float, g: Fraction, steps: int, rounds: bo
 
 def constant(table: pl.DataFrame, **where: Any) -> list[dict[str, Any]]:
     rows = table.filter(pl.col("inputs") == "constant", *(pl.col(name) == value for name, value in where.items()))
+    assert rows.height, f"no rows with {where}"
     return list(rows.iter_rows(named=True))
 
 

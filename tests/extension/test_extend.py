@@ -21,7 +21,7 @@ from printed import commands
 from safetensors.torch import load_file
 from small import content, make_store, run_spec, text
 
-from ssm.base.errors import DataError
+from ssm.base.errors import CheckpointError, DataError
 from ssm.base.tables import read_table
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
@@ -147,7 +147,7 @@ def test_the_imported_checkpoint_is_a_run_of_zero_steps(world: Path, whole: Path
     assert (record["status"], record["steps"], record["diverged"]) == ("finished", 0, None)
     assert record["origin"] == read_header(folder / "model.safetensors")["origin"] == loaded.fingerprint
     assert RunSpec.parse(record["spec"], "test") == run
-    with pytest.raises(Exception, match="cannot be trained"):
+    with pytest.raises(CheckpointError, match="cannot be trained"):
         starting_weights(run, None)
 
 

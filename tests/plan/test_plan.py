@@ -177,7 +177,9 @@ def test_a_class_reads_the_position_loss_of_its_arm(folder: Path) -> None:
     kinds = [{"kind": "length_class"}, {"kind": "position_loss", "length": 128}]
     figure(folder, "ls_fig2", paper="ls", measurements=kinds)
     plan = planned(folder, figures=["ls_fig2"])
-    for series in plan.figures["ls_fig2"].series:
+    every = plan.figures["ls_fig2"].series
+    assert every
+    for series in every:
         needs = plan.inputs[series.tables["length_class"]]
         assert needs == Inputs(run=series.run, table=series.tables["position_loss"])
 

@@ -458,6 +458,7 @@ def test_a_broken_file_is_one_line(folder: Path, text: str, words: str, capsys: 
 def test_our_figures_are_registered(scale: str) -> None:
     """If this fails, run `ssm register`. If that refuses, give the figure seeds that it never had."""
     plan = own.plan(scale)
+    assert plan.figures
     for task in plan.figures.values():
         found = review(task, contents(task, plan.runs, plan.measurements), own.library(scale).preregistrations)
         assert found == Findings()

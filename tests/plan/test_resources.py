@@ -206,6 +206,7 @@ def test_the_time_of_a_measurement_follows_from_its_tokens(folder: Path) -> None
         "effective_remembrance": 3 * (1024 + int(bin_edges(1024)[1:].sum())),
         "state_statistics": 3 * 1024,
     }
+    assert {task.measurement.kind for task in plan.measurements.values()} == read.keys()
     for name, task in plan.measurements.items():
         assert task.run is not None
         seconds = read[task.measurement.kind] * operations_per_token(task.run.model, 256, 1024) / 0.5e6
