@@ -62,8 +62,8 @@ def _of_set(task: Task, test: TestSet, answers: Answers, ctx: EvaluationContext,
             _generate(ctx.model, prompted, generated)
             if answers.alternatives is not None:
                 _compare(ctx.model, prompted, answers.alternatives, margins)
-    forced, generated = ctx.group.total(forced), ctx.group.total(generated)  # zero where this process did not read
-    margins = ctx.group.total(margins) if compared else margins
+    forced, generated = ctx.total(forced), ctx.total(generated)
+    margins = ctx.total(margins) if compared else margins
     right = np.concatenate([np.zeros((len(test), 1), np.int64), forced.numpy().cumsum(1)], 1)
     forced_right = right[answers.example, answers.stop - first] - right[answers.example, answers.start - first]
     generated_right = np.where(sizes > 1, generated.sum(1).numpy(), forced_right)  # zero after the end of an answer

@@ -78,7 +78,7 @@ class Altered(ABC):
                 progress.advance(segment.targets.numel())
                 if segment.stop == self.length:
                     predicted[segment.rows] = likeliest(ctx.model, segment.hidden[:, -1:])[:, 0].cpu()
-        return np.asarray(ctx.group.total(predicted).numpy())  # zero where this process did not read
+        return np.asarray(ctx.total(predicted).numpy())
 
     def table(self, schema: Schema, rows: np.ndarray | None = None, **columns: np.ndarray | list[Any]) -> pl.DataFrame:
         """A row for each sequence (all, or only `rows`), with its image, its region, and `columns`.

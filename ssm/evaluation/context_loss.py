@@ -24,7 +24,7 @@ def context_loss(spec: ContextLoss, ctx: EvaluationContext) -> pl.DataFrame:
             offsets = np.arange(spec.end - quarter, spec.end, block) - context
             for sequences, _, losses in restarted(ctx, windows, offsets, context, block, progress):
                 sums[:, column].index_add_(0, torch.from_numpy(sequences), losses.double().cpu().sum(1))
-    sums = ctx.group.total(sums)  # zero where this process did not read
+    sums = ctx.total(sums)
     return pl.DataFrame(
         {
             "sequence": np.repeat(np.arange(spec.sequences), len(contexts)),

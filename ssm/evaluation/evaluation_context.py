@@ -42,6 +42,10 @@ class EvaluationContext:
         mine = torch.arange(sequences)[self.group.rows(sequences)]
         return [group for group in mine.split(at_once) if len(group)]
 
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over all processes. `values` are zero where they belong to sequences of another process."""
+        return self.group.total(values)
+
     def gather(self, frame: pl.DataFrame) -> pl.DataFrame:
         """All rows of all processes, in the main process. The other processes get their own rows."""
         if self.group.size == 1:

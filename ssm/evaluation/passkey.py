@@ -75,7 +75,7 @@ def passkey(spec: Passkey, ctx: EvaluationContext) -> pl.DataFrame:
                 hits[segment.rows, place : place + predicted.shape[1]] = (
                     (predicted == segment.targets[:, first - segment.start :]).long().cpu()
                 )
-            hits = ctx.group.total(hits)  # zero where this process did not read
+            hits = ctx.total(hits)
             hits *= torch.arange(longest) < tokens[:, None]
             right = hits.cumprod(1).sum(1)  # (rows,) tokens before the first wrong token
             frames.append(

@@ -37,7 +37,7 @@ def restart_loss(spec: RestartLoss, ctx: EvaluationContext) -> pl.DataFrame:
                 inside = torch.from_numpy(bins >= 0)  # excludes [T/2, 3/4 T), if the first bin begins at 3/4 T
                 places = torch.from_numpy(sequences[:, None] * len(starts) + bins)
                 sums.view(-1).index_add_(0, places[inside], losses.double().cpu()[inside])
-    sums = ctx.group.total(sums)  # zero where this process did not read
+    sums = ctx.total(sums)
     return binned_table(sums / torch.from_numpy(stops - starts), starts, stops, RestartLoss.table)
 
 

@@ -26,5 +26,5 @@ def validation_loss(spec: ValidationLoss, ctx: EvaluationContext) -> pl.DataFram
             losses = token_values(ctx.model, segment.hidden, segment.targets, cross_entropy)  # (B, S)
             sums.index_add_(0, segment.rows // len(offsets), losses.double().sum(1).cpu())
             progress.advance(losses.numel())
-    means = ctx.group.total(sums).numpy() / spec.length  # sums are zero where this process did not read
+    means = ctx.total(sums).numpy() / spec.length
     return pl.DataFrame({"sequence": np.arange(spec.sequences), "loss": means}, schema=ValidationLoss.table.columns)
