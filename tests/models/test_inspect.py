@@ -44,32 +44,30 @@ def _plain_backend() -> Iterator[None]:
         yield
 
 
-def calls(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> list[tuple[str, Any, Any]]:
+def calls(mixer: Mixer, u: Tensor) -> list[tuple[str, Any, Any]]:
     found: list[tuple[str, Any, Any]] = []
     with observe(lambda *call: found.append(call)), torch.no_grad():
-        mixer(u, None, resets)
+        mixer(u)
     return [call for call in found if call[0] not in ("causal_conv1d", "gated_rms_norm")]
 
 
-def core(mixer: Mixer, u: Tensor, resets: Tensor | None) -> Tensor:
+def core(mixer: Mixer, u: Tensor) -> Tensor:
     """The output of the recurrence, before skip connections, gates, norms and projections: (B, T, H, P)."""
     kind = mixer.spec.kind
     if kind in ("s4d", "dss", "h3"):
         outputs, h = [], None
-        x = mixer.products(u, None, resets)[0] if kind == "h3" else u.unsqueeze(-1)
+        x = mixer.products(u, None, None)[0] if kind == "h3" else u.unsqueeze(-1)
         for t in range(T):
-            h = h if h is None or resets is None else h.masked_fill(resets[:, t, None, None, None], 0.0)
             y, h = step_systems(x[:, t], *(mixer.system() if kind == "h3" else mixer.system_of(u[:, t])), h)
             outputs.append(y)
         return torch.stack(outputs, 1).detach()
-    scans = calls(mixer, u, resets)
+    scans = calls(mixer, u)
     inputs, options = scans[0][1:]
     if kind == "mamba1":
         return selective_scan(**inputs._replace(D=None, z=None)._asdict(), **options._asdict())[0].unsqueeze(-1)
     if kind == "rglru":
         h, outputs = torch.zeros_like(inputs.b[:, 0]), []
         for t in range(T):
-            h = h if resets is None else h.masked_fill(resets[:, t, None], 0.0)
             h = inputs.a[:, t] * h + inputs.b[:, t]
             outputs.append(h)
         return torch.stack(outputs, 1).unsqueeze(-1).detach()
@@ -82,29 +80,24 @@ def core(mixer: Mixer, u: Tensor, resets: Tensor | None) -> Tensor:
 
 
 @mapped
-@pytest.mark.parametrize("with_resets", [False, True])
-def test_the_map_times_the_values_is_the_output_of_the_recurrence(name: str, with_resets: bool) -> None:
+def test_the_map_times_the_values_is_the_output_of_the_recurrence(name: str) -> None:
     mixer, u = systems.system(name), systems.inputs(0, B, T)
-    resets = None
-    if with_resets:
-        resets = torch.zeros(B, T, dtype=torch.bool)
-        resets[0, 3] = resets[1, [0, 6]] = True
-    weights = attention_map(mixer, u, resets)
+    weights = attention_map(mixer, u)
     assert weights.dim() == 4
     assert weights.shape[::2] == (B, T)
     assert weights.triu(1).abs().max() == 0
     if mixer.spec.kind == "attention":
-        attended = mixer.attended(u, None, resets)
+        attended = mixer.attended(u, None, None)
         values = attended.values.repeat_interleave(mixer.heads // mixer.groups, 1)
         y = (weights @ values).transpose(1, 2)
-        assert worst([mixer._finish(y, attended.gate)], [mixer(u, None, resets)[0]]) < 1e-12
+        assert worst([mixer._finish(y, attended.gate)], [mixer(u)[0]]) < 1e-12
         return
     if mixer.spec.taxonomy.scan == "delta_scan":
-        values = calls(mixer, u, resets)[0][1].v.transpose(1, 2)  # (B, H, T, P)
+        values = calls(mixer, u)[0][1].v.transpose(1, 2)  # (B, H, T, P)
     else:
-        values = mixer.coefficients(u, None, resets).value.transpose(1, 2)
+        values = mixer.coefficients(u).value.transpose(1, 2)
     got = (weights @ values).transpose(1, 2)
-    assert worst([got], [core(mixer, u, resets)]) < 1e-10
+    assert worst([got], [core(mixer, u)]) < 1e-10
 
 
 @pytest.mark.parametrize("name", ["mamba2", "mamba2, limited dt", "mamba2, mimetic"])
@@ -146,14 +139,9 @@ def test_the_states_are_the_memories(name: str) -> None:
 
 
 @linear
-def test_a_reset_is_a_decay_of_zero(name: str) -> None:
-    mixer, u = systems.system(name), systems.inputs(2, B, T)
-    resets = torch.zeros(B, T, dtype=torch.bool)
-    resets[1, 4] = True
-    A = mixer.coefficients(u, None, resets).A
-    assert A[1, 4].abs().max() == 0
-    assert A[0, 4].abs().max() > 0
-    assert mixer.coefficients(u).A.abs().max() <= 1
+def test_decays_are_between_zero_and_one(name: str) -> None:
+    A = systems.system(name).coefficients(systems.inputs(2, B, T)).A.abs()
+    assert 0 < A.max() <= 1
 
 
 @masked
@@ -178,15 +166,10 @@ def test_the_mask_of_attention_includes_weights_of_zero(name: str) -> None:
     """Logits differ so much that most weights underflow."""
     mixer, u = systems.system(name), systems.inputs(7, B, T)
     mixer.in_proj.weight.data *= 100
-    resets = torch.zeros(B, T, dtype=torch.bool)
-    resets[0, 3] = True
     assert (attention_map(mixer, u) == 0).sum() > (attention_mask(mixer, u) == 0).sum()
     lag = torch.arange(T)[:, None] - torch.arange(T)
     seen = (lag >= 0) & (lag < (mixer.spec.window or T))
     assert torch.equal(attention_mask(mixer, u), seen.double().expand(B, mixer.heads, T, T))
-    seen = seen.expand(B, mixer.heads, T, T).clone()
-    seen[0, :, 3:, :3] = False
-    assert torch.equal(attention_mask(mixer, u, resets), seen.double())
 
 
 def test_values_of_rwkv_4_without_weight() -> None:

@@ -14,7 +14,7 @@ from ssm.models.mixers.coefficients import Calls, Coefficients, scans_of
 
 
 @torch.no_grad()
-def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tensor:
+def attention_map(mixer: Mixer, u: Tensor) -> Tensor:
     """M[i, j] = Re(C_i^T A_i ... A_{j+1} key_j) for a recurrence, softmax(q k^T / sqrt(K)) for attention.
 
     For the delta rule, A_t is a matrix, and the key is beta_t k_t.
@@ -22,7 +22,6 @@ def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tens
     Args:
         mixer: a layer's mixer, from the zero state.
         u: its inputs, (B, T, D).
-        resets: (B, T) bool; True resets the state before step t.
 
     Returns:
         (B, H, T, T), zero above the diagonal. Heads are the channels of Mamba, S4D, DSS and RG-LRU. The values of H3
@@ -32,14 +31,14 @@ def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tens
         ValueError: the outputs are not weighted sums of values in each head (GRU, S5, RWKV-4).
     """
     if isinstance(mixer, Attention):
-        return mixer.weights(u, resets)
+        return mixer.weights(u)
     if mixer.spec.taxonomy.scan == "delta_scan":
-        return _delta_map(scans_of(mixer, u, None, resets))
-    recurrence = mixer.coefficients(u, None, resets)
+        return _delta_map(scans_of(mixer, u))
+    recurrence = mixer.coefficients(u)
     if recurrence.C is None:
         raise ValueError(f"a mixer of kind '{mixer.spec.kind}' has no attention map: its readout is not a sum by head")
     rows = []
-    for t, (paths, key) in enumerate(_paths(recurrence, u.shape[1], resets)):
+    for t, (paths, key) in enumerate(_paths(recurrence, u.shape[1])):
         C = recurrence.C[:, t if recurrence.C.shape[1] > 1 else 0]  # (B, H, N)
         row = (C.unsqueeze(-1) * paths).sum(2)  # (B, H, T)
         if recurrence.bonus is not None:
@@ -52,7 +51,7 @@ def attention_map(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tens
 
 
 @torch.no_grad()
-def attention_mask(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Tensor:
+def attention_mask(mixer: Mixer, u: Tensor) -> Tensor:
     """mi's mask: the decays A_i ... A_{j+1}, averaged over the state dimension N, (B, H, T, T); 1 on the diagonal.
 
     Attention's mask is 1 for the tokens that a token sees. Complex decays count by their absolute value. Arguments are
@@ -62,15 +61,15 @@ def attention_mask(mixer: Mixer, u: Tensor, resets: Tensor | None = None) -> Ten
         ValueError: the mixer has no diagonal linear recurrence (GRU, delta rule).
     """
     if isinstance(mixer, Attention):
-        seen = mixer.attended(u, None, resets).mask
+        seen = mixer.attended(u, None, None).mask
         if seen is None:
             seen = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
         return seen.to(u.dtype).expand(u.shape[0], mixer.heads, -1, -1)
-    recurrence = mixer.coefficients(u, None, resets)
+    recurrence = mixer.coefficients(u)
     sizes = recurrence.A.abs()
     decays = Coefficients(sizes, torch.ones_like(sizes), recurrence.value, bonus=recurrence.bonus)
     rows = []
-    for t, (paths, _) in enumerate(_paths(decays, u.shape[1], resets)):
+    for t, (paths, _) in enumerate(_paths(decays, u.shape[1])):
         row = paths.mean(2)  # (B, H, T)
         if recurrence.bonus is not None:
             row[..., t] = 1.0  # a token sees itself, for every bonus
@@ -86,7 +85,7 @@ def _delta_map(scans: Calls) -> Tensor:
     return delta_scan(**inputs._replace(v=units)._asdict(), **options._asdict())[0].transpose(1, 2)
 
 
-def _paths(recurrence: Coefficients, length: int, resets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+def _paths(recurrence: Coefficients, length: int) -> Iterator[tuple[Tensor, Tensor]]:
     """For every step t: the keys of all tokens after their decay until t, (B, H, N, T), and the key of t, (B, H, N).
 
     Decays are multiplied step by step, because a decay of exactly 0 has no logarithm.
@@ -96,7 +95,7 @@ def _paths(recurrence: Coefficients, length: int, resets: Tensor | None) -> Iter
     A, key = (x.expand(B, length, H, x.shape[-1]) for x in (recurrence.A, recurrence.key))
     paths = torch.zeros(B, H, key.shape[-1], length, dtype=torch.promote_types(A.dtype, key.dtype), device=key.device)
     for t in range(length):
-        before = paths if resets is None else paths.masked_fill(resets[:, t, None, None, None], 0.0)
+        before = paths
         paths = A[:, t].unsqueeze(-1) * before
         paths[..., t] = key[:, t]
         yield (paths if recurrence.bonus is None else before), key[:, t]

@@ -103,9 +103,9 @@ class Attention(Mixer, kind="attention"):
         gate = None if gate is None else gate.squeeze(1)  # (B, H, K)
         return self._finish(y, gate), self._kept(memory, seen) | conv
 
-    def weights(self, u: Tensor, resets: Tensor | None = None) -> Tensor:
+    def weights(self, u: Tensor) -> Tensor:
         """The attention map softmax(q k^T / sqrt(K)) from an empty cache, (B, H, T, T)."""
-        attended = self.attended(u, None, resets)
+        attended = self.attended(u, None, None)
         keys = attended.keys.repeat_interleave(self.heads // self.groups, 1)  # (B, H, T, K)
         mask = attended.mask
         if mask is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -53,26 +52,20 @@ class Mixer(Sublayer):
         return y, ended, v_first
 
     @torch.no_grad()
-    def coefficients(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> Coefficients:
-        """The coefficients of the recurrence on these inputs.
+    def coefficients(self, u: Tensor) -> Coefficients:
+        """The coefficients of the recurrence from the zero state.
 
         Args:
             u: inputs (after the block's norm), (B, T, D).
-            state: the initial state. Because of a short convolution or a token shift, b_t can depend on it.
-            resets: (B, T) bool; True resets the state before step t: A_t is 0.
 
         Raises:
             ValueError: it is not a linear recurrence (GRU, softmax attention), or its A_t is a matrix (delta rule).
         """
-        recurrence = self._recurrence(u, state, resets)
-        if resets is None:
-            return recurrence
-        A = recurrence.A.expand(*u.shape[:2], *recurrence.A.shape[2:]).masked_fill(resets[..., None, None], 0.0)
-        return replace(recurrence, A=A)
+        return self._recurrence(u)
 
-    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
-        """The `coefficients`, by default those of the first scan. A_t need not be 0 at a reset."""
-        for name, inputs, options in scans_of(self, u, state, resets):
+    def _recurrence(self, u: Tensor) -> Coefficients:
+        """The `coefficients`, by default those of the first scan."""
+        for name, inputs, options in scans_of(self, u):
             if name in OF_SCAN:
                 return OF_SCAN[name](inputs, options)
         raise ValueError(f"a mixer of kind '{self.spec.kind}' has no diagonal linear recurrence: no coefficients")

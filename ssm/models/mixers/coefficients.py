@@ -12,7 +12,6 @@ from ssm_kernels import observe
 from torch import Tensor
 
 from ssm.models.mixers.parts import wide
-from ssm.models.state import LayerState
 from ssm.models.sublayer import Sublayer
 
 Calls = list[tuple[str, Any, Any]]  # (operation, its Inputs, its Options) of every scan, in order
@@ -57,11 +56,11 @@ class Coefficients:
         return torch.stack(states, 1)
 
 
-def scans_of(mixer: Sublayer, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Calls:
-    """The scans that a mixer runs on these inputs."""
+def scans_of(mixer: Sublayer, u: Tensor) -> Calls:
+    """The scans that a mixer runs on these inputs from the zero state."""
     calls: Calls = []
     with observe(lambda *call: calls.append(call)):
-        mixer(u, state, resets)
+        mixer(u)
     return [call for call in calls if call[0].endswith("_scan")]
 
 

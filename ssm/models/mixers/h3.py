@@ -50,9 +50,9 @@ class H3(HeadSystems, kind="h3"):
         shifted, keys = causal_conv1d(self.k_proj(u), self._shift_weight(), None, keys, resets=resets)
         return self._products(shifted, self.v_proj(u)), keys
 
-    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+    def _recurrence(self, u: Tensor) -> Coefficients:
         """The values are products of keys and values."""
-        return coefficients_of(self.system(), self.products(u, state, resets)[0])
+        return coefficients_of(self.system(), self.products(u, None, None)[0])
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """One step of the shift SSM on k; then one step of the diagonal SSM on its output times v."""

@@ -47,7 +47,7 @@ class ChannelSystems(Mixer):
         y, h = step_systems(wide(u).unsqueeze(-1), *self.system_of(u), h)  # (B, D, 1)
         return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
 
-    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+    def _recurrence(self, u: Tensor) -> Coefficients:
         return coefficients_of(self.system_of(u), wide(u).unsqueeze(-1))
 
 

@@ -92,11 +92,11 @@ class Rwkv4(Mixer, kind="rwkv4"):
         memory = _packed(decay * num + weight * v, decay * den + weight, after)
         return self.out_proj((r * y).to(u.dtype)), {"memory": memory, "shift": u}
 
-    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
+    def _recurrence(self, u: Tensor) -> Coefficients:
         """The average of the values so far, with weights A_t of h_{t-1} and 1 - A_t of the value (bn Appendix B)."""
-        (_, denominators, _), (_, numerators, _) = scans_of(self, u, state, resets)
+        (_, denominators, _), (_, numerators, _) = scans_of(self, u)
         weight, total = denominators.b, []
-        den = torch.zeros_like(weight[:, 0]) if denominators.h0 is None else denominators.h0
+        den = torch.zeros_like(weight[:, 0])
         for decay, new in zip(denominators.a.unbind(1), weight.unbind(1), strict=True):
             den = decay * den + new
             total.append(den)

@@ -47,8 +47,8 @@ class S4d(HeadSystems, ChannelSystems, kind="s4d"):
             return self.system()
         return self.system(F.softplus(wide(self.dt_proj(u)) + wide(self.log_dt)))
 
-    def _recurrence(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Coefficients:
-        recurrence = super()._recurrence(u, state, resets)
+    def _recurrence(self, u: Tensor) -> Coefficients:
+        recurrence = super()._recurrence(u)
         if self.spec.decay == "constant":
             return recurrence
         return replace(recurrence, bare_key=torch.view_as_complex(wide(self.B))[None, None])
