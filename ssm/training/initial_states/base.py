@@ -12,7 +12,7 @@ from ssm.base.plugin_modules import Modules
 from ssm.base.seeds import derived_seed
 from ssm.models.state import State
 from ssm.specs.initial_states import SPECS
-from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.distributed import ProcessGroup
 
 POLICIES: Modules[type[Policy]] = Modules("ssm.training.initial_states", SPECS)
 
@@ -29,7 +29,7 @@ class Policy(ABC):
         if kind is not None:  # None: a base class
             POLICIES.add(kind, cls)
 
-    def __init__(self, spec: Any, seed: int, group: ProcessGroup = SINGLE_PROCESS):
+    def __init__(self, spec: Any, seed: int, group: ProcessGroup):
         self.spec, self.seed, self.group = spec, seed, group
 
     @abstractmethod

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ssm.models.state import State
-from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.distributed import ProcessGroup
 from ssm.training.initial_states.base import Policy
 
 
@@ -16,7 +16,7 @@ class FittedNoisePolicy(Policy, kind="fitted_noise"):
     template: State | None = None  # one row of zeros
     moments: Tensor | None = None  # (2, H of all layers)
 
-    def __init__(self, spec: object, seed: int, group: ProcessGroup = SINGLE_PROCESS):
+    def __init__(self, spec: object, seed: int, group: ProcessGroup):
         super().__init__(spec, seed, group)
         self.parts: list[tuple[int, Tensor]] = []  # (sequences, moments) of the micro-batches of this step
 

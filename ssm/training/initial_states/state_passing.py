@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ssm.models.state import State, joined
-from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.distributed import ProcessGroup
 from ssm.training.initial_states.base import Policy
 
 
@@ -18,7 +18,7 @@ class StatePassingPolicy(Policy, kind="state_passing"):
 
     last: State | None = None
 
-    def __init__(self, spec: object, seed: int, group: ProcessGroup = SINGLE_PROCESS):
+    def __init__(self, spec: object, seed: int, group: ProcessGroup):
         super().__init__(spec, seed, group)
         self.parts: list[State] = []  # final states of the micro-batches of this step
 
