@@ -35,7 +35,7 @@ def state_retention(spec: StateRetention, ctx: EvaluationContext) -> pl.DataFram
         for layer, shares in by_layer.items():
             columns = (rows.numpy(), layer, *(part.cpu().numpy() for part in _summary(shares)))
             frames.append(pl.DataFrame(dict(zip(table.columns, columns, strict=True)), schema=table.columns))
-    return ctx.together(pl.concat(frames)).sort(*table.keys)
+    return ctx.gather(pl.concat(frames)).sort(*table.keys)
 
 
 def _summary(shares: Tensor) -> tuple[Tensor, Tensor]:

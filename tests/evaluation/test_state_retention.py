@@ -52,7 +52,7 @@ def test_the_delta_rule_keeps_what_its_matrices_leave(ctx: EvaluationContext, ki
     before, after = halves(ctx)
     layer: Any = model.layers[0]
     u = layer.norm(model.embedded(torch.cat([before, after], 1)))
-    ((_, inputs, _),) = scans_of(layer.mixer, u, None, None)
+    ((_, inputs, _),) = scans_of(layer.mixer, u)
     kept = memory.double()
     for t in range(HALF, 2 * HALF):
         k, beta = inputs.k[:, t].double(), inputs.beta[:, t].double()  # (B, H, K), (B, H)

@@ -24,17 +24,19 @@ def retained_shares(model: LanguageModel, before: Tensor, after: Tensor) -> Iter
         The layer (from 0), and the shares of its heads (B, H): 0 if the memory before was empty.
     """
     _, states = model.hidden(before)
-    x, first = model.embedded(after), None  # (B, T, D)
+    x, v_first = model.embedded(after), None  # (B, T, D)
     for number, (layer, state) in enumerate(zip(model.layers, states.layers, strict=True)):
         assert isinstance(layer, Block)
-        output, _, handed_on = layer(x, state, None, first)
+        output, _, passed_on = layer(x, state, None, v_first)
         if number not in model.spec.caches:
             emptied = state | {"memory": torch.zeros_like(state["memory"])}
-            ends = [layer.mixer.forward_with(layer.norm(x), start, None, first)[1] for start in (state, emptied)]
+            ends = [
+                layer.mixer.forward_with_v_first(layer.norm(x), start, None, v_first)[1] for start in (state, emptied)
+            ]
             heads = layer.mixer.spec.h_heads(model.spec.d_model)
             full, empty, started = (
                 memory[:, :heads].flatten(2).double() for memory in (*(end["memory"] for end in ends), state["memory"])
             )  # (B, H, numbers of a head)
             before_norm = started.norm(dim=-1)
             yield number, torch.where(before_norm == 0, 0.0, (full - empty).norm(dim=-1) / before_norm)
-        x, first = output, handed_on
+        x, v_first = output, passed_on
