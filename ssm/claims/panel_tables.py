@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
+from ssm.base.bins import bin_edges
 from ssm.base.columns import listed, maximum, rows_where
 from ssm.base.errors import TableError
 from ssm.base.lazy import polars as pl
@@ -21,8 +22,9 @@ from ssm.claims.snakemake_command import snakemake_command
 from ssm.claims.table_numbers import mean_loss
 from ssm.specs.base import Setting
 from ssm.specs.measurements import SCHEMAS
-from ssm.specs.measurements.base import Measurement
-from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.base import Measurement, OfWindows
+from ssm.specs.measurements.restart_loss import RestartLoss, octaves
+from ssm.specs.measurements.state_statistics import StateStatistics
 
 F = TypeVar("F", bound=PlannedFigure)
 OWN = ""  # placeholder arm for tables that belong to no arm
@@ -147,14 +149,52 @@ def end_in_tokens(series: Series, times_context: float) -> int:
 
 
 def why_not_at(measurement: Measurement, position: int, key: str = "times_context") -> str | None:
-    """Why a position is not in the table of a position-wise loss; None: it is, or the table is another one.
+    """Why [3/4 position, position) is not in a table with bins of positions; None: it is, or the table has no bins.
 
     Args:
         key: the key of the quantity that gives the position.
     """
-    if isinstance(measurement, PositionLoss) and position > measurement.length:
-        return f"{key}: the loss is measured up to {measurement.length:,} tokens, not at {position:,}"
+    if isinstance(measurement, RestartLoss):
+        measured = [k * measurement.context for k in octaves(measurement.context, measurement.length)]
+        if position in measured:
+            return None
+        return f"{key}: the loss after a restart is measured at {_numbers(measured)} tokens, not at {position:,}"
+    return why_not_between(measurement, 3 * position // 4, position, key)
+
+
+def why_not_between(measurement: Measurement, start: int, stop: int, key: str) -> str | None:
+    """Why [start, stop) is not in a table with bins of positions; None: it is, or the table has no bins."""
+    if (why := why_not_up_to(measurement, stop, key)) is not None or not _has_bins(measurement):
+        return why
+    if {start, stop} <= set(bin_edges(measurement.length).tolist()):
+        return None
+    bins = f"{measurement.kind} has no bins from {start:,} to {stop:,} tokens"
+    return f"{key}: {bins}; expected a power of two instead of {stop:,}"
+
+
+def why_not_up_to(measurement: Measurement, stop: int, key: str) -> str | None:
+    """Why a table with bins of positions ends before `stop`; None: it does not, or the table has no bins."""
+    if _has_bins(measurement) and stop > measurement.length:
+        return f"{key}: {measurement.kind} is measured up to {measurement.length:,} tokens, not at {stop:,}"
     return None
+
+
+def _has_bins(measurement: Measurement) -> TypeGuard[OfWindows]:
+    return isinstance(measurement, OfWindows) and "position_from" in measurement.table.columns
+
+
+def why_no_state_at(measurement: Measurement, *positions: int) -> str | None:
+    """Why the state after these tokens is not in a table of the state; None: it is, or the table is another one."""
+    if isinstance(measurement, StateStatistics):
+        for position in positions:
+            if position not in measurement.positions:
+                measured = _numbers(measurement.positions)
+                return f"times_context: the state is measured after {measured} tokens, not after {position:,}"
+    return None
+
+
+def _numbers(measured: Sequence[int]) -> str:
+    return ", ".join(f"{position:,}" for position in measured)
 
 
 def require_measured_to(measured: int, wanted: int, series: Series) -> None:

@@ -8,13 +8,20 @@ from typing import Any, ClassVar, Self
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssm.claims.estimate import Reading, UndecidableError, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, end_in_tokens, position_loss_table, why_not_at
+from ssm.claims.panel_tables import (
+    PanelTables,
+    at_end,
+    end_in_tokens,
+    position_loss_table,
+    why_not_at,
+    why_not_up_to,
+)
 from ssm.claims.quantity import ArmQuantity, PanelArm
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import paired_log_ratio, ratio_positions
 from ssm.specs.base import Name
 from ssm.specs.measurements.base import Measurement
-from ssm.specs.measurements.restart_loss import RestartLoss, octaves
+from ssm.specs.measurements.restart_loss import RestartLoss
 
 
 class RestartQuantity(ArmQuantity):
@@ -59,13 +66,9 @@ class RestartQuantity(ArmQuantity):
         return (*found, *((place, (place[0], self.restarted), name) for place, _, _ in found))
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
-        key, stop = "position" if self.times_context is None else "times_context", self._stop(series)
-        if isinstance(measurement, RestartLoss):
-            measured = [k * measurement.context for k in octaves(measurement.context, measurement.length)]
-            if stop not in measured:
-                there = ", ".join(f"{position:,}" for position in measured)
-                return f"{key}: the loss after a restart is measured at {there} tokens, not at {stop:,}"
-        return why_not_at(measurement, stop, key)
+        key = "position" if self.times_context is None else "times_context"
+        why_not = why_not_at if isinstance(measurement, RestartLoss) else why_not_up_to  # where both are measured
+        return why_not(measurement, self._stop(series), key)
 
     def canonical(self, panel: str, series: Sequence[Series] = ()) -> dict[str, Any]:
         content, itself = super().canonical(panel), self.against is None and self.restarted == self.arm

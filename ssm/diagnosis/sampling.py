@@ -11,6 +11,7 @@ from math import isnan
 import polars as pl
 import torch
 
+from ssm.base.bins import bin_edges
 from ssm.base.errors import UserError
 from ssm.base.tables import SPELLED_BYTES
 from ssm.data.own_text import disjoint_windows
@@ -21,7 +22,6 @@ from ssm.diagnosis.readings import failure_position, ratios
 from ssm.diagnosis.recall import needles, passkeys, ruler
 from ssm.diagnosis.result import Interval, Tables
 from ssm.diagnosis.session import FixedWindowsContext, Session
-from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.by_position import binned_table
 from ssm.evaluation.context_loss import context_loss
 from ssm.evaluation.decay_range import decay_range

@@ -7,9 +7,9 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from ssm.base.bins import bin_edges
 from ssm.base.schema import Schema
 from ssm.data.batches import ShuffledWindows
-from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.stream import segments
 from ssm.models.logits import Value, token_values

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from ssm.evaluation.bins import bin_edges
+from ssm.base.bins import bin_edges
 from ssm.evaluation.by_position import binned_table
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES

@@ -22,13 +22,13 @@ from ssm.specs.measurements.state_statistics import StateStatistics
 
 @MEASURES.function
 def state_statistics(spec: StateStatistics, ctx: EvaluationContext) -> pl.DataFrame:
-    """Statistics after 1, 2, 4, ... tokens and after `length`, in the schema StateStatistics.table.
+    """Statistics at `spec.positions`, in the schema StateStatistics.table.
 
     Raises:
         CheckpointError: the state of each layer is a cache.
     """
     caches = _caches(ctx.model)
-    positions = sorted({2**i for i in range(spec.length.bit_length()) if 2**i <= spec.length} | {spec.length})
+    positions = spec.positions
     windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     frames = [pl.DataFrame(schema=StateStatistics.table.columns)]
     with ctx.progress(spec.sequences, spec.length) as progress:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ssm.base.bins import bin_edges
 from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import Diagnosis, Facts, Tables
 from ssm.diagnosis.verdict import verdict_of
-from ssm.evaluation.bins import bin_edges
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.diagnosis_defaults import TOLERANCE
 from ssm.specs.measurements.accuracy import Accuracy

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ssm.evaluation.bins import bin_edges
+from ssm.base.bins import bin_edges
 from ssm.evaluation.length_class import NO_RISE, length_class
 from ssm.specs.measurements.length_class import LengthClass
 from ssm.specs.measurements.position_loss import PositionLoss

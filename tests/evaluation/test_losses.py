@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from ssm.base.bins import bin_edges
 from ssm.claims.table_numbers import mean_loss, paired_log_ratio, ratio_positions
-from ssm.evaluation.bins import bin_edges
 from ssm.evaluation.context_loss import context_loss
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.position_loss import position_loss

@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from ssm.base.bins import bin_edges
 from ssm.diagnosis.intervals import UNSEEN
 from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED
 from ssm.diagnosis.result import Interval, Tables
-from ssm.evaluation.bins import bin_edges
 from ssm.extension.choice import ORIGINAL, Candidate
 from ssm.extension.losses import Factors, factors_between, losses_of
 from ssm.extension.outcome import (

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from plan.mini import figure, write_config
+from plan.mini import edit, figure, write_config
 
 from ssm.base.errors import ConfigError
 from ssm.plan import load_config, make_plan
 
 
 def planned(
-    folder: Path, measurements: list[dict[str, object]], expected: dict[str, float] | None = None, **quantity: object
+    folder: Path,
+    measurements: list[dict[str, object]],
+    expected: dict[str, float] | None = None,
+    context: int = 32,
+    **quantity: object,
 ) -> None:
     claim = {
         "id": "far",
@@ -21,7 +25,10 @@ def planned(
         "quantity": {"kind": "restart_ratio", "arm": "base"} | quantity,
         "expected": expected or {"above": 1.0},
     }
-    figure(write_config(folder), "lg_fig9", measurements=measurements, claims=[claim])
+    write_config(folder)
+    edit(folder, "training.yaml", "{smoke: 32, paper: 2048}", str(context))
+    edit(folder, "training.yaml", "{smoke: 128, paper: 524_288}", str(4 * context))
+    figure(folder, "lg_fig9", measurements=measurements, claims=[claim])
     make_plan(load_config(folder, "smoke", ["lg_fig9"]))
 
 
@@ -75,7 +82,9 @@ def test_the_arm_that_it_is_compared_with_is_measured_too(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("length", "times", "stop"), [(512, 64, "2,048"), (256, 16, "512")])
 def test_a_position_beyond_the_measured_length(tmp_path: Path, length: int, times: int, stop: str) -> None:
-    with pytest.raises(ConfigError, match=f"times_context: the loss is measured up to {length} tokens, not at {stop}"):
+    with pytest.raises(
+        ConfigError, match=f"times_context: position_loss is measured up to {length} tokens, not at {stop}"
+    ):
         planned(tmp_path, [LOSS | {"length": length}, RESTARTED], times_context=times)
 
 
@@ -98,9 +107,41 @@ def test_an_arm_is_not_compared_with_itself(tmp_path: Path, quantity: dict[str, 
 def test_every_quantity_of_a_position_says_so(tmp_path: Path, kind: str) -> None:
     column = {"measurement": "position_loss", "column": "loss"} if kind == "value_at" else {}
     planned(tmp_path, [LOSS], kind=kind, times_context=16, **column)
-    message = r"claims\.far\.quantity\.times_context: the loss is measured up to 512 tokens, not at 1,024"
+    message = r"claims\.far\.quantity\.times_context: position_loss is measured up to 512 tokens, not at 1,024"
     with pytest.raises(ConfigError, match=message):
         planned(tmp_path, [LOSS], kind=kind, times_context=32, **column)
+
+
+@pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "value_at"])
+def test_a_quarter_that_is_not_whole_bins(tmp_path: Path, kind: str) -> None:
+    column = {"measurement": "position_loss", "column": "loss"} if kind == "value_at" else {}
+    message = r"times_context: position_loss has no bins from 288 to 384 tokens; expected a power of two instead of 384"
+    with pytest.raises(ConfigError, match=message):
+        planned(tmp_path, [LOSS], kind=kind, times_context=12, **column)
+
+
+def test_a_context_that_is_not_whole_bins(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"quantity\.arm: position_loss has no bins from 18 to 36 tokens"):
+        planned(tmp_path, [LOSS], kind="perplexity_growth", times_context=512 / 36, context=36)
+
+
+def test_a_value_after_a_restart_that_is_not_measured(tmp_path: Path) -> None:
+    reading = {"kind": "value_at", "measurement": "restart_loss", "column": "loss"}
+    planned(tmp_path, [RESTARTED], times_context=4, **reading)
+    with pytest.raises(ConfigError, match=r"times_context: the loss after a restart is measured at 32, .*, not at 96"):
+        planned(tmp_path, [RESTARTED], times_context=3, **reading)
+
+
+@pytest.mark.parametrize("kind", ["state_norm_growth", "head_drift"])
+def test_a_state_that_is_not_measured(tmp_path: Path, kind: str) -> None:
+    states = {"kind": "state_statistics", "length": 96, "sequences": 2}
+    for times in (2, 3):  # 96 is the length
+        planned(tmp_path, [states], kind=kind, times_context=times)
+    for times, context, position in ((1.5, 32, 48), (4, 32, 128), (4, 24, 24)):
+        with pytest.raises(
+            ConfigError, match=rf"times_context: the state is measured after .*96 .*not after {position}"
+        ):
+            planned(tmp_path, [states], kind=kind, times_context=times, context=context)
 
 
 def test_a_sweep_over_arms_that_are_not_measured(tmp_path: Path) -> None:

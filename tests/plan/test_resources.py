@@ -18,9 +18,9 @@ from plan import own
 from plan.mini import edit, figure
 from plan.test_memory import random_store, run_of
 
+from ssm.base.bins import bin_edges
 from ssm.base.errors import ConfigError
 from ssm.evaluation import stream
-from ssm.evaluation.bins import bin_edges
 from ssm.plan import Plan, load_config, make_plan, resources
 from ssm.plan.job_packing import job_names, pack_jobs
 from ssm.plan.memory import peak_memory

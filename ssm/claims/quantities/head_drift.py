@@ -10,10 +10,11 @@ from pydantic import PositiveFloat
 
 from ssm.base.lazy import polars as pl
 from ssm.claims.estimate import Reading, resample
-from ssm.claims.panel_tables import PanelTables, end_in_tokens, state_statistics_table
+from ssm.claims.panel_tables import PanelTables, end_in_tokens, state_statistics_table, why_no_state_at
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import by_sequence, head_std_growth
+from ssm.specs.measurements.base import Measurement
 
 OVER_HEADS: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "largest": np.max}
 
@@ -28,6 +29,9 @@ class HeadDrift(ArmQuantity):
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
     times_context: PositiveFloat  # k: the later position is kT, where T is the training context
     heads: Literal["mean", "median", "largest"] = "mean"  # the number that is read of all heads
+
+    def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
+        return why_no_state_at(measurement, series.context, end_in_tokens(series, self.times_context))
 
     @property
     def read_on(self) -> ComparisonScale:

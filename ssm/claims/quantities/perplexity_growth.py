@@ -7,7 +7,15 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, mean_reading
-from ssm.claims.panel_tables import PanelTables, at_end, end_in_tokens, last_quarter, position_loss_table, why_not_at
+from ssm.claims.panel_tables import (
+    PanelTables,
+    at_end,
+    end_in_tokens,
+    last_quarter,
+    position_loss_table,
+    why_not_at,
+    why_not_between,
+)
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import mean_loss
@@ -22,7 +30,8 @@ class PerplexityGrowth(ArmQuantity):
     times_context: PositiveFloat  # k
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
-        return why_not_at(measurement, end_in_tokens(series, self.times_context))
+        T, end = series.context, end_in_tokens(series, self.times_context)
+        return why_not_at(measurement, end) or why_not_between(measurement, T // 2, T, "arm")
 
     @property
     def read_on(self) -> ComparisonScale:

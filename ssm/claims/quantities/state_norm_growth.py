@@ -7,10 +7,11 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from ssm.claims.estimate import Reading, log_mean_reading
-from ssm.claims.panel_tables import PanelTables, end_in_tokens, state_statistics_table
+from ssm.claims.panel_tables import PanelTables, end_in_tokens, state_statistics_table, why_no_state_at
 from ssm.claims.quantity import ArmQuantity, ComparisonScale
 from ssm.claims.series import Series
 from ssm.claims.table_numbers import state_norm_at
+from ssm.specs.measurements.base import Measurement
 
 
 class StateNormGrowth(ArmQuantity):
@@ -19,6 +20,9 @@ class StateNormGrowth(ArmQuantity):
     kind: Literal["state_norm_growth"] = "state_norm_growth"
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
     times_context: PositiveFloat  # k
+
+    def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
+        return why_no_state_at(measurement, series.context, end_in_tokens(series, self.times_context))
 
     @property
     def read_on(self) -> ComparisonScale:

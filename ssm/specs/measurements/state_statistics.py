@@ -28,6 +28,11 @@ class StateStatistics(OfWindows):
     sequences: ReadCount = 16
     seed: int = 7
 
+    @property
+    def positions(self) -> list[int]:
+        """The state is measured after 1, 2, 4, ... tokens and after `length`."""
+        return sorted({2**i for i in range(self.length.bit_length())} | {self.length})
+
     def lacking(self, model: ModelSpec) -> str | None:
         return "a recurrent state" if len(model.caches) == model.n_layers else None
 
