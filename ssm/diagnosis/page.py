@@ -230,9 +230,9 @@ def _changes(after: Diagnosis, before: Diagnosis, control: Diagnosis | None) -> 
             change.in_context,
             other.in_context if other else None,
         ),
-        row(f"Perplexity up to {length:,}", change.far, other.far if other else None),
+        row(f"Perplexity in the last quarter of {length:,}", change.far, other.far if other else None),
         *(
-            row(f"Paired ratio up to {stop:,}", found, other.ratios[stop] if other else None)
+            row(f"Paired ratio in the last quarter of {stop:,}", found, other.ratios[stop] if other else None)
             for stop, found in change.ratios.items()
         ),
     ]
@@ -248,7 +248,7 @@ def _plain_numbers(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     numbers = [
         ("Fails from", _failure(diagnosis)),
         ("Bits per byte inside the context", interval(readings.in_context_bits)),
-        (f"Bits per byte up to {length:,}", interval(readings.far_bits)),
+        (f"Bits per byte in the last quarter of {length:,}", interval(readings.far_bits)),
         ("Effective length", _far_back(readings.effective_length)),
         ("Heads that drift", f"{drift.drifting:,} of {drift.measured:,}" if drift and drift.measured else NONE),
         (f"Effective Remembrance, {context:,} tokens kept", interval(readings.remembrance)),

@@ -59,6 +59,7 @@ def test_the_page_shows_verdict_numbers_and_facts() -> None:
     assert [text.index(name) for name in order] == sorted(text.index(name) for name in order)
     for shown in (
         "24,576 to 32,768",
+        "; in the last quarter of 32,768 tokens: ",
         "2.33 (2.17 to 2.53)",
         "7 of 576 heads",
         "0.300 (0.282 to 0.318)",
@@ -161,7 +162,7 @@ def test_before_and_after_have_bits_and_effective_length() -> None:
     length = EffectiveLength(256, None, {256: Interval(1.02, 1.01, 1.03)})
     more = {"far_bits": Interval(1.25, 1.2, 1.3), "effective_length": length}
     _, text = read(build_page(replace(found, readings=replace(found.readings, **more)), found))
-    assert re.search(r"Bits per byte up to 32,768 – 1\.25 \(1\.20 to 1\.30\)", text)
+    assert re.search(r"Bits per byte in the last quarter of 32,768 – 1\.25 \(1\.20 to 1\.30\)", text)
     assert "Effective length – 256 to – tokens" in text
 
 
@@ -235,9 +236,9 @@ def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "7 of 576" in text
     assert "0 of 576" in text
     assert [href for href in page.links if not href.startswith("#")] == ["result.json"]
-    row = text[text.index("Perplexity up to 32,768") :]
+    row = text[text.index("Perplexity in the last quarter of 32,768") :]
     assert re.match(
-        r"Perplexity up to 32,768 30\.8 \(.*?\) 13\.\d \(.*?\) 0\.4\d\d \(.*?\) 1\.000 \(1\.000 to 1\.000\)", row
+        r"Perplexity in the last quarter of 32,768 30\.8 \(.*?\) 13\.\d \(.*?\) 0\.4\d\d \(.*?\) 1\.000 \(1\.000 to 1\.000\)", row
     )
 
 
