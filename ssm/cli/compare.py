@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     references = read_references(folder)
     finished = [path.stem for path in verdict_files(args.results)]
     if not references:
-        raise TableError(f"{folder}: no reference results")
+        hint = "" if args.reference else f"; start the command in the clone, or name their folder after {args.results}"
+        raise TableError(f"{folder}: no reference results{hint}")
     if not set(finished) & set(references):
         raise TableError(f"{folder}: none of its figures is finished in {args.results}")
     comparisons = compare(args.results, references, args.tolerance or TOLERANCE)

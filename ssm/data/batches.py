@@ -207,7 +207,8 @@ def _batch(tokens: np.ndarray, starts: np.ndarray | None = None) -> Batch:
 
 def _require(split: TokenSplit, length: int, what: str) -> None:
     if split.n_tokens < length + 1:
+        most = f", or a {what} of at most {split.n_tokens - 1}" if split.n_tokens > 1 else ""
         raise DataError(
             f"{split.name}: {split.n_tokens} tokens, {what} {length} needs {length + 1}; "
-            f"give a larger corpus, or a {what} of at most {max(split.n_tokens - 1, 0)}"
+            f"give a larger corpus, another 'held_out' share{most}"
         )

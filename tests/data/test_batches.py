@@ -209,7 +209,16 @@ def test_a_split_that_is_too_short_is_one_clear_line() -> None:
     split = counting(20)
     for make in (WindowBatches, StreamBatches):
         make(split, 19, 2, 0).batch(0)
-        with pytest.raises(DataError, match="split: 20 tokens, context 20 needs 21; give a larger corpus, or a con"):
+        with pytest.raises(DataError) as error:
             make(split, 20, 2, 0)
+        assert str(error.value) == (
+            "split: 20 tokens, context 20 needs 21; "
+            "give a larger corpus, another 'held_out' share, or a context of at most 19"
+        )
     with pytest.raises(DataError, match=r"split: 20 tokens, length 64 needs 65; .* length of at most 19$"):
         held_out_windows(split, 2, 64, 0)
+
+
+def test_a_split_without_tokens_is_told_no_length() -> None:
+    with pytest.raises(DataError, match=r"0 tokens, length 8 needs 9; give a larger corpus, another 'held_out' share$"):
+        held_out_windows(counting(0), 2, 8, 0)

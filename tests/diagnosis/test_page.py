@@ -68,6 +68,7 @@ def test_the_page_shows_verdict_numbers_and_facts() -> None:
         "0123456789abcdef",
         "abababababababab…",
         "until the verdict was decided",
+        "with documents shorter than a window, the full history is mostly other documents",
         "Next: ssm extend 'my model' --text book.txt 'a b' --context 2048 --length 32768 -o extended",
     ):
         assert shown in text, shown
@@ -238,7 +239,9 @@ def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [href for href in page.links if not href.startswith("#")] == ["result.json"]
     row = text[text.index("Perplexity in the last quarter of 32,768") :]
     assert re.match(
-        r"Perplexity in the last quarter of 32,768 30\.8 \(.*?\) 13\.\d \(.*?\) 0\.4\d\d \(.*?\) 1\.000 \(1\.000 to 1\.000\)", row
+        r"Perplexity in the last quarter of 32,768 "
+        r"30\.8 \(.*?\) 13\.\d \(.*?\) 0\.4\d\d \(.*?\) 1\.000 \(1\.000 to 1\.000\)",
+        row,
     )
 
 

@@ -407,6 +407,10 @@ def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.Ca
     assert line == "ssm compare: reports/smoke: none of its figures is finished in results/smoke"
     (line,) = lines(capsys, "compare", "results/smoke", "elsewhere", code=2)
     assert line == "ssm compare: elsewhere: no reference results"
+    shutil.rmtree("reports")
+    (line,) = lines(capsys, "compare", "results/smoke", code=2)
+    hint = "start the command in the clone, or name their folder after results/smoke"
+    assert line == f"ssm compare: reports/smoke: no reference results; {hint}"
     (line,) = lines(capsys, "compare", "nowhere", code=2)
     assert line.startswith("ssm compare: nowhere/verdicts: no verdicts here;")
 
