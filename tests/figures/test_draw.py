@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from figures import synthetic
 from figures.synthetic import line
@@ -188,6 +189,29 @@ def test_heads_are_chosen_in_one_arm_and_drawn_for_one_seed(tmp_path: Path) -> N
     np.testing.assert_allclose(line(axes, "base").get_ydata(), [1, 1, 1, 1, 5, 9])
     np.testing.assert_allclose(line(axes, "state passing").get_ydata(), [1, 1, 1, 1, 2, 3])
     assert any("seed 7" in text for text in texts(figure))
+
+
+def test_an_arm_without_the_chosen_head_has_no_line(tmp_path: Path) -> None:
+    """Arms may differ in their number of heads, such as those of a grid over d_model."""
+    synthetic.state_statistics(tmp_path / "wide.parquet", 128, lambda p: 1.0)
+    narrow = pl.read_parquet(tmp_path / "wide.parquet").filter(pl.col("head") < 1)
+    synthetic.save(tmp_path / "narrow.parquet", "state_statistics", narrow.to_dicts())
+    series = [
+        synthetic.series("base", 7, state_statistics="wide"),
+        synthetic.series("state_passing", 7, state_statistics="narrow"),
+    ]
+    task = synthetic.task([{"kind": "head_std", "heads": 4, "chosen_by": "base"}], series)
+    lines = {
+        axes.get_title(loc="left"): {str(each.get_label()) for each in axes.lines} & {"base", "state passing"}
+        for axes in draw_figure(task, tmp_path).axes
+    }
+    both = {"base", "state passing"}
+    assert lines == {
+        "layer 0, head 0": both,
+        "layer 0, head 1": {"base"},
+        "layer 1, head 0": both,
+        "layer 1, head 1": {"base"},
+    }
 
 
 def test_remembrance_has_a_panel_per_distance_and_marks_the_last_context(tmp_path: Path) -> None:

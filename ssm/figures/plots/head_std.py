@@ -70,6 +70,8 @@ def _curves(series: list[tuple[Series, pl.DataFrame]], layer: int, head: int) ->
     lines = []
     for own, frame in series:
         rows = frame.filter(pl.col("layer") == layer, pl.col("head") == head)
+        if rows.is_empty():  # this arm has fewer heads or layers
+            continue
         x, y, error = (rows[name].to_numpy().astype(np.float64) for name in ("position", "std", "error"))
         lines.append((own, Line(x, y, error)))
     return over_seeds(lines)
