@@ -41,6 +41,7 @@ class Key:
         read: (value, config) -> our value. Needed if the two differ.
         write: (part, width of the model) -> their value. Needed if it is not the field's value.
         given: None is an error.
+        also: other names that the library reads, if config.json does not have `theirs`.
     """
 
     theirs: str
@@ -50,6 +51,7 @@ class Key:
     read: Callable[[Any, Config], Any] | None = None
     write: Callable[[Any, int], Any] | None = None
     given: bool = False
+    also: tuple[str, ...] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -100,8 +102,10 @@ class Key:
 
 
 def complete(keys: Iterable[Key], config: Config) -> dict[str, Any]:
-    """The config, completed with the defaults of missing keys."""
-    return {key.theirs: key.usual for key in keys if key.usual is not NOTHING} | dict(config)
+    """The config, completed with the values that missing keys have under other names, or else their defaults."""
+    keys = tuple(keys)
+    defaults = {key.theirs: key.usual for key in keys if key.usual is not NOTHING}
+    return defaults | {key.theirs: config[name] for key in keys for name in key.also if name in config} | dict(config)
 
 
 def refused(keys: Iterable[Key], config: Config) -> str | None:

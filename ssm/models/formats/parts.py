@@ -79,7 +79,7 @@ def rotary(theirs: str, ours: str, default: float, newer: str | None = None) -> 
 
     def read(value: float, config: Config) -> float:
         given, scaling = config.get("rope_parameters") or {}, config.get("rope_scaling")
-        if scaling is not None or given.get("rope_type", "default") != "default":
+        if scaling is not None or given.get("rope_type", given.get("type", "default")) != "default":
             raise ValueError(f"ssm does not support scaled rotary positions ({scaling or given})")
         return float(given.get(newer or theirs, value))
 

@@ -70,7 +70,7 @@ RECURRENT_GEMMA = Format(
         ),
         rotary("partial_rotary_factor", "attention.rotary_pct", 0.5),
         rotary("rope_theta", "attention.rotary_base", 10_000.0),
-        Key("attention_window_size", "attention.window", 2048),
+        Key("attention_window_size", "attention.window", 2048, also=("sliding_window",)),
         Key("attention_bias", "attention.bias", False),
         Key(
             "intermediate_size",

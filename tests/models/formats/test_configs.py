@@ -45,11 +45,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("qwen3_next", {"attn_output_gate": False}, "attn_output_gate is False"),
     ("qwen3_next", {"num_experts_per_tok": 6}, "top_k: 6 of 5 experts cannot be chosen"),
     ("qwen3_next", {"rope_scaling": {"type": "yarn"}}, "ssm does not support scaled rotary positions"),
+    ("qwen3_next", {"rope_parameters": {"type": "yarn"}}, "ssm does not support scaled rotary positions"),
     ("kimi_linear", {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
     ("kimi_linear", {"attention_bias": True}, "attention_bias is True"),
     ("kimi_linear", {"tie_word_embeddings": True}, "tie_word_embeddings is True"),
     ("kimi_linear", {"q_lora_rank": 8}, "q_lora_rank is 8"),
     ("kimi_linear", {"num_expert_group": 5}, "num_expert_group is 5"),
+    ("kimi_linear", {"n_group": 5}, "num_expert_group is 5"),
     ("kimi_linear", {"topk_group": 2}, "topk_group is 2"),
     ("kimi_linear", {"moe_layer_freq": 2}, "moe_layer_freq is 2"),
     ("kimi_linear", {"moe_router_activation_func": "softmax"}, "moe_router_activation_func is 'softmax'"),
@@ -119,6 +121,22 @@ def test_moonshots_own_config() -> None:
     written = FORMATS["kimi_linear"].config_of(spec, vocab_size)
     theirs = kimi.KimiLinearConfig(**config)
     assert (written["layer_types"], written["mlp_layer_types"]) == (theirs.layer_types, theirs.mlp_layer_types)
+
+
+def test_other_names_of_keys() -> None:
+    """transformers accepts the names of its own config classes and those that it writes. The latter win."""
+    names = {"num_local_experts": 3, "num_experts_per_tok": 1, "n_shared_experts": 2, "norm_topk_prob": False}
+    config = {key: value for key, value in KIMI.items() if key not in ("num_experts", "num_experts_per_token")}
+    spec, _ = FORMATS["kimi_linear"].spec(config | names | {"vocab_size": 37}, "tiny", "config.json")
+    experts: Any = spec.ffn
+    assert (experts.n_experts, experts.top_k, experts.d_shared, experts.normalize) == (3, 1, 24, False)
+    both: Any = FORMATS["kimi_linear"].spec(KIMI | names | {"vocab_size": 37}, "tiny", "config.json")[0].ffn
+    theirs = kimi.KimiLinearConfig(**KIMI | names)
+    assert (both.n_experts, both.top_k) == (5, 2) == (theirs.num_local_experts, theirs.num_experts_per_tok)
+    gemma = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+    spec, _ = FORMATS["recurrent_gemma"].spec(gemma | {"sliding_window": 5, "vocab_size": 37}, "tiny", "config.json")
+    attention: Any = spec.mixers()[2]
+    assert attention.window == 5
 
 
 @pytest.mark.parametrize(
