@@ -27,12 +27,13 @@ class Family:
 
     @property
     def title(self) -> str:
-        """Its name, with the library if another library uses the same name.
+        """Its name, with the library if transformers has files of the same name.
 
         >>> FAMILIES["Mamba"].title, FAMILIES["Mamba of mamba_ssm"].title
         ('Mamba', 'Mamba of mamba_ssm')
         """
-        return f"{self.name} of {self.library}" if self.library == "mamba_ssm" else self.name
+        shared = self.library == "mamba_ssm" or self.format in ("fla_mamba", "fla_mamba2")
+        return f"{self.name} of {self.library}" if shared else self.name
 
 
 FAMILIES: dict[str, Family] = {
@@ -50,6 +51,8 @@ FAMILIES: dict[str, Family] = {
         Family("GPT-NeoX", "transformers", "gpt_neox", why_not_extend=NO_STATE),
         Family("Mistral", "transformers", "mistral", why_not_extend=NO_STATE),
         Family("Mistral with a sliding window", "transformers", "mistral"),
+        Family("Mamba", "fla", "fla_mamba"),
+        Family("Mamba-2", "fla", "fla_mamba2"),
         Family("GLA", "fla", "fla_gla"),
         Family("RWKV-6", "fla", "fla_rwkv6"),
         Family("RWKV-7", "fla", "fla_rwkv7"),

@@ -108,7 +108,7 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
     form = known_format(source)
     if form is None and "model_type" in source.config:
         return _load_foreign(source, device)
-    if form is not None and form.model_type is not None:
+    if form is not None and form.library == "transformers":
         try:
             form.spec(source.config, source.title, str(source.config_path))
         except CheckpointError as variant:  # that our model does not support

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import transformers
 from extension.world import extended
 from models.formats import hf
+from models.formats.folders import reconfigure
 from safetensors.torch import load_file
 from small import content
 
@@ -69,6 +71,20 @@ def test_a_limit_of_dt_is_written_for_transformers(world: Path, tmp_path: Path) 
     repaired(model, ClipDt(by="layer"), (0.01, None))
     with pytest.raises(CheckpointError, match="has no limits of dt for single layers"):
         export_checkpoint(model, imported, tmp_path / "none")
+
+
+def test_a_limit_of_dt_is_written_for_fla(world: Path, tmp_path: Path) -> None:
+    shutil.copytree(world / "theirs", tmp_path / "fla")
+    reconfigure(tmp_path / "fla", norm_eps=1e-5)
+    imported = import_checkpoint(tmp_path / "fla")
+    model = repaired(imported.model, ClipDt(), (0.05, 0.05))
+    assert isinstance(model, LanguageModel)
+    export_checkpoint(model, imported, tmp_path / "home")
+    assert json.loads((tmp_path / "home/config.json").read_text())["dt_limit"] == [0.0, 0.05]
+    tokens = torch.randint(97, 123, (2, 48), generator=torch.Generator().manual_seed(1))
+    again = load_any_model(tmp_path / "home")
+    assert again.library == "fla"
+    assert torch.equal(again.model(tokens)[0], model(tokens)[0])
 
 
 @pytest.mark.parametrize(

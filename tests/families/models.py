@@ -122,6 +122,8 @@ MODELS: dict[str, Tiny] = {
     "GPT-NeoX": of_transformers("GPTNeoX", **ATTENTION),
     "Mistral": of_transformers("Mistral", **ATTENTION, sliding_window=None),
     "Mistral with a sliding window": of_transformers("Mistral", **ATTENTION, sliding_window=16),
+    "Mamba of fla": of_fla("Mamba"),
+    "Mamba-2 of fla": of_fla("Mamba2", head_dim=16, state_size=8, chunk_size=8),
     "GLA": of_fla("GLA", num_heads=2),
     "RWKV-6": of_fla("RWKV6", num_heads=2, expand_k=1.0, expand_v=1.0),
     "RWKV-7": of_fla(

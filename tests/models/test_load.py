@@ -223,6 +223,14 @@ def test_unsupported_variants_use_their_own_forward_pass(tmp_path: Path) -> None
     assert loaded.why_not_extend is None
 
 
+def test_unsupported_variants_of_fla_have_no_other_forward_pass(tmp_path: Path) -> None:
+    """transformers has a Mamba-2 too, which ignores fla's keys."""
+    hf.made("Mamba2", **MAMBA2).save_pretrained(tmp_path)
+    reconfigure(tmp_path, norm_eps=1e-5, norm_before_gate=True)
+    says = "norm_before_gate is True; ssm supports only False for fla's Mamba-2"
+    refused(tmp_path, rf"config.json: {says}$")
+
+
 def test_another_architecture(tmp_path: Path) -> None:
     made("Jamba").save_pretrained(tmp_path / "jamba")
     loaded = load_any_model(str(tmp_path / "jamba"))

@@ -99,6 +99,7 @@ class Format:
         title: name for readers.
         model_type: value in config.json. None: config.json has no model_type. The format is then recognized by the
             keys without default.
+        mark: a key that only this format has among those with its model_type; None: the format without such a key.
         architecture: the class that config.json names.
         rows: all tensor names of the format. Rows of tensors that a model does not have are skipped.
         ours: fields that all models of the format share: fields of a ModelSpec, and its mixers and ffns. A part that
@@ -130,6 +131,7 @@ class Format:
     writes_tied: bool = False
     container: Container = "safetensors"
     dt_limit: tuple[str, ...] = ()
+    mark: str | None = None
 
     @property
     def library(self) -> str:
@@ -147,7 +149,7 @@ class Format:
         """Whether a config.json belongs to this format."""
         if self.model_type is None:
             return "model_type" not in config and all(key in config for key in self.required)
-        return config.get("model_type") == self.model_type
+        return config.get("model_type") == self.model_type and (self.mark is None or self.mark in config)
 
     def spec(self, config: Config, name: str, source: str) -> tuple[ModelSpec, int]:
         """Translate a config.json: our spec of the model, and the size of its vocabulary.

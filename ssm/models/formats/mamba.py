@@ -38,6 +38,10 @@ def _expand(inner: int | None, config: Config) -> int:
     return inner // width
 
 
+WIDTHS = (  # with fla's Mamba
+    Key("expand", "mixer.expand", 2),
+    Key("intermediate_size", "mixer.expand", None, read=_expand, write=lambda mixer, D: mixer.expand * D),
+)
 MAMBA = Format(
     key="mamba",
     title="transformers' Mamba",
@@ -47,8 +51,7 @@ MAMBA = Format(
     keys=(
         *SHARED_KEYS,
         Key("state_size", "mixer.d_state", 16),
-        Key("expand", "mixer.expand", 2),
-        Key("intermediate_size", "mixer.expand", None, read=_expand, write=lambda mixer, D: mixer.expand * D),
+        *WIDTHS,
         dt_rank("time_step_rank", "mixer.dt_rank", "hidden_size"),
         Key("layer_norm_epsilon", "norm_eps", 1e-5),
         Key("tie_word_embeddings", "tie_embeddings", True),

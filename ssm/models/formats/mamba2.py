@@ -8,7 +8,7 @@ from ssm.models.formats.mamba import SHARED_KEYS, SHARED_ROWS
 from ssm.models.formats.parts import dt_limit
 
 
-def _heads(heads: int, config: Config) -> Fields:
+def head_count(heads: int, config: Config) -> Fields:
     """Check the number of heads, which follows from other fields."""
     inner, wanted = config["expand"] * config["hidden_size"], heads * config["head_dim"]
     if inner != wanted:
@@ -24,7 +24,7 @@ MAMBA2 = Format(
     ours={"mixer": {"kind": "mamba2"}},
     keys=(
         *SHARED_KEYS,
-        Key("num_heads", "mixer", 128, read=_heads, write=lambda mixer, D: mixer.heads(D)),
+        Key("num_heads", "mixer", 128, read=head_count, write=lambda mixer, D: mixer.heads(D)),
         Key("head_dim", "mixer.head_dim", 64),
         Key("state_size", "mixer.d_state", 128),
         Key("expand", "mixer.expand", 2),

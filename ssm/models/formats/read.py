@@ -98,7 +98,8 @@ def known_format(source: Source) -> Format | None:
     """
     if source.config.get("model_type") == "mamba3":
         raise CheckpointError(f"{source.config_path}: ssm cannot read Mamba-3: {MAMBA3}")
-    return next((form for form in FORMATS.values() if form.recognizes(source.config)), None)
+    found = (form for form in FORMATS.values() if form.recognizes(source.config))
+    return max(found, key=lambda form: form.mark is not None, default=None)
 
 
 def format_of(source: Source) -> Format:

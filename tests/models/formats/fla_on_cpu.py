@@ -2,7 +2,8 @@
 
 Code of fla: names, shapes, projections, mixes, gates and norms of each layer, frequencies of rotary positions, and the
 residual stream. Its naive functions compute the recurrences of all models except RetNet, the decays of Gated DeltaNet
-and KDA, and RWKV-7's mixes, keys and bonus.
+and KDA, RWKV-7's mixes, keys and bonus, and the gated norm of Mamba-2. Mamba-2's naive function shares B and C among
+other heads than its kernel if it has several groups.
 
 Written here from their definitions: norms, the gated norm, activations, token shift, short convolutions, rotations, and
 RetNet's recurrence (fla's naive function needs equal widths of keys and values).
@@ -35,7 +36,7 @@ with warnings.catch_warnings():
     import fla.models.rwkv7.modeling_rwkv7
     import fla.modules.causal_conv1d.ops
     import fla.modules.mlp
-    from fla.modules.norm import fused_norm_gate, layernorm
+    from fla.modules.norm import fused_norm_gate, layernorm, layernorm_gated
     from fla.modules.rotary import RotaryEmbedding
     from fla.ops.delta_rule.naive import delta_rule_recurrence
     from fla.ops.gated_delta_rule.gate import naive_gdn_gate
@@ -70,6 +71,11 @@ def group_norm(self: Any, x: Tensor) -> Tensor:
 
 def gated_norm(self: Any, x: Tensor, g: Tensor) -> Tensor:
     return rms_norm(x, self.weight, self.eps) * (torch.sigmoid(g) if self.activation == "sigmoid" else F.silu(g))
+
+
+def mamba2_norm(self: Any, x: Tensor, z: Tensor) -> Tensor:
+    order = {"group_size": self.group_size, "norm_before_gate": self.norm_before_gate}
+    return layernorm_gated.rms_norm_ref(x, self.weight, None, z, self.eps, **order)
 
 
 def recurrent_gla(*, q: Tensor, k: Tensor, v: Tensor, gk: Tensor, **_: Any) -> tuple[Tensor, None]:
@@ -163,6 +169,7 @@ PLAIN: round_trip.Replacements = (
     (layernorm.LayerNorm, "forward", norm),
     (layernorm.GroupNorm, "forward", group_norm),
     (fused_norm_gate.FusedRMSNormGated, "forward", gated_norm),
+    (layernorm_gated.RMSNormGated, "forward", mamba2_norm),
     (fla.modules.mlp, "swiglu_linear", lambda gate, y, weight, bias: F.linear(F.silu(gate) * y, weight, bias)),
     (fla.modules.mlp, "swiglu", lambda gate, y: F.silu(gate) * y),
     (fla.layers.gla, "fused_recurrent_gla", recurrent_gla),
@@ -199,6 +206,8 @@ def plain(peer: nn.Module) -> Iterator[None]:
             module.gate_fn = F.silu
         if type(module).__name__ in ("RWKV6FeedForward", "RWKV7FeedForward"):
             module.act_fn = lambda x: x.relu().square()
+        if type(module).__name__ in ("Mamba", "Mamba2"):
+            module.act = F.silu
     with round_trip.replaced(PLAIN):
         yield
 

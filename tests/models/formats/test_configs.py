@@ -25,10 +25,16 @@ KIMI = {  # keys as in Moonshot's files
 }  # fmt: skip
 MAMBA_SSM = {"d_model": 32, "n_layer": 3, "ssm_cfg": {}, "rms_norm": True}
 CONFIGS: dict[str, dict[str, Any]] = {
+    "fla_mamba2": FLA | {"head_dim": 16},
     "fla_deltanet": FLA, "fla_kda": FLA, "fla_rwkv7": FLA | {"head_dim": 16}, "mamba_ssm": MAMBA_SSM,
     "qwen3_5": qwen.SIZES, "qwen3_5_moe": qwen.SIZES, "qwen3_next": qwen.SIZES | qwen.EXPERTS, "kimi_linear": KIMI,
 }  # fmt: skip
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("fla_mamba2", {"norm_eps": 1e-6}, "norm_eps is 1e-06; ssm supports only 1e-05 for fla's Mamba-2"),
+    ("fla_mamba2", {"norm_before_gate": True}, "norm_before_gate is True"),
+    ("fla_mamba2", {"rmsnorm": False}, "rmsnorm is False"),
+    ("fla_mamba2", {"D_has_hdim": True}, "D_has_hdim is True"),
+    ("fla_mamba2", {"num_heads": 3}, "expand * hidden_size = 64 is not num_heads * head_dim = 48"),
     ("fla_deltanet", {"use_beta": False}, "use_beta is False; ssm supports only True for fla's DeltaNet"),
     ("fla_deltanet", {"qk_norm": "sum"}, "qk_norm is 'sum'"),
     ("fla_deltanet", {"use_short_conv": False}, "use_short_conv is False"),

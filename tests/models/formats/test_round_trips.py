@@ -184,6 +184,24 @@ FORMATS = (
         128,
     ),
     Format(
+        "fla", "Mamba", "fla_mamba", SMALL,
+        {
+            "untied": {},
+            "odd sizes, tied": {"state_size": 5, "expand": 3, "conv_kernel": 2, "dt_rank": 5, "norm_eps": 1e-3,
+                                "tie_word_embeddings": True},
+        },
+        of("mamba1"),
+    ),
+    Format(
+        "fla", "Mamba2", "fla_mamba2", SMALL | {"head_dim": 16, "state_size": 8, "chunk_size": 8},
+        {
+            "one group": {},
+            "as many groups as heads, limited dt, tied": {"n_groups": 4, "dt_limit": (0.05, 0.5), "conv_kernel": 3,
+                                                          "tie_word_embeddings": True},
+        },
+        lambda spec, changes: spec.mixer.dt_limit == changes.get("dt_limit", (0.0, None)),
+    ),
+    Format(
         "fla", "GLA", "fla_gla", FLA | {"max_position_embeddings": 128},
         {"fused": {}, "norm and gate apart": APART, "odd sizes, tied": ODD | {"expand_k": 1.5, "expand_v": 0.5}},
         of("gla"),
