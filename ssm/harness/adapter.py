@@ -192,7 +192,7 @@ class HarnessModel(TemplateLM):
         return texts
 
     def _written(self, batch: list[tuple[int, list[int]]], most: int, until: tuple[str, ...]) -> list[tuple[int, str]]:
-        """The continuation of each prompt, without the string that ended it."""
+        """The continuation of each prompt, without the string that ended it and without special tokens."""
         stops = [stop for stop in until if stop]
 
         def ended(_: int, tokens: list[int]) -> bool:
@@ -203,9 +203,10 @@ class HarnessModel(TemplateLM):
 
         with self._computing():
             written = continuations(self.loaded.model, [tokens for _, tokens in batch], most, ended, self._device)
+        visible = [[token for token in tokens if token not in self.special.hidden] for tokens in written]
         return [
             (number, postprocess_generated_text(self._decoded(tokens), stops, None))
-            for (number, _), tokens in zip(batch, written, strict=True)
+            for (number, _), tokens in zip(batch, visible, strict=True)
         ]
 
     def _scored(self, to_score: list[ScoredText], disable_tqdm: bool) -> list[tuple[float, bool]]:
@@ -226,7 +227,7 @@ class HarnessModel(TemplateLM):
         return tokens[-most:]
 
     def _decoded(self, tokens: list[int]) -> str:
-        ends = tokens[-1] == self.eot_token_id
+        ends = tokens[-1:] == [self.eot_token_id]
         return self.text.decode(np.array(tokens[:-1] if ends else tokens))
 
     def _computing(self) -> torch.autocast:

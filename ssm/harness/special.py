@@ -25,6 +25,7 @@ class Special:
     prefix: int | None  # the first token of a text is predicted from it
     end: int | None
     leads: bool  # whether the tokenizer puts the prefix before every text
+    hidden: frozenset[int] = frozenset()  # left out of a generated text: the special tokens of tokenizer.json
 
 
 def special_tokens(loaded: LoadedModel, spec: TokenizerSpec, tokenizer: Tokenizer) -> Special:
@@ -51,7 +52,9 @@ def special_tokens(loaded: LoadedModel, spec: TokenizerSpec, tokenizer: Tokenize
     if begin is None or (leads is None and first is not None):
         begin = first
     leads = first is not None if leads is None else leads is True
-    return Special(end if begin is None else begin, end, leads and begin is not None)
+    added = tokenizer.inner.get_added_tokens_decoder()
+    hidden = frozenset(number for number, token in added.items() if token.special)
+    return Special(end if begin is None else begin, end, leads and begin is not None, hidden)
 
 
 def _config(loaded: LoadedModel) -> Mapping[str, Any]:

@@ -262,6 +262,29 @@ def test_special_tokens_of_a_model_that_transformers_reads(tmp_path: Path) -> No
     assert model.generate_until(asked, True) == [""]
 
 
+def test_special_tokens_end_a_text_and_are_not_in_it(folder: Path, tmp_path: Path) -> None:
+    """As for the harness's own models: a stop string can be a special token, and other special tokens are left out."""
+    add_tokenizer(tmp_path)
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    model = HarnessModel(str(folder / "mamba2"), tokenizer=str(tmp_path / "tokenizer.json"), prefix_token_id=0)
+
+    def read(tokens: list[int], until: str) -> tuple[str, list[bool]]:
+        stopped: list[bool] = []
+
+        def fixed(_: Any, prompts: Any, most: int, ended: Any, device: Any) -> list[list[int]]:
+            stopped.extend(ended(0, tokens[: n + 1]) for n in range(len(tokens)))
+            return [tokens]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ssm.harness.adapter.continuations", fixed)
+            return model.generate_until(requests(("one", {"until": [until], "max_gen_toks": 4})), True)[0], stopped
+
+    assert read([3, 1, 4, 2], "</s>") == ("one two", [False, False, False, True])
+    assert read([3, 1, 4, 5], "w7") == ("one two w5", [False, False, False, False])
+
+
 def test_without_lm_eval_the_error_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
