@@ -183,13 +183,16 @@ def _has_bins(measurement: Measurement) -> TypeGuard[OfWindows]:
     return isinstance(measurement, OfWindows) and "position_from" in measurement.table.columns
 
 
-def why_no_state_at(measurement: Measurement, *positions: int) -> str | None:
-    """Why the state after these tokens is not in a table of the state; None: it is, or the table is another one."""
+def why_no_state_at(measurement: Measurement, context: int, position: int) -> str | None:
+    """Why the state after T or after `position` tokens is not in a table of the state.
+
+    None: both are, or the table is another one.
+    """
     if isinstance(measurement, StateStatistics):
-        for position in positions:
-            if position not in measurement.positions:
+        for key, tokens in (("arm", context), ("times_context", position)):
+            if tokens not in measurement.positions:
                 measured = _numbers(measurement.positions)
-                return f"times_context: the state is measured after {measured} tokens, not after {position:,}"
+                return f"{key}: the state is measured after {measured} tokens, not after {tokens:,}"
     return None
 
 

@@ -28,7 +28,7 @@ def seeds_needed(row: Mapping[str, Any]) -> int | None:
     """The number of new seeds that would decide a verdict with probability `POWER`.
 
     The true number is taken to be the estimate, and seeds to spread as they do here. The interval of the new seeds has
-    the method of this one, or is a Student t interval if this is one of the smallest of several steps.
+    the method of this one. For the smallest of several steps, it is a Student t interval.
 
     Args:
         row: `verdict`, `sort`, `expected`, `estimate`, `low`, `high`, `interval` and `by_seed` of a verdict.

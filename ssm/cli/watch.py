@@ -21,8 +21,7 @@ stale       not finished, and no file changed for --stale seconds: it was
             killed, or its machine is gone
 stopped     told to stop, or failed; the same command continues from the last
             checkpoint
-waiting     planned, and not started: counted, and not listed, because the
-            plan has figures that nobody asked for
+waiting     not started: counted, and not listed
 unreadable  one of its files is damaged
 
 examples:

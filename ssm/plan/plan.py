@@ -267,7 +267,7 @@ def write_specs(plan: Plan, folder: str | Path, jobs: Collection[str] | None = N
     """Write specs as JSON files below `folder`, such as `runs/<id>.json`. Jobs read nothing else of a plan.
 
     Files with the right content are not touched. The files are not synced to the disk, which takes most of the time for
-    thousands of them: a file that a power failure damages is written again by the next call.
+    thousands of them: a file that a power failure damages is written again by the next call that needs it.
 
     Args:
         jobs: the ids of the data sets, runs and tables to write; None: all. The specs of all figures are written.

@@ -56,7 +56,7 @@ class Run:
     id: str
     spec: RunSpec
     record: dict[str, Any]
-    links: tuple[Link, ...]
+    link: Link  # to its run.json, which has the spec
 
     @property
     def diverged(self) -> bool:
@@ -351,8 +351,7 @@ class Gatherer:
         if spec.data.id not in self.manifests:
             found = read_json(self._need(manifest, command), TableError, "manifest")
             self.manifests[spec.data.id] = dict(shaped(found, Described, str(manifest), TableError))
-        written = self._need(self.results / "specs" / "runs" / f"{run}.json", self._plan())
-        return Run(run, spec, record, (self._link(written, "spec"), self._link(path, RUN_RECORD)))
+        return Run(run, spec, record, self._link(path, RUN_RECORD))
 
     def _table(self, name: str, command: str) -> TableFile:
         path = self._need(self.results / "tables" / f"{name}.parquet", command)

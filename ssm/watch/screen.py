@@ -21,7 +21,7 @@ REASONS = 3  # at most so many runs say why they are unreadable
 def lines(view: ResultsView, width: int, height: int | None = None) -> list[str]:
     """What to print: a summary, a header, a line for each run that was started, and why a run is unreadable.
 
-    Waiting runs are only counted: the plan has all figures, whether or not somebody asked for them.
+    Waiting runs are only counted, because there can be thousands.
 
     Args:
         width: columns. Names that are too long are cut in the middle.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from ssm.evaluation.state_retention import SMALLEST, state_retention
 from ssm.models.backbone import LanguageModel
 from ssm.models.inspect import layer_coefficients, retained_shares
 from ssm.models.mixers.coefficients import scans_of
+from ssm.models.state import State
 from ssm.specs.measurements.state_retention import StateRetention
+from ssm.specs.mixers import SPECS as MIXERS
 
 HALF, SEQUENCES = 8, 3
 
@@ -35,14 +38,20 @@ def first_layer(ctx: EvaluationContext, kind: str) -> tuple[LanguageModel, Tenso
     return model, model(before)[1].layers[0]["memory"].detach(), shares
 
 
-@pytest.mark.parametrize("kind", ["mamba1", "mamba2", "gla", "retnet", "linear_attention", "rwkv6"])
+@pytest.mark.parametrize(
+    "kind",
+    ["mamba1", "mamba2", "gla", "retnet", "linear_attention", "rwkv6", "rglru", "s4d", "dss", "h3", "s5"],
+)
 def test_a_diagonal_recurrence_keeps_the_product_of_its_decays(ctx: EvaluationContext, kind: str) -> None:
     model, memory, shares = first_layer(ctx, kind)
     (_, coefficients), *_ = layer_coefficients(model, torch.cat(halves(ctx), 1))
-    A = coefficients.A.expand(-1, 2 * HALF, -1, -1)[:, HALF:].prod(1)  # (B, H, N)
-    kept = A.reshape(*A.shape, *[1] * (memory.dim() - 3)) * memory  # each number of a state by its decay
-    expected = kept.flatten(2).norm(dim=-1) / memory.flatten(2).norm(dim=-1)
-    torch.testing.assert_close(shares, expected.expand_as(shares))
+    A = coefficients.A.expand(SEQUENCES, 2 * HALF, -1, -1)[:, HALF:].prod(1).abs().double()  # (B, H, N)
+    if coefficients.A.is_complex():
+        memory = torch.view_as_complex(memory.contiguous()).abs()
+    states = memory.reshape(*A.shape, -1).double()  # each number of a state has a decay
+    kept = (A.unsqueeze(-1) * states).reshape(*shares.shape, -1)
+    expected = kept.norm(dim=-1) / states.reshape(*shares.shape, -1).norm(dim=-1)
+    torch.testing.assert_close(shares, expected, rtol=1e-4, atol=1e-6)
     assert 0 < shares.max() < 1 or kind == "linear_attention"
 
 
@@ -65,11 +74,21 @@ def test_the_delta_rule_keeps_what_its_matrices_leave(ctx: EvaluationContext, ki
     assert 0 < shares.min() < shares.max() < 1
 
 
-@pytest.mark.parametrize("kind", ["gru", "s5", "s4d", "h3", "rwkv4", "rwkv7"])
-def test_other_systems_forget_a_part(ctx: EvaluationContext, kind: str) -> None:
-    _, _, shares = first_layer(ctx, kind)
-    assert shares.isfinite().all()
-    assert 0 < shares.median() < 1
+@pytest.mark.parametrize("kind", sorted({*MIXERS} - {"attention"}))
+def test_only_the_memory_of_the_layer_is_emptied(ctx: EvaluationContext, kind: str) -> None:
+    model = measured(ctx, d_model=64, mixer={"kind": kind}).model
+    assert isinstance(model, LanguageModel)
+    before, after = halves(ctx)
+    *_, (number, shares) = retained_shares(model, before, after)
+    *others, last = model(before)[1].layers
+    memories = []
+    for memory in (last["memory"], torch.zeros_like(last["memory"])):
+        _, ended = model(after, State((*others, last | {"memory": memory})))
+        memories.append(ended.layers[number]["memory"])
+    heads = 64 if kind == "rwkv4" else None  # its averages, and not their weights
+    left = (memories[0] - memories[1])[:, :heads].flatten(2).norm(dim=-1)
+    expected = left / last["memory"][:, :heads].flatten(2).norm(dim=-1)
+    torch.testing.assert_close(shares, expected.double(), rtol=1e-4, atol=1e-6)
 
 
 def test_the_table_has_the_mean_logarithm_and_the_share_of_heads_that_forget(ctx: EvaluationContext) -> None:
@@ -91,3 +110,17 @@ def test_attention_is_left_out_and_an_empty_memory_has_nothing_left(ctx: Evaluat
     with torch.no_grad():
         hybrid.layers[0].mixer.x_proj.weight.zero_()  # B_t is zero, so nothing is ever written
     assert [shares.count_nonzero().item() for _, shares in retained_shares(hybrid, *halves(ctx))] == [0]
+    table = state_retention(StateRetention(length=2 * HALF, sequences=SEQUENCES), replace(ctx, model=hybrid))
+    np.testing.assert_allclose(table["log_share"], math.log(1e-6))
+    assert table["forgetting"].to_list() == [1.0] * table.height
+
+
+def test_a_state_that_is_not_a_number_has_no_share(ctx: EvaluationContext) -> None:
+    ctx = measured(ctx)
+    assert isinstance(ctx.model, LanguageModel)
+    with torch.no_grad():
+        ctx.model.layers[1].mixer.x_proj.weight.fill_(math.nan)
+    table = state_retention(StateRetention(length=2 * HALF, sequences=SEQUENCES), ctx)
+    by_layer = {layer: table.filter(layer=layer) for layer in range(3)}
+    assert [by_layer[layer]["log_share"].is_nan().all() for layer in by_layer] == [True, False, True]
+    assert [by_layer[layer]["forgetting"].is_nan().all() for layer in by_layer] == [True, False, True]

@@ -137,10 +137,12 @@ def test_a_state_that_is_not_measured(tmp_path: Path, kind: str) -> None:
     states = {"kind": "state_statistics", "length": 96, "sequences": 2}
     for times in (2, 3):  # 96 is the length
         planned(tmp_path, [states], kind=kind, times_context=times)
-    for times, context, position in ((1.5, 32, 48), (4, 32, 128), (4, 24, 24)):
-        with pytest.raises(
-            ConfigError, match=rf"times_context: the state is measured after .*96 .*not after {position}"
-        ):
+    for times, context, key, position in (
+        (1.5, 32, "times_context", 48),
+        (4, 32, "times_context", 128),
+        (4, 24, "arm", 24),
+    ):
+        with pytest.raises(ConfigError, match=rf"\.{key}: the state is measured after .*96 .*not after {position}"):
             planned(tmp_path, [states], kind=kind, times_context=times, context=context)
 
 

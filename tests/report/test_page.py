@@ -295,7 +295,6 @@ def test_a_diverged_run_is_named_with_its_message(tmp_path: Path) -> None:
         ("runs/*/run.json", "snakemake lg_fig5 --config scale=smoke"),
         ("tokens/*/manifest.json", "snakemake"),
         ("specs/figures/*.json", "ssm plan --write"),
-        ("specs/runs/*.json", "ssm plan --write"),
     ],
 )
 def test_a_missing_input_is_one_line_with_the_command_that_makes_it(tmp_path: Path, missing: str, command: str) -> None:

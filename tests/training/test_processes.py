@@ -196,7 +196,7 @@ def test_a_stopped_run_continues_bitwise_in_as_many_processes_and_closely_in_one
         pytest.param(POLICIES[4], {"flat": 0}, marks=exhaustive),
         pytest.param(POLICIES[2], {"shard": True, "micro_batch_tokens": 32}, marks=exhaustive),
     ],
-    ids=["one piece", "ddp", "fsdp"],
+    ids=["flat", "ddp", "fsdp"],
 )
 def test_kill_9_of_any_process_ends_all_and_the_run_resumes_bitwise(
     policy: dict[str, Any], machine: dict[str, Any], store: TokenStore, finished: Callable[..., Path], tmp_path: Path
@@ -235,7 +235,7 @@ def leave_in_the_middle(group: ProcessGroup, run: RunSpec, tokens: Path, folder:
 @pytest.mark.parametrize(
     "machine",
     [{}, pytest.param({"flat": 0}, marks=exhaustive), pytest.param({"shard": True}, marks=exhaustive)],
-    ids=["one piece", "ddp", "fsdp"],
+    ids=["flat", "ddp", "fsdp"],
 )
 def test_all_processes_leave_a_long_step_together(
     machine: dict[str, Any], store: TokenStore, finished: Callable[..., Path], tmp_path: Path

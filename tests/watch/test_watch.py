@@ -104,7 +104,7 @@ def test_a_running_run_shows_progress_rate_time_left_and_loss_in_80_columns(
     assert text[0] == "7 runs: 2 running, 1 stale, 1 stopped, 1 diverged, 1 waiting, 1 finished"
     assert text[1] == "1 of 3 tables"
     assert all(len(line) <= 80 for line in text)
-    assert not any(line.startswith("late") for line in text), "nobody may have asked for a waiting run"
+    assert not any(line.startswith("late") for line in text), "waiting runs are only counted"
     (live,) = (line for line in text if line.startswith("mamba2-slow-T"))
     assert live.split() == [live.split()[0], "running", "30%", "38.2k", "5:50", "█▅▁", "2.718"]
     assert live.split()[0].endswith("0123456789ab")

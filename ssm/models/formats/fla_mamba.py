@@ -1,4 +1,7 @@
-"""fla's Mamba and Mamba-2: model_type and tensor names are those of transformers, some keys of config.json are not."""
+"""fla's Mamba and Mamba-2: model_type and tensor names are those of transformers, some keys of config.json are not.
+
+Earlier versions of fla wrote `time_step_rank`, `time_step_limit` and `rms_norm`, next to `norm_eps`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ FLA_MAMBA = replace(
         *SHARED_KEYS,
         Key("state_size", "mixer.d_state", 16),
         *WIDTHS,
-        dt_rank("dt_rank", "mixer.dt_rank", "hidden_size"),
+        replace(dt_rank("dt_rank", "mixer.dt_rank", "hidden_size"), also=("time_step_rank",)),
         Key(MARK, "norm_eps", 1e-5),
         Key("tie_word_embeddings", "tie_embeddings", False),
     ),
@@ -45,9 +48,9 @@ FLA_MAMBA2 = replace(
         Key("state_size", "mixer.d_state", 128),
         Key("expand", "mixer.expand", 2),
         Key("n_groups", "mixer.n_groups", 1),
-        dt_limit("dt_limit", "mixer.dt_limit"),
+        replace(dt_limit("dt_limit", "mixer.dt_limit"), also=("time_step_limit",)),
         Key(MARK, only=(1e-5,), write=lambda spec, D: 1e-5),  # also used by the mixer's norm
-        Key("rmsnorm", only=(True,)),
+        Key("rmsnorm", only=(True,), also=("rms_norm",)),
         Key("norm_before_gate", only=(False,)),
         Key("D_has_hdim", only=(False,)),
         Key("tie_word_embeddings", "tie_embeddings", False),

@@ -95,7 +95,6 @@ def _paths(recurrence: Coefficients, length: int) -> Iterator[tuple[Tensor, Tens
     A, key = (x.expand(B, length, H, x.shape[-1]) for x in (recurrence.A, recurrence.key))
     paths = torch.zeros(B, H, key.shape[-1], length, dtype=torch.promote_types(A.dtype, key.dtype), device=key.device)
     for t in range(length):
-        before = paths
-        paths = A[:, t].unsqueeze(-1) * before
+        before, paths = paths, A[:, t].unsqueeze(-1) * paths
         paths[..., t] = key[:, t]
         yield (paths if recurrence.bonus is None else before), key[:, t]

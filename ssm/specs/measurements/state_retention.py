@@ -21,7 +21,8 @@ class StateRetention(OfWindows):
     Each mixer reads the second half twice, with the same inputs: from the state that the first half left, and from a
     state whose memory is empty. The share that is left is the norm of the difference between the two final memories,
     divided by the norm of the first memory. In a linear recurrence it is |A_t ... A_1 h| / |h|, also if A_t is a matrix
-    (delta rule). So this works for every system but attention.
+    (delta rule). So this works for every system but attention. The memory of linear attention is its sum of products,
+    without the normalizer. That of RWKV-4 is an average. There, and in the GRU, the share can be above 1.
     """
 
     table: ClassVar[Schema] = Schema(
@@ -30,7 +31,7 @@ class StateRetention(OfWindows):
         {
             "sequence": int,
             "layer": int,
-            "log_share": float,  # mean over heads of the logarithm of the share that is left
+            "log_share": float,  # mean over heads of the logarithm of the share that is left, at least 1e-6
             "forgetting": float,  # share of heads in which at most 1/e is left
         },
         keys=("sequence", "layer"),

@@ -44,9 +44,8 @@ class FittedNoisePolicy(Policy, kind="fitted_noise"):
         sequences, parts = zip(*self.parts, strict=True)
         self.parts = []
         mine = pooled(torch.stack(parts), torch.tensor(sequences))
-        batch = pooled(
-            self.group.all_gather(mine), torch.ones(self.group.size)
-        )  # processes have equally many sequences
+        # Processes have equally many sequences.
+        batch = pooled(self.group.all_gather(mine), torch.ones(self.group.size))
         if self.moments is not None:
             batch = (1 - self.spec.beta) * batch + self.spec.beta * self.moments.to(batch.device)
         self.moments = batch
