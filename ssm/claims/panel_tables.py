@@ -180,7 +180,7 @@ def why_not_up_to(measurement: Measurement, stop: int, key: str) -> str | None:
 
 
 def _has_bins(measurement: Measurement) -> TypeGuard[OfWindows]:
-    return isinstance(measurement, OfWindows) and "position_from" in measurement.table.columns
+    return isinstance(measurement, OfWindows) and "position_from" in measurement.table.types
 
 
 def why_no_state_at(measurement: Measurement, context: int, position: int) -> str | None:

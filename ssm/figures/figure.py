@@ -245,8 +245,8 @@ class FigureSpec(Spec):
         for field, (name, column) in reader.named_columns().items():
             schema = MEASUREMENTS[there[name]].table if name in there else None
             binned = field.rpartition(".")[2] in BINNED and "where" not in field
-            if schema is not None and column not in schema.columns and not (binned and is_key(schema, column)):
-                hint = nearest(column, schema.columns)
+            if schema is not None and column not in schema.types and not (binned and is_key(schema, column)):
+                hint = nearest(column, schema.types)
                 raise ValueError(f"{where}.{field}: a {there[name]} table has no column '{column}'; {hint}")
 
     def _check_is_a_panel(self, model: str, where: str) -> None:
