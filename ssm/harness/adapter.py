@@ -196,8 +196,8 @@ class HarnessModel(TemplateLM):
         stops = [stop for stop in until if stop]
 
         def ended(_: int, tokens: list[int]) -> bool:
-            if not stops or tokens[-1] == self.eot_token_id:
-                return tokens[-1] == self.eot_token_id
+            if not stops or tokens[-1] in self.special.ends:
+                return tokens[-1] in self.special.ends
             text = self._decoded(tokens)
             return any(stop in text for stop in stops)
 
@@ -227,7 +227,7 @@ class HarnessModel(TemplateLM):
         return tokens[-most:]
 
     def _decoded(self, tokens: list[int]) -> str:
-        ends = tokens[-1:] == [self.eot_token_id]
+        ends = bool(tokens) and tokens[-1] in self.special.ends
         return self.text.decode(np.array(tokens[:-1] if ends else tokens))
 
     def _computing(self) -> torch.autocast:

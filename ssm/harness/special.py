@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ssm.models.foreign import ForeignModel
 from ssm.models.load import LoadedModel
 from ssm.specs.data import FileTokenizer, TokenizerSpec
 
-CONFIG = "tokenizer_config.json"
+CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
 NEWLINE = 10  # begins a text of bytes: they have no special token
 
 
@@ -25,6 +25,7 @@ class Special:
     prefix: int | None  # the first token of a text is predicted from it
     end: int | None
     leads: bool  # whether the tokenizer puts the prefix before every text
+    ends: frozenset[int] = frozenset()  # end a generated text: `end`, and others that the model's configs name
     hidden: frozenset[int] = frozenset()  # left out of a generated text: the special tokens of tokenizer.json
 
 
@@ -35,26 +36,31 @@ def special_tokens(loaded: LoadedModel, spec: TokenizerSpec, tokenizer: Tokenize
     add_bos_token. Tokens that a template puts after a text are ignored, because a context does not end. A text of bytes
     begins with a newline.
 
+    A model can have several tokens that end a generated text: transformers stops at each eos_token_id of
+    generation_config.json, or else of config.json.
+
     Raises:
-        DataError: tokenizer_config.json cannot be read.
+        DataError: tokenizer_config.json or generation_config.json cannot be read.
     """
     if not isinstance(tokenizer, JsonTokenizer):
         return Special(NEWLINE, None, False)
     named: Mapping[str, Any] = {}
-    if isinstance(spec, FileTokenizer) and (Path(spec.path).parent / CONFIG).is_file():
-        content = read_json(Path(spec.path).parent / CONFIG, DataError, "tokenizer's config", finite=False, large=True)
-        named = content if isinstance(content, Mapping) else {}
+    if isinstance(spec, FileTokenizer):
+        named = _mapping(Path(spec.path).parent / CONFIG, "tokenizer's config")
     config = _config(loaded)
     begin, end = (_id_of_text(named.get(f"{name}_token"), tokenizer) for name in ("bos", "eos"))
     if begin is None and end is None:
-        begin, end = (_valid_id(config.get(f"{name}_token_id"), tokenizer) for name in ("bos", "eos"))
+        begin, end = (next(_valid_ids(config.get(f"{name}_token_id"), tokenizer), None) for name in ("bos", "eos"))
+    generation = {} if loaded.source is None else _mapping(loaded.source.folder / GENERATION, "generation config")
+    ends = _valid_ids(generation.get("eos_token_id", config.get("eos_token_id")), tokenizer)
     leads, first = named.get("add_bos_token"), _first_of_template(tokenizer)
     if begin is None or (leads is None and first is not None):
         begin = first
     leads = first is not None if leads is None else leads is True
     added = tokenizer.inner.get_added_tokens_decoder()
     hidden = frozenset(number for number, token in added.items() if token.special)
-    return Special(end if begin is None else begin, end, leads and begin is not None, hidden)
+    ending = frozenset({*ends, *([] if end is None else [end])})
+    return Special(end if begin is None else begin, end, leads and begin is not None, ending, hidden)
 
 
 def _config(loaded: LoadedModel) -> Mapping[str, Any]:
@@ -81,6 +87,14 @@ def _id_of_text(token: Any, tokenizer: JsonTokenizer) -> int | None:
     return tokenizer.inner.token_to_id(text) if isinstance(text, str) else None
 
 
-def _valid_id(value: Any, tokenizer: JsonTokenizer) -> int | None:
-    first = value[0] if isinstance(value, list) and value else value
-    return first if type(first) is int and 0 <= first < tokenizer.vocab_size else None
+def _valid_ids(value: Any, tokenizer: JsonTokenizer) -> Iterator[int]:
+    """The ids of an entry of a config, which is one id or a list."""
+    for number in value if isinstance(value, list) else [value]:
+        if type(number) is int and 0 <= number < tokenizer.vocab_size:
+            yield number
+
+
+def _mapping(path: Path, what: str) -> Mapping[str, Any]:
+    """The content of a JSON file; empty if there is no such file, or no mapping in it."""
+    content = read_json(path, DataError, what, finite=False, large=True) if path.is_file() else {}
+    return content if isinstance(content, Mapping) else {}

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -258,8 +257,12 @@ def test_special_tokens_of_a_model_that_transformers_reads(tmp_path: Path) -> No
     (text,) = model.generate_until(asked, True)
     first = model.tok_encode(text)[0]
     assert first != 2
-    model.special = replace(model.special, end=first)
-    assert model.generate_until(asked, True) == [""]
+    # Each token that ends a text, as transformers has it: in generation_config.json, or else in config.json.
+    for name, ends in (("generation_config.json", [2, first]), ("config.json", [2, first])):
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        (folder / name).write_text(json.dumps((config if name == "config.json" else {}) | {"eos_token_id": ends}))
+        model = HarnessModel(str(folder))
+        assert (model.eot_token_id, model.generate_until(asked, True)) == (2, [""])
 
 
 def test_special_tokens_end_a_text_and_are_not_in_it(folder: Path, tmp_path: Path) -> None:
