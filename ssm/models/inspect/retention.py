@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ssm.models.backbone import Block, LanguageModel
+from ssm.models.backbone import LanguageModel
+from ssm.models.inspect.signals import layer_inputs
 
 
 @torch.no_grad()
@@ -23,20 +24,16 @@ def retained_shares(model: LanguageModel, before: Tensor, after: Tensor) -> Iter
     Yields:
         The layer (from 0), and the shares of its heads (B, H): 0 if the memory before was empty.
     """
-    _, states = model.hidden(before)
-    x, v_first = model.embedded(after), None  # (B, T, D)
-    for number, (layer, state) in enumerate(zip(model.layers, states.layers, strict=True)):
-        assert isinstance(layer, Block)
-        output, _, passed_on = layer(x, state, None, v_first)
-        if number not in model.spec.caches:
-            emptied = state | {"memory": torch.zeros_like(state["memory"])}
-            ends = [
-                layer.mixer.forward_with_v_first(layer.norm(x), start, None, v_first)[1] for start in (state, emptied)
-            ]
-            heads = layer.mixer.spec.h_heads(model.spec.d_model)
-            full, empty, started = (
-                memory[:, :heads].flatten(2).double() for memory in (*(end["memory"] for end in ends), state["memory"])
-            )  # (B, H, numbers of a head)
-            before_norm = started.norm(dim=-1)
-            yield number, torch.where(before_norm == 0, 0.0, (full - empty).norm(dim=-1) / before_norm)
-        x, v_first = output, passed_on
+    _, state = model.hidden(before)
+    for number, layer, u, v_first, _ in layer_inputs(model, after, state):
+        if number in model.spec.caches:
+            continue
+        given = state.layers[number]
+        emptied = given | {"memory": torch.zeros_like(given["memory"])}
+        ends = [layer.mixer.forward_with_v_first(u, start, None, v_first)[1] for start in (given, emptied)]
+        heads = layer.mixer.spec.h_heads(model.spec.d_model)
+        full, empty, started = (
+            memory[:, :heads].flatten(2).double() for memory in (*(end["memory"] for end in ends), given["memory"])
+        )  # (B, H, numbers of a head)
+        before_norm = started.norm(dim=-1)
+        yield number, torch.where(before_norm == 0, 0.0, (full - empty).norm(dim=-1) / before_norm)

@@ -11,6 +11,7 @@ from torch import Tensor
 from ssm.models.backbone import Block, LanguageModel
 from ssm.models.inspect.attention_map import attention_map, attention_mask
 from ssm.models.mixers.coefficients import Coefficients
+from ssm.models.state import State
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
 
     They are yielded layer by layer, because the states of all tokens need much memory.
     """
-    for number, layer, u, v_first, x in _layers(model, tokens):
+    for number, layer, u, v_first, x in layer_inputs(model, tokens):
         b = bare_b = h = None
         if layer.mixer.spec.taxonomy.diagonal:
             recurrence = layer.mixer.coefficients(u)
@@ -43,7 +44,7 @@ def layer_signals(model: LanguageModel, tokens: Tensor) -> Iterator[LayerSignals
 @torch.no_grad()
 def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Coefficients]]:
     """Index and coefficients of every layer with a linear recurrence, tokens (B, T) from the zero state."""
-    for number, layer, u, _, _ in _layers(model, tokens):
+    for number, layer, u, _, _ in layer_inputs(model, tokens):
         if layer.mixer.spec.taxonomy.diagonal:
             yield number, layer.mixer.coefficients(u)
 
@@ -60,16 +61,21 @@ def layer_maps(model: LanguageModel, tokens: Tensor, mask: bool = False) -> Iter
         The index, and the map (B, T, T).
     """
     mapped, of_layer = model.spec.mapped(mask), attention_mask if mask else attention_map
-    for number, layer, u, _, _ in _layers(model, tokens):
+    for number, layer, u, _, _ in layer_inputs(model, tokens):
         if number in mapped:
             yield number, of_layer(layer.mixer, u).mean(1)
 
 
-def _layers(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[int, Block, Tensor, Tensor | None, Tensor]]:
-    """For every layer: its index, the block, the mixer's inputs u and `v_first`, and the block's output (B, T, D)."""
+def layer_inputs(
+    model: LanguageModel, tokens: Tensor, state: State | None = None
+) -> Iterator[tuple[int, Block, Tensor, Tensor | None, Tensor]]:
+    """For every layer: its index, the block, the mixer's inputs u and `v_first`, and the block's output (B, T, D).
+
+    `state`: the initial state; None is the zero state.
+    """
     x, v_first = model.embedded(tokens), None  # (B, T, D)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
-        output, _, passed_on = layer(x, None, None, v_first)
+        output, _, passed_on = layer(x, None if state is None else state.layers[number], None, v_first)
         yield number, layer, layer.norm(x), v_first, output
         x, v_first = output, passed_on
