@@ -19,9 +19,12 @@ rounding agree; one of the two verdicts may then be "not decided". A claim can
 say how much rounding can explain (`rounding` in the figure file). For a time,
 only the verdict is compared, and "not decided" agrees with every verdict.
 
-Results on another processor are rarely bitwise the same, because it rounds
-differently. Python's standard library is the text at the scale smoke. So
-another version of Python means another text; the last lines then say so.
+Another processor rounds differently, and training amplifies this. There a
+claim also agrees if the estimates differ by no more than both 95% intervals
+allow; one verdict may be "not decided", with or without a number.
+
+Python's standard library is the text at the scale smoke. So another version
+of Python means another text; the last lines then say so.
 
 Figures that only one side has are named, and not compared.
 Exit code: 0 if all claims agree, 1 if a claim disagrees.

@@ -6,6 +6,9 @@ whichever is larger, because an estimate may be near zero. The ends of the inter
 quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`). If a bound lies
 between them, one verdict may be "not decided"; "confirmed" and "refuted" always disagree.
 
+Training amplifies the rounding of another processor, so that the same seed can end at other weights. There a claim also
+agrees if the estimates differ by no more than their 95% intervals allow. One verdict may be "not decided".
+
 For two kinds of claims, numbers are not compared, and only "confirmed" against "refuted" disagrees. These are claims
 about times, and claims about models that read another text. Another Python version has another standard library, which
 is the text at the scale smoke.
@@ -13,6 +16,7 @@ is the text at the scale smoke.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +33,7 @@ from ssm.specs.training import RunSpec
 CONSEQUENCES = {
     "python": ("Python", "the text is the source of its standard library, which differs"),
     "torch": ("torch", "it may round differently"),
+    "processor": ("the processor", "it rounds differently, and training amplifies this"),
 }
 NUMBERS = ("the estimate", "the lower end", "the upper end")  # `Judged.numbers` in words
 ENDS = 0.25  # of half an interval: five seeds give a standard deviation only to about a third
@@ -70,12 +75,14 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
         rows = read_verdicts(path)
         if any(row["reason"] == DRY_RUN for row in rows):
             raise TableError(f"{path}: a dry run, whose numbers mean nothing; give results of a full run")
-        other_text = _reads_another_text(results, target, made_with(read_provenance(path)), reference)
+        made = made_with(read_provenance(path))
+        other_text = _reads_another_text(results, target, made, reference)
+        other_processor = made.get("processor") != reference.made.get("processor")
         here = {row["claim"]: judged(row) for row in rows}
         there = {one.claim: one for one in reference.claims}
         for claim in dict.fromkeys([*there, *here]):
             one, other = here.get(claim), there.get(claim)
-            agrees, words = _compared(one, other, tolerance, other_text)
+            agrees, words = _compared(one, other, tolerance, other_text, other_processor)
             bitwise = agrees and one is not None and other is not None and one.numbers == other.numbers
             found.append(Comparison(target, claim, agrees, words, bitwise))
     return found
@@ -115,7 +122,9 @@ def _reads_another_text(results: Path, target: str, made: Mapping[str, str], ref
     return any(RunSpec.load(run).data.sources.library for run in runs if run.is_file())
 
 
-def _compared(here: Judged | None, there: Judged | None, tolerance: float, other_text: bool) -> tuple[bool, str]:
+def _compared(
+    here: Judged | None, there: Judged | None, tolerance: float, other_text: bool, other_processor: bool
+) -> tuple[bool, str]:
     if here is None or there is None:
         return False, "is judged here, and not in the reference" if here else "is in the reference, and not judged here"
     if here.expected != there.expected:
@@ -126,23 +135,29 @@ def _compared(here: Judged | None, there: Judged | None, tolerance: float, other
     moves = _moves(here, there, tolerance)
     only_rounding = bool(moves) and max(move.by for move in moves) <= there.rounding
     known = here.estimate is not None and there.estimate is not None
-    if other_text and {here.verdict, there.verdict} != {CONFIRMED, REFUTED}:
+    contradict = {here.verdict, there.verdict} == {CONFIRMED, REFUTED}
+    moved = here.numbers != there.numbers
+    near = other_processor and moved and not contradict and _within_uncertainty(here, there)
+    amplified = f"{both}: another processor, and within both intervals together"
+    if other_text and not contradict:
         return True, f"{both}: another text, so only a contradiction would disagree"
     if there.timed and known and OPEN in (here.verdict, there.verdict):
         return True, f"{both}: a time, which may be not decided on a busy machine"
     if here.verdict != there.verdict:
-        if not only_rounding or here.numbers == there.numbers:
-            return False, both
-        return OPEN in (here.verdict, there.verdict), f"{both}: only rounding makes the difference"
+        if only_rounding and moved:
+            return not contradict, f"{both}: only rounding makes the difference"
+        return near, amplified if near else both
     if there.timed:
         return True, f"{both}: a time, so only the verdict is compared"
-    if here.numbers == there.numbers:
+    if not moved:
         return True, f"{_result(here)}, bitwise"
     if not moves:
-        return False, both
+        return near, amplified if near else both
     if only_rounding:
         return True, f"{both}: within {there.rounding:g}, which rounding can explain"
     beyond = [move for move in moves if move.by > move.most]
+    if beyond and near:
+        return True, amplified
     largest = max(beyond or moves, key=lambda move: move.by)
     return not beyond, f"{both}: {largest.what} moved by {_share(largest.by, largest.size)}"
 
@@ -157,6 +172,22 @@ def _moves(here: Judged, there: Judged, tolerance: float) -> list[Move]:
     ends = max(tolerance * size, ENDS * (high - low) / 2)
     by = (abs(one - other) for one, other in zip(ones, others, strict=True))
     return [Move(*move, size) for move in zip(NUMBERS, by, (tolerance * size, ends, ends), strict=True)]
+
+
+def _within_uncertainty(here: Judged, there: Judged) -> bool:
+    """Whether the 95% interval of the difference of both estimates contains 0. A missing number excludes nothing.
+
+    The interval of a difference comes from the ends that face each other (MOVER; Zou and Donner, 2008).
+    """
+    sides = [
+        (one.estimate, one.low, one.high)
+        for one in (here, there)
+        if one.estimate is not None and one.low is not None and one.high is not None
+    ]
+    if len(sides) < 2:
+        return True
+    (smaller, _, above), (larger, below, _) = sorted(sides)
+    return larger - smaller <= math.hypot(above - smaller, larger - below)
 
 
 def _result(one: Judged) -> str:

@@ -453,6 +453,48 @@ def test_with_another_text_only_a_contradiction_disagrees(place: Path, capsys: p
     assert "DIFFERS" in compared("3.12.1", 1, verdict="refuted")
 
 
+@pytest.mark.parametrize(
+    ("columns", "mark"),
+    [
+        ({"estimate": 3.55, "low": 3.25}, "agrees"),  # the difference may be hypot(.5, .3) = .58
+        ({"estimate": 3.6, "low": 3.3}, "DIFFERS"),
+        ({"estimate": 2.45, "high": 2.75}, "agrees"),
+        ({"estimate": 2.4, "high": 2.7}, "DIFFERS"),
+        ({"estimate": 3.4, "verdict": "not decided"}, "agrees"),
+        ({"estimate": 3.4, "verdict": "refuted"}, "DIFFERS"),
+        ({"estimate": None, "low": None, "high": None, "verdict": "not decided"}, "agrees"),
+        ({"verdict": "not decided"}, "DIFFERS"),  # the same numbers: other code judges
+        ({"estimate": 3.4, "expected": "above 2.0"}, "DIFFERS"),
+        ({"estimate": 3.4, "number": "other seeds"}, "DIFFERS"),
+    ],
+)
+def test_another_processor_may_move_an_estimate_within_its_interval(
+    place: Path, capsys: pytest.CaptureFixture[str], columns: dict[str, Any], mark: str
+) -> None:
+    path = Path("results/smoke/verdicts/lg_fig5.parquet")
+    first = pl.col("claim") == "base_fails"
+
+    def write(processor: str, values: dict[str, Any]) -> None:
+        table = read_table(path)
+        new = {
+            name: pl.when(first).then(pl.lit(each, table.schema[name])).otherwise(name) for name, each in values.items()
+        }
+        write_table(table.with_columns(**new), VERDICTS, path, {"machine": {"processor": processor}})
+
+    write("one", {"estimate": 3.0, "low": 2.5, "high": 3.5})
+    lines(capsys, "reference", "results/smoke", code=0)
+    write("one", columns)
+    assert lines(capsys, "compare", "results/smoke", code=1)[0].split()[2] == "DIFFERS"
+    write("other", columns)
+    found, *_, line, _ = lines(capsys, "compare", "results/smoke", code=mark == "DIFFERS")
+    assert found.split()[2] == mark
+    if mark == "agrees":
+        assert found.endswith("another processor, and within both intervals together")
+    assert (
+        line == "the processor is other here, one in the reference: it rounds differently, and training amplifies this"
+    )
+
+
 def test_models_that_read_other_files_are_compared_after_a_change_of_python(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
