@@ -14,13 +14,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def first_of(names: Sequence[str], most: int) -> str:
+def first_of(names: Sequence[str], most: int, between: str = ", ") -> str:
     """The first names of a list, and the number of the others.
 
     >>> first_of(["a", "b", "c"], 3), first_of(["a", "b", "c", "d"], 2)
     ('a, b, c', 'a, b and 2 more')
     """
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return between.join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def short(value: float) -> str:

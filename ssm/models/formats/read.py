@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ssm.base.counting import first_of
 from ssm.base.errors import CheckpointError, nearest
 from ssm.models.backbone import LanguageModel
 from ssm.models.formats.format import FORMATS, Format, Piece, usual_peak_lr
@@ -18,6 +19,7 @@ from ssm.specs.model import ModelSpec
 
 HELPER = True
 
+LISTED = 5  # names of tensors in an error of each kind
 CHECKED = 2**18  # numbers that are checked at once for not being finite
 
 
@@ -130,10 +132,9 @@ def _placed(form: Format, spec: ModelSpec, pieces: list[Piece], source: Source) 
     stored = source.stored
     placed = {next((name for name in piece.names if name in stored), piece.names[0]): piece for piece in pieces}
     head = set(form.tied_heads) if spec.tie_embeddings else set()
-    problems = [f"missing {name}" for name in placed if name not in stored]
-    problems += [
-        f"unknown {name}" for name in stored if name not in placed and name not in head and not form.is_ignored(name)
-    ]
+    missing = [name for name in placed if name not in stored]
+    unknown = [name for name in stored if name not in placed and name not in head and not form.is_ignored(name)]
+    problems = []
     types = defaultdict(set)
     for name, piece in placed.items():
         if name not in stored:
@@ -144,8 +145,12 @@ def _placed(form: Format, spec: ModelSpec, pieces: list[Piece], source: Source) 
             problems.append(f"{name} is not float16, bfloat16, float32 or float64")
         types[piece.ours].add(stored[name].dtype)
     problems += [f"the parts of {name} have several dtypes" for name, dtypes in types.items() if len(dtypes) > 1]
-    if problems:
-        raise CheckpointError(f"{source.name}: is not a valid model of {form.title}: {'; '.join(problems)}")
+    wrong = [
+        f"{what} {first_of(names, LISTED)}" for what, names in (("missing", missing), ("unknown", unknown)) if names
+    ]
+    wrong += [first_of(problems, LISTED, "; ")] if problems else []
+    if wrong:
+        raise CheckpointError(f"{source.name}: is not a valid model of {form.title}: {'; '.join(wrong)}")
     return placed
 
 
