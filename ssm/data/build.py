@@ -45,12 +45,13 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8
 
     Raises:
         DataError: the corpus or the tokenizer is missing, unreadable or empty; or a split would be empty.
-        OutputError: the folder holds something else, or cannot be written.
+        OutputError: the folder holds something else, or the tokens of files that have changed; or cannot be written.
     """
     folder = Path(folder)
     if workers is not None and workers < 1:
         raise ConfigError(f"workers: expected at least 1, got {workers}")
     if _already_there(spec, folder):
+        _require_unchanged(spec, folder)
         return False
     with _temporary_folder(folder) as temporary:
         with writing(folder, within=temporary):
@@ -87,12 +88,7 @@ def _build(spec: Data, folder: Path, workers: int, utf8: bool) -> None:
     if text is not None:
         assert tokenizer is not None
         writers = _tokenize(text, tokenizer, folder, workers, corpus, counts)
-    for beside in spec.sources.corpora:  # files that a task reads when it makes its examples
-        if text is None or beside != text.corpus:
-            for name, path in source_files(beside):
-                with reading(DataError):
-                    content = path.read_bytes()
-                _hash_document(corpus, Document(name, content, 0))
+    _hash_other_files(corpus, spec)
     written = {name: entry for writer in writers.values() for name, entry in writer.files.items()}
     if tokenizer is not None and tokenizer.json is not None:
         write_text(folder / TOKENIZER, tokenizer.json)
@@ -170,6 +166,41 @@ def _hash_document(corpus: Any, document: Document) -> None:
     for part in (document.name.encode(), document.text):
         corpus.update(len(part).to_bytes(8, "little"))
         corpus.update(part)
+
+
+def _hash_other_files(corpus: Any, spec: Data) -> None:
+    """Add the files that a task reads beside its text when it makes its examples."""
+    for beside in spec.sources.corpora:
+        if spec.text is None or beside != spec.text.corpus:
+            for name, path in source_files(beside):
+                with reading(DataError):
+                    content = path.read_bytes()
+                _hash_document(corpus, Document(name, content, 0))
+
+
+def _require_unchanged(spec: Data, folder: Path) -> None:
+    """Refuse a finished store if files of its text have another content now. Only newer files are read again.
+
+    A deleted file is no reason to refuse: the store was complete without it.
+
+    Raises:
+        OutputError: the text has changed.
+    """
+    manifest = folder / MANIFEST
+    with suppress(DataError):
+        files = [path for corpus in spec.sources.corpora for _, path in source_files(corpus)]
+        newest = max(files, key=lambda path: path.stat().st_mtime, default=None)
+        if newest is None or newest.stat().st_mtime <= manifest.stat().st_mtime:
+            return
+        corpus = hashlib.sha256()
+        for document in _documents(spec.text) if spec.text is not None else ():
+            _hash_document(corpus, document)
+        _hash_other_files(corpus, spec)
+        if corpus.hexdigest() != TokenStore.open(folder, verify=False).manifest["corpus"]["sha256"]:
+            raise OutputError(
+                f"{folder}: the text has changed since its tokens were written (newest: {newest}); delete the folder, "
+                "or give another"
+            )
 
 
 def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:

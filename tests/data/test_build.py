@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -246,6 +249,32 @@ def test_a_finished_store_is_not_changed(tmp_path: Path) -> None:
         build_store(data(source, held_out=0.5), tmp_path / "store")
     assert (tmp_path / "store" / "manifest.json").stat().st_mtime_ns == before
     TokenStore.open(tmp_path / "store")
+
+
+def test_a_finished_store_of_a_changed_text_is_refused(tmp_path: Path) -> None:
+    spec = DataSpec(name="x", corpus=FilesCorpus(paths=(str(tmp_path / "texts"),)))
+    (tmp_path / "texts").mkdir()
+    for number in range(30):
+        (tmp_path / "texts" / f"{number:02}.txt").write_text(f"document {number}\n" * 5)
+    assert build_store(spec, tmp_path / "store")
+    first, later = tmp_path / "texts" / "00.txt", time.time() + 60
+    os.utime(first, (later, later))
+    assert not build_store(spec, tmp_path / "store"), "a newer file with the same content"
+    content = first.read_text()
+    first.write_text(content.replace("document 0", "document X", 1))
+    os.utime(first, (later, later))
+    before = (tmp_path / "store" / "manifest.json").read_bytes()
+    with pytest.raises(OutputError, match=r"store: the text has changed .*newest: .*/00\.txt\); delete"):
+        build_store(spec, tmp_path / "store")
+    assert (tmp_path / "store" / "manifest.json").read_bytes() == before
+    first.write_text(content)
+    added = tmp_path / "texts" / "added.txt"
+    added.write_text("one more document\n")
+    os.utime(added, (later, later))
+    with pytest.raises(OutputError, match=r"added\.txt"):
+        build_store(spec, tmp_path / "store")
+    shutil.rmtree(tmp_path / "texts")
+    assert not build_store(spec, tmp_path / "store"), "the tokens are complete without their text"
 
 
 def test_a_source_that_cannot_be_read_does_not_blame_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
