@@ -6,8 +6,9 @@ whichever is larger, because an estimate may be near zero. The ends of the inter
 quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`). If a bound lies
 between them, one verdict may be "not decided"; "confirmed" and "refuted" always disagree.
 
-Training amplifies the rounding of another processor, so that the same seed can end at other weights. There a claim also
-agrees if the estimates differ by no more than their 95% intervals allow. One verdict may be "not decided".
+Training amplifies rounding. So with another processor, torch or commit, the same seed can end at other weights. A claim
+that moved by more than the tolerance is then consistent if the estimates differ by no more than their 95% intervals
+allow. One verdict may be "not decided".
 
 For two kinds of claims, numbers are not compared, and only "confirmed" against "refuted" disagrees. These are claims
 about times, and claims about models that read another text. Another Python version has another standard library, which
@@ -30,6 +31,7 @@ from ssm.figures.figure import FigureTask
 from ssm.report.reference import Judged, Reference, judged, made_with
 from ssm.specs.training import RunSpec
 
+AGREES, CONSISTENT, DIFFERS = "agrees", "consistent", "DIFFERS"  # only the last one is a disagreement
 CONSEQUENCES = {
     "python": ("Python", "the text is the source of its standard library, which differs"),
     "torch": ("torch", "it may round differently"),
@@ -46,7 +48,7 @@ class Comparison:
 
     target: str
     claim: str
-    agrees: bool
+    result: str  # AGREES, CONSISTENT or DIFFERS
     words: str
     bitwise: bool = False
 
@@ -77,14 +79,14 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
             raise TableError(f"{path}: a dry run, whose numbers mean nothing; give results of a full run")
         made = made_with(read_provenance(path))
         other_text = _reads_another_text(results, target, made, reference)
-        other_processor = made.get("processor") != reference.made.get("processor")
+        rounds_alike = all(made.get(key) == reference.made.get(key) for key in ("processor", "torch", "commit"))
         here = {row["claim"]: judged(row) for row in rows}
         there = {one.claim: one for one in reference.claims}
         for claim in dict.fromkeys([*there, *here]):
             one, other = here.get(claim), there.get(claim)
-            agrees, words = _compared(one, other, tolerance, other_text, other_processor)
-            bitwise = agrees and one is not None and other is not None and one.numbers == other.numbers
-            found.append(Comparison(target, claim, agrees, words, bitwise))
+            result, words = _compared(one, other, tolerance, other_text, rounds_alike)
+            bitwise = result == AGREES and one is not None and other is not None and one.numbers == other.numbers
+            found.append(Comparison(target, claim, result, words, bitwise))
     return found
 
 
@@ -123,43 +125,42 @@ def _reads_another_text(results: Path, target: str, made: Mapping[str, str], ref
 
 
 def _compared(
-    here: Judged | None, there: Judged | None, tolerance: float, other_text: bool, other_processor: bool
-) -> tuple[bool, str]:
+    here: Judged | None, there: Judged | None, tolerance: float, other_text: bool, rounds_alike: bool
+) -> tuple[str, str]:
+    """The result of the comparison, and why, in words."""
     if here is None or there is None:
-        return False, "is judged here, and not in the reference" if here else "is in the reference, and not judged here"
+        return DIFFERS, (
+            "is judged here, and not in the reference" if here else "is in the reference, and not judged here"
+        )
     if here.expected != there.expected:
-        return False, f"expects {here.expected} here, {there.expected} in the reference"
+        return DIFFERS, f"expects {here.expected} here, {there.expected} in the reference"
     if here.number != there.number:
-        return False, "has other seeds, arms or measurements than in the reference"
+        return DIFFERS, "has other seeds, arms or measurements than in the reference"
     both = f"{_result(here)} here, {_result(there)} in the reference"
     moves = _moves(here, there, tolerance)
-    only_rounding = bool(moves) and max(move.by for move in moves) <= there.rounding
+    moved = here.numbers != there.numbers
+    only_rounding = moved and bool(moves) and max(move.by for move in moves) <= there.rounding
     known = here.estimate is not None and there.estimate is not None
     contradict = {here.verdict, there.verdict} == {CONFIRMED, REFUTED}
-    moved = here.numbers != there.numbers
-    near = other_processor and moved and not contradict and _within_uncertainty(here, there)
-    amplified = f"{both}: another processor, and within both intervals together"
     if other_text and not contradict:
-        return True, f"{both}: another text, so only a contradiction would disagree"
+        return AGREES, f"{both}: another text, so only a contradiction would disagree"
     if there.timed and known and OPEN in (here.verdict, there.verdict):
-        return True, f"{both}: a time, which may be not decided on a busy machine"
-    if here.verdict != there.verdict:
-        if only_rounding and moved:
-            return not contradict, f"{both}: only rounding makes the difference"
-        return near, amplified if near else both
-    if there.timed:
-        return True, f"{both}: a time, so only the verdict is compared"
-    if not moved:
-        return True, f"{_result(here)}, bitwise"
-    if not moves:
-        return near, amplified if near else both
+        return AGREES, f"{both}: a time, which may be not decided on a busy machine"
+    same = here.verdict == there.verdict
+    if same and there.timed:
+        return AGREES, f"{both}: a time, so only the verdict is compared"
+    if same and not moved:
+        return AGREES, f"{_result(here)}, bitwise"
+    if only_rounding and not same:
+        return DIFFERS if contradict else AGREES, f"{both}: only rounding makes the difference"
     if only_rounding:
-        return True, f"{both}: within {there.rounding:g}, which rounding can explain"
+        return AGREES, f"{both}: within {there.rounding:g}, which rounding can explain"
     beyond = [move for move in moves if move.by > move.most]
-    if beyond and near:
-        return True, amplified
-    largest = max(beyond or moves, key=lambda move: move.by)
-    return not beyond, f"{both}: {largest.what} moved by {_share(largest.by, largest.size)}"
+    if same and moves and not beyond:
+        return AGREES, f"{both}: {_largest(moves)}"
+    if moved and not contradict and not rounds_alike and _within_uncertainty(here, there):
+        return CONSISTENT, f"{both}: within both intervals together"
+    return DIFFERS, f"{both}: {_largest(beyond)}" if same and beyond else both
 
 
 def _moves(here: Judged, there: Judged, tolerance: float) -> list[Move]:
@@ -172,6 +173,11 @@ def _moves(here: Judged, there: Judged, tolerance: float) -> list[Move]:
     ends = max(tolerance * size, ENDS * (high - low) / 2)
     by = (abs(one - other) for one, other in zip(ones, others, strict=True))
     return [Move(*move, size) for move in zip(NUMBERS, by, (tolerance * size, ends, ends), strict=True)]
+
+
+def _largest(moves: list[Move]) -> str:
+    largest = max(moves, key=lambda move: move.by)
+    return f"{largest.what} moved by {_share(largest.by, largest.size)}"
 
 
 def _within_uncertainty(here: Judged, there: Judged) -> bool:
