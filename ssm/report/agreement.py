@@ -14,7 +14,7 @@ from ssm.base.prose import plain
 from ssm.claims.statements import paper_of
 from ssm.claims.words import measured, number
 from ssm.figures.figure import FigureTask
-from ssm.report.compare import Comparison, compare, unlike
+from ssm.report.compare import AGREES, CONSISTENT, DIFFERS, Comparison, compare, unlike
 from ssm.report.gather import Results, Verdict
 from ssm.report.image import Image, png_image
 from ssm.report.papers import GROUPS, spoken
@@ -67,9 +67,9 @@ class Agreement:
     claims: tuple[Comparison, ...]
     unlike: tuple[str, ...]  # a line for each software version that differs and can change numbers
 
-    @property
-    def agree(self) -> int:
-        return sum(claim.agrees for claim in self.claims)
+    def of(self, result: str) -> tuple[Comparison, ...]:
+        """The claims with this result: AGREES, CONSISTENT or DIFFERS."""
+        return tuple(claim for claim in self.claims if claim.result == result)
 
     @property
     def bitwise(self) -> int:
@@ -77,13 +77,22 @@ class Agreement:
 
     @property
     def differing(self) -> tuple[Comparison, ...]:
-        return tuple(claim for claim in self.claims if not claim.agrees)
+        return self.of(DIFFERS)
+
+    @property
+    def counts(self) -> str:
+        """How many agree, are consistent and differ, as part of a sentence."""
+        consistent = f", {len(self.of(CONSISTENT))} consistent within their intervals" if self.of(CONSISTENT) else ""
+        return (
+            f"{len(self.of(AGREES))} agree ({self.bitwise} of them bitwise){consistent}, {len(self.differing)} differ"
+        )
 
     @property
     def words(self) -> str:
         """A summary for a card."""
-        differ = f", {len(self.differing)} differ" if self.differing else ""
-        return f"{self.agree} of {len(self.claims)} claims agree with the reference{differ}"
+        others = {"consistent": len(self.of(CONSISTENT)), "differ": len(self.differing)}
+        shown = "".join(f", {count} {word}" for word, count in others.items() if count)
+        return f"{len(self.of(AGREES))} of {len(self.claims)} claims agree with the reference{shown}"
 
 
 @dataclass(frozen=True)

@@ -141,16 +141,27 @@ def test_a_reference_of_an_unplanned_figure_says_so() -> None:
 def test_a_finished_figure_says_whether_it_agrees() -> None:
     front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
     assert "3 of 3 claims agree with the reference" in front
-    assert "Compared with the reference. 3 of 3 claims agree (3 of them bitwise), 0 differ." in paper
-    moved = pl.when(pl.col("claim") == "base_fails").then(pl.col("estimate") * 1.1).otherwise("estimate")
-    changed({"packages": {"torch": "2.12.0"}}, estimate=moved)
-    front, paper = (text_of(pages()[name]) for name in ("index", "lg"))
+    assert "Compared with the reference. Of 3 claims, 3 agree (3 of them bitwise), 0 differ." in paper
+
+    def moved(**numbers: float) -> tuple[str, str]:
+        """The pages, after these numbers of a claim were changed with another torch."""
+        first = pl.col("claim") == "base_fails"
+        new = {name: pl.when(first).then(pl.lit(number)).otherwise(name) for name, number in numbers.items()}
+        changed({"packages": {"torch": "2.12.0"}}, **new)
+        made = pages()
+        return text_of(made["index"]), text_of(made["lg"])
+
+    front, paper = moved(estimate=3.3)
+    assert "2 of 3 claims agree with the reference, 1 consistent" in front
+    counts = "2 agree (2 of them bitwise), 1 consistent within their intervals, 0 differ."
+    for page in (front, paper):
+        assert f"Of 3 claims that are made here and have a reference result, {counts}" in page
+    front, paper = moved(estimate=6.0, low=5.0)
     assert "2 of 3 claims agree with the reference, 1 differ" in front
     for page in (front, paper):
-        assert "Of 3 claims that are made here and have a reference result, 2 agree with it (2 of them bitwise)" in page
-        assert "and 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may round differently" in page
-    differs = "the claim base_fails holds base_fails : confirmed 3.3 here, confirmed 3 in the reference: "
-    assert f"{differs}the estimate moved by 10%" in paper.replace("s:", "s :")
+        assert "2 agree (2 of them bitwise), 1 differ. torch is 2.12.0 here, 2.13.0 in the reference: it may" in page
+    differs = "the claim base_fails holds base_fails : confirmed 6 here, confirmed 3 in the reference: "
+    assert f"{differs}the estimate moved by 99.7%" in paper.replace("s:", "s :")
 
 
 def test_without_references_no_page_mentions_them() -> None:
