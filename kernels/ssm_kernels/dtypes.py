@@ -17,12 +17,12 @@ def compute_dtype(*tensors: Tensor | None) -> torch.dtype:
     return dtype
 
 
-def widened(inputs: Any) -> Any:
+def upcast_inputs(inputs: Any) -> Any:
     """The same inputs with every floating-point tensor in the compute dtype. Real tensors stay real."""
-    wide = compute_dtype(*inputs)
-    real = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(wide, wide)
+    dtype = compute_dtype(*inputs)
+    real = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
     return type(inputs)(
-        *(x if x is None or not differentiable(x) else cast(x, wide if x.dtype.is_complex else real) for x in inputs)
+        *(x if x is None or not differentiable(x) else cast(x, dtype if x.dtype.is_complex else real) for x in inputs)
     )
 
 

@@ -36,7 +36,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ssm_kernels import backends
 from ssm_kernels.checks import Shape
-from ssm_kernels.dtypes import cast, compute_dtype, differentiable, widened
+from ssm_kernels.dtypes import cast, compute_dtype, differentiable, upcast_inputs
 
 Observer = Callable[[str, Any, Any], None]
 
@@ -119,7 +119,7 @@ class Operator:
             return _without_tokens(inputs, getattr(inputs, self.start), shapes)
         if composite:
             with _full_precision(present[0]):
-                y, state = self._functions[name].run(widened(inputs), options)
+                y, state = self._functions[name].run(upcast_inputs(inputs), options)
             return y.to(shapes.y_dtype), state
         if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in present):
             raise RuntimeError(_has_no("forward-mode derivatives", self.name, name))
@@ -212,12 +212,12 @@ class Operator:
         inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
         options = self.options(*rest)
         like = inputs[0]
-        shapes, wide = self.outputs(inputs, options), compute_dtype(*inputs)
+        shapes, dtype = self.outputs(inputs, options), compute_dtype(*inputs)
         saved = backends.module(self.name, name).saved_shape(inputs, options) if save else (0,)
         return (
             like.new_empty(shapes.y, dtype=shapes.y_dtype),
-            like.new_empty(shapes.state, dtype=wide),
-            like.new_empty(saved, dtype=wide),
+            like.new_empty(shapes.state, dtype=dtype),
+            like.new_empty(saved, dtype=dtype),
         )
 
     def _fake_backward(self, dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, *args: Any) -> list[Tensor]:
@@ -265,9 +265,9 @@ def _without_tokens(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple
     """The outputs for no tokens, of all backends: y is empty, and the state stays."""
     # A zero that depends on every input. So the gradients of all but the initial state are zero.
     zero: Any = sum(x.flatten()[:0].sum() for x in inputs if x is not None and differentiable(x))
-    wide = compute_dtype(*inputs)
-    state = zero.new_zeros(shapes.state, dtype=wide) if start is None else start.to(wide)
-    return (zero.new_empty(shapes.y) + zero).to(shapes.y_dtype), state + zero.to(wide)
+    dtype = compute_dtype(*inputs)
+    state = zero.new_zeros(shapes.state, dtype=dtype) if start is None else start.to(dtype)
+    return (zero.new_empty(shapes.y) + zero).to(shapes.y_dtype), state + zero.to(dtype)
 
 
 def _needs_dispatcher(tensors: list[Tensor]) -> bool:

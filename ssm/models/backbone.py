@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from ssm.base.seeds import derived_seed
 from ssm.models.ffn import build_ffn
 from ssm.models.mixers import build_mixer
-from ssm.models.mixers.parts import wide
+from ssm.models.mixers.parts import upcast
 from ssm.models.state import FFN, LayerState, State
 from ssm.specs.model import ModelSpec
 
@@ -186,7 +186,7 @@ class RmsNormFromOne(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) -> (..., D)."""
-        return gated_rms_norm(x, 1 + wide(self.weight), eps=self.eps)  # in bf16, 1 + weight loses small weights
+        return gated_rms_norm(x, 1 + upcast(self.weight), eps=self.eps)  # in bf16, 1 + weight loses small weights
 
 
 NORMS: dict[str, type[RmsNorm | RmsNormFromOne | nn.LayerNorm]] = {

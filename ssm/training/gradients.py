@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def gradients_of(model: TrainableModel, forward: nn.Module, group: ProcessGroup) -> Gradients:
-    """The gradients of `model`; `forward` is the module that `ssm.training.parallel.spread` returned for it."""
+    """The gradients of `model`; `forward` is the module that `ssm.training.parallel.parallelize` returned for it."""
     if forward is model and fits_flat_buffer(model):
         return FlatGradients(model, forward, group)
     return Gradients(model, forward)

@@ -28,7 +28,7 @@ def fits_flat_buffer(model: TrainableModel) -> bool:
     return alike and sum(parameter.nbytes for parameter in parameters) <= FLAT_BYTES
 
 
-def spread(model: TrainableModel, group: ProcessGroup, device: torch.device, shard: bool) -> nn.Module:
+def parallelize(model: TrainableModel, group: ProcessGroup, device: torch.device, shard: bool) -> nn.Module:
     """The module to call instead of `model`. `ssm.training.gradients` averages its gradients over the group.
 
     Args:

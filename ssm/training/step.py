@@ -22,7 +22,7 @@ from ssm.training.gradients import gradients_of
 from ssm.training.initial_states import build_policy
 from ssm.training.job import Job
 from ssm.training.optimizer import build_optimizer, set_rates
-from ssm.training.parallel import spread
+from ssm.training.parallel import parallelize
 from ssm.training.schedule import learning_rate, weight_decay
 
 
@@ -37,7 +37,7 @@ class Stepper:
         if training.compile:
             for layer in model.layers:
                 layer.compile()
-        self.forward = spread(model, job.group, job.device, job.machine.shard)
+        self.forward = parallelize(model, job.group, job.device, job.machine.shard)
         self.gradients = gradients_of(model, self.forward, job.group)
         self.optimizer = build_optimizer(model, training)
         self.endless = job.run.model.endless  # layers of whose state the next batch is given nothing

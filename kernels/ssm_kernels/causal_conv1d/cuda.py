@@ -85,12 +85,11 @@ def backward(
 def _packed(inputs: Inputs) -> Inputs:
     """Contiguous inputs: x in its own dtype, the rest in float32."""
     x, weight, bias, state, resets = inputs
-    wide = torch.float32
     return Inputs(
         native.packed(x, x.dtype),
-        native.packed(weight, wide),
-        None if bias is None else native.packed(bias, wide),
-        None if state is None else native.packed(state, wide),
+        native.packed(weight, torch.float32),
+        None if bias is None else native.packed(bias, torch.float32),
+        None if state is None else native.packed(state, torch.float32),
         None if resets is None else resets.contiguous(),
     )
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ssm_kernels.dtypes import cast, widened
+from ssm_kernels.dtypes import cast, upcast_inputs
 from ssm_kernels.native import load
 from ssm_kernels.native.call import SUFFIXES, addresses, check, dense
 
@@ -67,4 +67,4 @@ class MatrixScan(NamedTuple):
 
 def _prepared(inputs: Any) -> Any:
     """The inputs, contiguous and in the compute dtype. Resets stay bytes."""
-    return type(inputs)._make(None if x is None else x.contiguous() for x in widened(inputs))
+    return type(inputs)._make(None if x is None else x.contiguous() for x in upcast_inputs(inputs))

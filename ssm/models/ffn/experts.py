@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ssm.models.ffn.base import Ffn
 from ssm.models.ffn.gated_mlp import GatedMlpFfn
-from ssm.models.mixers.parts import residual_init, small_init, wide
+from ssm.models.mixers.parts import residual_init, small_init, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.experts import Experts
 from ssm.specs.ffn.gated_mlp import GatedMlp
@@ -58,7 +58,7 @@ class ExpertsFfn(Ffn, kind="experts"):
 
     def routed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and indices (N, k) of the experts for tokens (N, D)."""
-        scores = wide(self.router(tokens))  # (N, E)
+        scores = upcast(self.router(tokens))  # (N, E)
         scores = scores.softmax(-1) if self.spec.scores == "softmax" else scores.sigmoid()
         biased = scores if self.spec.scores == "softmax" else scores + self.choice_bias
         chosen = biased.topk(self.spec.top_k).indices

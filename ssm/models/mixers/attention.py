@@ -11,7 +11,7 @@ from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import residual_init, small_init, wide
+from ssm.models.mixers.parts import residual_init, small_init, upcast
 from ssm.models.mixers.rotary import rotate, rotation
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.attention import AttentionMixer
@@ -139,8 +139,8 @@ class Attention(Mixer, kind="attention"):
         q, k, v = x.split(self.sizes, -1)
         q, gate = q.unflatten(-1, (self.heads, -1)), None
         if self.spec.latent_dim is not None:  # k is the latent, v the dimensions of keys that all heads share
-            weight = wide(self.latent_norm_weight)
-            latent = F.rms_norm(wide(k), weight.shape, weight, self.spec.norm_eps).to(v.dtype)
+            weight = upcast(self.latent_norm_weight)
+            latent = F.rms_norm(upcast(k), weight.shape, weight, self.spec.norm_eps).to(v.dtype)
             return (q, torch.cat([latent, v], -1)[:, None, :, None], None), {}
         k, v = (part.unflatten(-1, (self.groups, -1)) for part in (k, v))  # (B, T, G, K)
         if self.spec.gate:
@@ -160,7 +160,7 @@ class Attention(Mixer, kind="attention"):
         return torch.cat([keys, shared.unsqueeze(1).expand(-1, self.heads, -1, -1)], -1), values
 
     def _normalized(self, x: Tensor, weight: Tensor) -> Tensor:
-        return (F.rms_norm(wide(x), (self.head_dim,), eps=self.spec.norm_eps) * (1 + wide(weight))).to(x.dtype)
+        return (F.rms_norm(upcast(x), (self.head_dim,), eps=self.spec.norm_eps) * (1 + upcast(weight))).to(x.dtype)
 
     def _finish(self, y: Tensor, gate: Tensor | None) -> Tensor:
         """The output (..., D) from the outputs of the heads (..., H, K)."""

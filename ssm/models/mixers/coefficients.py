@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from ssm_kernels import observe
 from torch import Tensor
 
-from ssm.models.mixers.parts import wide
+from ssm.models.mixers.parts import upcast
 from ssm.models.sublayer import Sublayer
 
 Calls = list[tuple[str, Any, Any]]  # (operation, its Inputs, its Options) of every scan, in order
@@ -66,7 +66,7 @@ def scans_of(mixer: Sublayer, u: Tensor) -> Calls:
 
 def _gated(inputs: Any, options: Any) -> Coefficients:
     H = inputs.v.shape[2]
-    q, k = (wide(x).repeat_interleave(H // x.shape[2], 2) for x in (inputs.q, inputs.k))  # (B, T, H, N)
+    q, k = (upcast(x).repeat_interleave(H // x.shape[2], 2) for x in (inputs.q, inputs.k))  # (B, T, H, N)
     log_decay = inputs.log_decay
     if log_decay is None:
         A = k.new_ones(1, 1, 1, 1)
@@ -74,17 +74,17 @@ def _gated(inputs: Any, options: Any) -> Coefficients:
         A = log_decay.exp().view(1, 1, H, 1)
     else:
         A = log_decay.exp() if log_decay.dim() == 4 else log_decay.exp().unsqueeze(-1)
-    return Coefficients(A.expand(-1, -1, H, k.shape[-1]), k, wide(inputs.v), q, inputs.bonus)
+    return Coefficients(A.expand(-1, -1, H, k.shape[-1]), k, upcast(inputs.v), q, inputs.bonus)
 
 
 def _selective(inputs: Any, options: Any) -> Coefficients:
     """A_t = exp(delta_t A), b_t = delta_t B_t u_t."""
-    delta = wide(inputs.dt) if inputs.dt_bias is None else wide(inputs.dt) + inputs.dt_bias  # (B, T, D)
+    delta = upcast(inputs.dt) if inputs.dt_bias is None else upcast(inputs.dt) + inputs.dt_bias  # (B, T, D)
     delta = (F.softplus(delta, threshold=50.0) if options.dt_softplus else delta).unsqueeze(-1)  # (B, T, D, 1)
     forgets = torch.isneginf(inputs.A)  # (D, N): the decay is exactly 0
     A = (delta * inputs.A.masked_fill(forgets, 0.0)).exp().masked_fill(forgets, 0.0)
-    B, C = (wide(part).unsqueeze(2) for part in (inputs.B, inputs.C))  # (B, T, 1, N)
-    return Coefficients(A, delta * B, wide(inputs.u).unsqueeze(-1), C, bare_key=B)
+    B, C = (upcast(part).unsqueeze(2) for part in (inputs.B, inputs.C))  # (B, T, 1, N)
+    return Coefficients(A, delta * B, upcast(inputs.u).unsqueeze(-1), C, bare_key=B)
 
 
 def _diagonal(inputs: Any, options: Any) -> Coefficients:

@@ -12,7 +12,7 @@ from ssm_kernels import causal_conv1d, delta_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import conv_step, l2_norm, wide
+from ssm.models.mixers.parts import conv_step, l2_norm, upcast
 from ssm.models.state import LayerOutput, LayerState
 
 
@@ -76,13 +76,13 @@ class DeltaRule(Mixer):
         """q / sqrt(K) and k (..., G, K) with unit q and k, and v (..., H, V)."""
         q, k, v = qkv.split(self.convolved, -1)
         q, k = (l2_norm(x.unflatten(-1, (-1, self.key_dim))) for x in (q, k))
-        return q * self.key_dim**-0.5, k, wide(v).unflatten(-1, (self.heads, -1))
+        return q * self.key_dim**-0.5, k, upcast(v).unflatten(-1, (self.heads, -1))
 
     def _beta(self, beta: Tensor) -> Tensor:
         """beta (..., H), in float32 also under autocast."""
-        beta = wide(beta).sigmoid()
+        beta = upcast(beta).sigmoid()
         return 2 * beta if self.spec.negative_eigenvalues else beta
 
     def _finish(self, y: Tensor, extra: list[Tensor], u: Tensor) -> Tensor:
-        y = F.rms_norm(wide(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
+        y = F.rms_norm(upcast(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
         return self.out_proj(self._gated(y.flatten(-2), *extra).to(u.dtype))

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ssm.models.mixers.delta_rule import DeltaRule
-from ssm.models.mixers.parts import wide
+from ssm.models.mixers.parts import upcast
 
 
 class DeltaNet(DeltaRule, kind="deltanet"):
@@ -16,4 +16,4 @@ class DeltaNet(DeltaRule, kind="deltanet"):
         return None
 
     def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
-        return y * F.silu(wide(extra[0])) if extra else y
+        return y * F.silu(upcast(extra[0])) if extra else y

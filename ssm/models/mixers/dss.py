@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ssm.models.mixers.linear_ssm import ChannelSystems, discretized, hippo_normal
-from ssm.models.mixers.parts import log_uniform, wide
+from ssm.models.mixers.parts import log_uniform, upcast
 from ssm.specs.mixers.dss import DssMixer
 
 
@@ -29,9 +29,9 @@ class Dss(ChannelSystems, kind="dss"):
         self.out_proj = nn.Linear(D, D)
 
     def system(self) -> tuple[Tensor, Tensor, Tensor]:
-        A = torch.complex(-wide(self.A_real_log).exp(), wide(self.A_imag))
-        a, b = discretized(A, wide(self.log_dt).exp().unsqueeze(-1), "zoh")
-        return a, b, torch.view_as_complex(wide(self.W))
+        A = torch.complex(-upcast(self.A_real_log).exp(), upcast(self.A_imag))
+        a, b = discretized(A, upcast(self.log_dt).exp().unsqueeze(-1), "zoh")
+        return a, b, torch.view_as_complex(upcast(self.W))
 
     def _finish(self, y: Tensor, u: Tensor) -> Tensor:
         return self.out_proj(F.gelu(y + self.D * u).to(u.dtype))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ssm.models.mixers.delta_rule import DeltaRule
-from ssm.models.mixers.parts import initial_step_bias, wide
+from ssm.models.mixers.parts import initial_step_bias, upcast
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "sigmoid": torch.sigmoid}
@@ -27,7 +27,7 @@ class GatedDeltaNet(DeltaRule, kind="gated_deltanet"):
     def _log_decay(self, *extra: Tensor) -> Tensor | None:
         if self.spec.decay == "none":
             return None
-        return -wide(self.A_log).exp() * F.softplus(wide(extra[0]) + self.dt_bias)  # in float32 also under autocast
+        return -upcast(self.A_log).exp() * F.softplus(upcast(extra[0]) + self.dt_bias)  # in float32 also under autocast
 
     def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
-        return y * GATES[self.spec.gate_activation](wide(extra[-1])) if self.spec.gate else y
+        return y * GATES[self.spec.gate_activation](upcast(extra[-1])) if self.spec.gate else y

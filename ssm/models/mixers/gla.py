@@ -8,7 +8,7 @@ from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import wide
+from ssm.models.mixers.parts import upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.gla import GlaMixer
 
@@ -58,13 +58,13 @@ class Gla(Mixer, kind="gla"):
         """q / sqrt(K), k and log alpha (..., H, K), v (..., H, V), the gate (..., H V)."""
         q, k, v, gate, low = self.in_proj(u).split(self.sizes, -1)
         if self.spec.decay == "input_dependent":
-            b = wide(self.decay_proj(low))  # in float32 also under autocast
+            b = upcast(self.decay_proj(low))  # in float32 also under autocast
         else:
-            b = wide(self.decay_bias).expand(*u.shape[:-1], -1)
+            b = upcast(self.decay_bias).expand(*u.shape[:-1], -1)
         log_decay = F.logsigmoid(b) / self.spec.gate_divisor
         q, k, v, log_decay = (x.unflatten(-1, (self.heads, -1)) for x in (q, k, v, log_decay))
         return q * self.key_dim**-0.5, k, v, log_decay, gate
 
     def _finish(self, y: Tensor, gate: Tensor, u: Tensor) -> Tensor:
-        y = F.rms_norm(wide(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
-        return self.out_proj((y.flatten(-2) * F.silu(wide(gate))).to(u.dtype))
+        y = F.rms_norm(upcast(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
+        return self.out_proj((y.flatten(-2) * F.silu(upcast(gate))).to(u.dtype))

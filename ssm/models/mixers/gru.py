@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import wide
+from ssm.models.mixers.parts import upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.gru import GruMixer
 
@@ -36,7 +36,7 @@ class Gru(Mixer, kind="gru"):
                 y, h = self.gru(x[:, begin:end], h.transpose(0, 1).contiguous())  # (B, T, D), (1, B, D)
                 h = h.transpose(0, 1)
                 outputs.append(y)
-        return torch.cat(outputs, 1).to(u.dtype), {"memory": wide(h)}
+        return torch.cat(outputs, 1).to(u.dtype), {"memory": upcast(h)}
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = (1 - z_t) n_t + z_t h_{t-1}, with torch.nn.GRU's equations for r, z and n."""
@@ -47,4 +47,4 @@ class Gru(Mixer, kind="gru"):
         hr, hz, hn = (h @ w_h.T + b_h).chunk(3, -1)
         r, z = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
         h = (1 - z) * torch.tanh(xn + r * hn) + z * h
-        return h.to(u.dtype), {"memory": wide(h).unsqueeze(1)}
+        return h.to(u.dtype), {"memory": upcast(h).unsqueeze(1)}

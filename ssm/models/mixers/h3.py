@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.linear_ssm import HeadSystems, coefficients_of, linear_imaginary, scan_systems, step_systems
-from ssm.models.mixers.parts import conv_step, wide
+from ssm.models.mixers.parts import conv_step, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.h3 import H3Mixer
 
@@ -69,14 +69,14 @@ class H3(HeadSystems, kind="h3"):
 
     def _products(self, k: Tensor, v: Tensor) -> Tensor:
         """All products of an entry of k and an entry of v in each head: (..., D) and (..., D) -> (..., H, P P)."""
-        k, v = (wide(x).unflatten(-1, self.split) for x in (k, v))  # (..., H, P)
+        k, v = (upcast(x).unflatten(-1, self.split) for x in (k, v))  # (..., H, P)
         return (k.unsqueeze(-1) * v.unsqueeze(-2)).flatten(-2)
 
     def _finish(self, y: Tensor, products: Tensor, u: Tensor) -> Tensor:
         """Skip connection, sum with q over the axis of keys, output projection: (..., H, P P) -> (..., D)."""
         P = self.spec.head_dim
         y = (y + self.D.unsqueeze(-1) * products).unflatten(-1, (P, P))
-        q = wide(self.q_proj(u)).unflatten(-1, self.split)  # (..., H, P)
+        q = upcast(self.q_proj(u)).unflatten(-1, self.split)  # (..., H, P)
         return self.out_proj((q.unsqueeze(-1) * y).sum(-2).flatten(-2).to(u.dtype))
 
     def _complex(self, memory: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ssm.models.mixers.delta_rule import DeltaRule
-from ssm.models.mixers.parts import initial_step_bias, wide
+from ssm.models.mixers.parts import initial_step_bias, upcast
 from ssm.specs.mixers.kda import KdaMixer
 
 
@@ -27,8 +27,8 @@ class Kda(DeltaRule, kind="kda"):
             nn.init.zeros_(self.gate_proj.bias)
 
     def _log_decay(self, *extra: Tensor) -> Tensor:
-        dt = F.softplus(wide(self.decay_proj(extra[0])) + self.dt_bias)  # (..., H K), in float32 also under autocast
-        return -wide(self.A_log).exp().unsqueeze(-1) * dt.unflatten(-1, (self.heads, -1))  # (..., H, K)
+        dt = F.softplus(upcast(self.decay_proj(extra[0])) + self.dt_bias)  # (..., H K), in float32 also under autocast
+        return -upcast(self.A_log).exp().unsqueeze(-1) * dt.unflatten(-1, (self.heads, -1))  # (..., H, K)
 
     def _gated(self, y: Tensor, *extra: Tensor) -> Tensor:
-        return y * wide(self.gate_proj(extra[1])).sigmoid()
+        return y * upcast(self.gate_proj(extra[1])).sigmoid()

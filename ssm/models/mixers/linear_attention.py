@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients
-from ssm.models.mixers.parts import wide
+from ssm.models.mixers.parts import upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.linear_attention import LinearAttentionMixer
 
@@ -81,7 +81,7 @@ class LinearAttention(Mixer, kind="linear_attention"):
 
     def _qkv(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """phi(q) and phi(k) (B, T, H, K), v (B, T, H, V), in float32."""
-        q, k, v = (wide(x).unflatten(-1, (self.heads, -1)) for x in self.in_proj(u).split(self.sizes, -1))
+        q, k, v = (upcast(x).unflatten(-1, (self.heads, -1)) for x in self.in_proj(u).split(self.sizes, -1))
         q, k = self._favor(q, k) if self.spec.feature_map == "favor" else (self._feature_map(q), self._feature_map(k))
         # This constant cancels with a normalizer, and favor's features include it.
         scale = self.features**-0.5 if not self.spec.normalizer and self.spec.feature_map != "favor" else 1.0
@@ -95,7 +95,7 @@ class LinearAttention(Mixer, kind="linear_attention"):
         if name == "relu":
             return x.relu()
         if name == "hedgehog":
-            mapped = torch.einsum("bthi,hij->bthj", x, wide(self.map))
+            mapped = torch.einsum("bthi,hij->bthj", x, upcast(self.map))
             return torch.cat([mapped, -mapped], -1).softmax(-1)  # exp without overflow
         return x
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients
-from ssm.models.mixers.parts import log_uniform, wide
+from ssm.models.mixers.parts import log_uniform, upcast
 from ssm.models.state import LayerOutput, LayerState
 
 
@@ -38,17 +38,17 @@ class ChannelSystems(Mixer):
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else torch.view_as_complex(state["memory"]).unsqueeze(2)  # (B, D, 1, N)
-        y, h = scan_systems(wide(u).unsqueeze(-1), *self.system(), h0, resets, self.spec.segment)  # (B, T, D, 1)
+        y, h = scan_systems(upcast(u).unsqueeze(-1), *self.system(), h0, resets, self.spec.segment)  # (B, T, D, 1)
         return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = a h_{t-1} + b x_t and y_t = Re(c^T h_t) + D x_t."""
         h = None if state is None else torch.view_as_complex(state["memory"]).unsqueeze(2)  # (B, D, 1, N)
-        y, h = step_systems(wide(u).unsqueeze(-1), *self.system_of(u), h)  # (B, D, 1)
+        y, h = step_systems(upcast(u).unsqueeze(-1), *self.system_of(u), h)  # (B, D, 1)
         return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
 
     def _recurrence(self, u: Tensor) -> Coefficients:
-        return coefficients_of(self.system_of(u), wide(u).unsqueeze(-1))
+        return coefficients_of(self.system_of(u), upcast(u).unsqueeze(-1))
 
 
 class HeadSystems(Mixer):
@@ -78,10 +78,10 @@ class HeadSystems(Mixer):
         Args:
             dt: step sizes (..., H); by default the learned ones, (H,).
         """
-        A = torch.complex(-wide(self.A_real_log).exp(), wide(self.A_imag))
-        dt = wide(self.log_dt).exp() if dt is None else dt
+        A = torch.complex(-upcast(self.A_real_log).exp(), upcast(self.A_imag))
+        dt = upcast(self.log_dt).exp() if dt is None else dt
         a, b = discretized(A, dt.unsqueeze(-1), self.spec.discretization)
-        B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
+        B, C = (torch.view_as_complex(upcast(weight)) for weight in (self.B, self.C))
         return a, b * B, 2 * C  # 2: each state represents a conjugate pair
 
 

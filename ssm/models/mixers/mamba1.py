@@ -7,15 +7,14 @@ import math
 import torch
 import torch.nn.functional as F
 from ssm_kernels import causal_conv1d, selective_scan
+from ssm_kernels.selective_scan.pytorch import SMALLEST_A, SMALLEST_DELTA
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
-from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
+from ssm.models.mixers.parts import conv_step, initial_step_bias, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
-
-SMALLEST_STEP, LOWEST_A = 1e-35, -3e38  # limits of dt and A that avoid 0 * -inf; exp of their product is 0
 
 
 class Mamba1(Mixer, kind="mamba1"):
@@ -77,7 +76,7 @@ class Mamba1(Mixer, kind="mamba1"):
 
     def continuous_decay(self) -> Tensor:
         """A (E D, N): -exp(A_log), with 0 and -inf for polarized states."""
-        A = -negative_a(wide(self.A_log), self.spec.mimetic)
+        A = -negative_a(upcast(self.A_log), self.spec.mimetic)
         if self.spec.polarize in ("one", "both"):
             A = F.pad(A, (1, 0), value=0.0)
         return F.pad(A, (0, 1), value=-math.inf) if self.spec.polarize in ("zero", "both") else A
@@ -87,7 +86,7 @@ class Mamba1(Mixer, kind="mamba1"):
         parts, eps = self.x_proj(x).split(self.widths, -1), self.spec.selection_norm_eps
         if eps is None:
             return parts
-        return tuple(F.rms_norm(wide(part), part.shape[-1:], eps=eps).to(part.dtype) for part in parts)
+        return tuple(F.rms_norm(upcast(part), part.shape[-1:], eps=eps).to(part.dtype) for part in parts)
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         conv, memory = (None, None) if state is None else (state["conv"], state["memory"])
@@ -106,13 +105,14 @@ class Mamba1(Mixer, kind="mamba1"):
         x, conv = conv_step(x, self.conv_weight, self.conv_bias, None if state is None else state["conv"])
         x = F.silu(x)  # (B, E D)
         dt, B, C = self._selection(x.to(u.dtype))
-        B, C = wide(B), wide(C)  # (B, N)
+        B, C = upcast(B), upcast(C)  # (B, N)
         # The bias is added in float32: in bfloat16 a small step size has an error of about 1%.
-        dt = F.softplus(wide(F.linear(dt, self.dt_proj.weight)) + self.dt_proj.bias).unsqueeze(-1)  # (B, E D, 1)
+        dt = F.softplus(upcast(F.linear(dt, self.dt_proj.weight)) + self.dt_proj.bias).unsqueeze(-1)  # (B, E D, 1)
         h = dt * B.unsqueeze(1) * x.unsqueeze(-1)  # (B, E D, N)
         if state is not None:
-            decay = (dt.clamp_min(SMALLEST_STEP) * self.continuous_decay().clamp_min(LOWEST_A)).exp()
+            # Without the limits, dt = 0 and a polarized A = -inf would give 0 * -inf.
+            decay = (dt.clamp_min(SMALLEST_DELTA) * self.continuous_decay().clamp_min(SMALLEST_A)).exp()
             h = decay * state["memory"] + h
         y = (h * C.unsqueeze(1)).sum(-1) + self.D * x  # (B, E D)
-        y = y * F.silu(wide(z))
+        y = y * F.silu(upcast(z))
         return self.out_proj(y.to(u.dtype)), {"memory": h, "conv": conv}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
-from ssm.models.mixers.parts import conv_step, initial_step_bias, wide
+from ssm.models.mixers.parts import conv_step, initial_step_bias, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 
@@ -105,18 +105,18 @@ class Mamba2(Mixer, kind="mamba2"):
         """A_t = exp(dt_t A), b_t = dt_t B_t x_t^T. The scan gets dt_t x_t, but mi's map uses dt_t B_t (eq. 5 and 8)."""
         _, x, B, C, dt, _ = self.project(u, None, None)
         shared = self.heads // self.spec.n_groups  # heads that read one group
-        B, C = (wide(part).repeat_interleave(shared, 2) for part in (B, C))  # (B, T, H, N)
+        B, C = (upcast(part).repeat_interleave(shared, 2) for part in (B, C))  # (B, T, H, N)
         dt = dt.unsqueeze(-1)  # (B, T, H, 1)
         A = (dt * self.continuous_decay().unsqueeze(-1)).exp()
-        return Coefficients(A.expand_as(B), dt * B, wide(x), C, bare_key=B)
+        return Coefficients(A.expand_as(B), dt * B, upcast(x), C, bare_key=B)
 
     def continuous_decay(self) -> Tensor:
         """A (H,), negative."""
-        return -negative_a(wide(self.A_log), self.spec.mimetic)
+        return -negative_a(upcast(self.A_log), self.spec.mimetic)
 
     def _steps(self, dt: Tensor) -> Tensor:
         """The step sizes (..., H), in float32 also under autocast, from their part of the projection."""
-        dt = wide(dt)
+        dt = upcast(dt)
         dt = F.softplus(dt + self.dt_bias if self.sizes[-1] else self.dt_bias.expand(*dt.shape[:-1], -1))
         return dt if self.spec.dt_limit == (0.0, None) else dt.clamp(*self.spec.dt_limit)
 

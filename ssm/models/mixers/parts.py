@@ -12,7 +12,7 @@ from torch import Tensor, nn
 SMALLEST_DT = 1e-4  # smallest dt at initialization, as in the authors' code of Mamba
 
 
-def wide(x: Tensor) -> Tensor:
+def upcast(x: Tensor) -> Tensor:
     """x in float32; float64 stays float64."""
     return cast(x, torch.promote_types(x.dtype, torch.float32))
 
@@ -44,7 +44,7 @@ def conv_step(x: Tensor, weight: Tensor, bias: Tensor | None, last: Tensor | Non
     Returns:
         The output (B, C), and `last` for the next call, both in float32 at least.
     """
-    x = wide(x).unsqueeze(1)  # (B, 1, C)
+    x = upcast(x).unsqueeze(1)  # (B, 1, C)
     before = x.new_zeros(x.shape[0], weight.shape[1] - 1, x.shape[2]) if last is None else last
     window = torch.cat([before, x], 1)  # (B, K, C)
     y = (window * weight.T).sum(1)
@@ -71,13 +71,13 @@ def shifted(x: Tensor, last: Tensor | None, resets: Tensor | None) -> tuple[Tens
 
 def l2_norm(x: Tensor) -> Tensor:
     """x / |x| over the last axis, in float32, with fla's epsilon (keys of the delta rule)."""
-    x = wide(x)
+    x = upcast(x)
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
 
 
 def head_norm(x: Tensor, eps: float) -> Tensor:
     """Group norm by head, without weights: (..., H, V) with mean 0 and variance 1 over V, in float32."""
-    return F.layer_norm(wide(x), x.shape[-1:], eps=eps)
+    return F.layer_norm(upcast(x), x.shape[-1:], eps=eps)
 
 
 def small_init(weight: Tensor) -> None:

@@ -8,7 +8,7 @@ from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import head_norm, wide
+from ssm.models.mixers.parts import head_norm, upcast
 from ssm.models.mixers.rotary import rotate, rotation
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.retnet import RetNetMixer
@@ -56,15 +56,15 @@ class RetNet(Mixer, kind="retnet"):
     def _project(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q / sqrt(K) and k (..., H, K), v (..., H, V), in float32; the gate (..., H V)."""
         *qkv, gate = self.in_proj(u).split(self.sizes, -1)
-        q, k, v = (wide(x).unflatten(-1, (self.heads, -1)) for x in qkv)
+        q, k, v = (upcast(x).unflatten(-1, (self.heads, -1)) for x in qkv)
         return q * self.key_dim**-0.5, k, v, gate
 
     def _finish(self, y: Tensor, gate: Tensor, u: Tensor) -> Tensor:
         if self.spec.norm == "rms":
-            y = F.rms_norm(wide(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
+            y = F.rms_norm(upcast(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
         else:
             y = head_norm(y, self.spec.norm_eps)
-        y = y.flatten(-2) * F.silu(wide(gate))
+        y = y.flatten(-2) * F.silu(upcast(gate))
         return self.out_proj(y.to(u.dtype))
 
     def _log_decay(self, like: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients
-from ssm.models.mixers.parts import conv_step, inverse_softplus, wide
+from ssm.models.mixers.parts import conv_step, inverse_softplus, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rglru import RglruMixer
 
@@ -105,16 +105,16 @@ class Rglru(Mixer, kind="rglru"):
         if self.spec.decay == "input_dependent":
             r = self._gate(x, self.recurrence_weight, self.recurrence_bias)
         else:
-            r = torch.sigmoid(wide(self.recurrence_bias)).flatten().expand_as(x)
-        log_a = -self.spec.c * r * F.softplus(wide(self.Lambda))
+            r = torch.sigmoid(upcast(self.recurrence_bias)).flatten().expand_as(x)
+        log_a = -self.spec.c * r * F.softplus(upcast(self.Lambda))
         scale = torch.sqrt(-torch.expm1(2 * log_a).clamp_max(-SMALLEST))
         if starts is not None:
             scale = scale.masked_fill(starts.unsqueeze(-1), 1.0)
-        return log_a, scale * i * wide(x)
+        return log_a, scale * i * upcast(x)
 
     def _gate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         blocks = x.unflatten(-1, bias.shape)  # (..., H, W / H)
-        return torch.sigmoid(wide(torch.einsum("...hi,hij->...hj", blocks, weight)) + bias).flatten(-2)
+        return torch.sigmoid(upcast(torch.einsum("...hi,hij->...hj", blocks, weight)) + bias).flatten(-2)
 
     def _finish(self, h: Tensor, u: Tensor) -> Tensor:
         return self.out_proj(h.to(u.dtype) * F.gelu(self.gate_proj(u), approximate="tanh"))

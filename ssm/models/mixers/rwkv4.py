@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients, scans_of
-from ssm.models.mixers.parts import shifted, wide
+from ssm.models.mixers.parts import shifted, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv4 import Rwkv4Mixer
 
@@ -66,7 +66,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         before, last = shifted(u, None if state is None else state["shift"], resets)
         r, k, v = self._project(u, before)  # (B, T, D)
-        w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
+        w, bonus = upcast(self.time_decay).exp(), upcast(self.time_first)
         num0, den0, m0 = _unpacked(k[:, 0], state)  # (B, D)
         m = _running_maximum(k.detach(), w.detach(), m0, resets)
         m_before = torch.cat([m0.unsqueeze(1), m[:, :-1]], 1)
@@ -84,7 +84,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """The recurrence of Appendix D, with the running maximum."""
         r, k, v = self._project(u, torch.zeros_like(u) if state is None else state["shift"].to(u.dtype))  # (B, D)
-        w, bonus = wide(self.time_decay).exp(), wide(self.time_first)
+        w, bonus = upcast(self.time_decay).exp(), upcast(self.time_first)
         num, den, m = _unpacked(k, state)
         y = _average(num, den, m, k + bonus, v)
         after = torch.maximum(m - w, k).detach()
@@ -115,7 +115,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
         """r after its sigmoid, k and v, from tokens u and the tokens before them (..., D)."""
         mixes = (self.mix_receptance, self.mix_key, self.mix_value)
         r, k, v = (torch.lerp(before, u, mix.to(u.dtype)) for mix in mixes)
-        return torch.sigmoid(wide(self.receptance(r))), wide(self.key(k)), wide(self.value(v))
+        return torch.sigmoid(upcast(self.receptance(r))), upcast(self.key(k)), upcast(self.value(v))
 
 
 def _average(num: Tensor, den: Tensor, m: Tensor, k: Tensor, v: Tensor) -> Tensor:

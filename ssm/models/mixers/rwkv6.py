@@ -10,7 +10,7 @@ from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import head_norm, shifted, wide
+from ssm.models.mixers.parts import head_norm, shifted, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv6 import Rwkv6Mixer
 
@@ -76,7 +76,7 @@ class Rwkv6(Mixer, kind="rwkv6"):
         """y_t = r_t^T (S_{t-1} + diag(u) k_t v_t^T), then S_t = diag(w_t) S_{t-1} + k_t v_t^T (eq. 19)."""
         before = torch.zeros_like(u) if state is None else state["shift"].to(u.dtype)
         r, k, v, log_decay, gate = self._project(u, before)  # (B, H, K)
-        added = wide(k).unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, K)
+        added = upcast(k).unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, K)
         memory = torch.zeros_like(added) if state is None else state["memory"]
         y = (r.unsqueeze(-1) * (memory + self.bonus.unsqueeze(-1) * added)).sum(-2)  # (B, H, K)
         memory = log_decay.exp().unsqueeze(-1) * memory + added
@@ -90,11 +90,11 @@ class Rwkv6(Mixer, kind="rwkv6"):
         amount = self.shift_base + torch.einsum("...mr,mrd->...md", low, self.shift_up)  # (..., 5, D)
         mixed = u.unsqueeze(-2) + apart.unsqueeze(-2) * amount  # (..., 5, D): ddlerp (eq. 14)
         w, k, v, r, g = mixed.unbind(-2)
-        speed = self.decay_base + wide(torch.tanh(w @ self.decay_down) @ self.decay_up)  # (..., D)
-        projected = (self.receptance(r), self.key(k), self.value(v), -wide(speed).exp())  # log w = -exp(speed)
+        speed = self.decay_base + upcast(torch.tanh(w @ self.decay_down) @ self.decay_up)  # (..., D)
+        projected = (self.receptance(r), self.key(k), self.value(v), -upcast(speed).exp())  # log w = -exp(speed)
         r, k, v, log_decay = (x.unflatten(-1, (self.heads, self.head_dim)) for x in projected)
         return r, k, v, log_decay, self.gate(g)
 
     def _finish(self, y: Tensor, gate: Tensor, u: Tensor) -> Tensor:
         y = head_norm(y, self.spec.norm_eps).flatten(-2) * self.norm_weight + self.norm_bias  # (..., D)
-        return self.out_proj((y * F.silu(wide(gate))).to(u.dtype))
+        return self.out_proj((y * F.silu(upcast(gate))).to(u.dtype))

@@ -9,7 +9,7 @@ from ssm_kernels import delta_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import head_norm, l2_norm, shifted, wide
+from ssm.models.mixers.parts import head_norm, l2_norm, shifted, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rwkv7 import Rwkv7Mixer
 
@@ -108,14 +108,14 @@ class Rwkv7(Mixer, kind="rwkv7"):
         """
         apart = before - u
         r, w, k, v, a, g = (torch.addcmul(u, apart, mix) for mix in self.shift_mix)  # (..., D): lerp
-        speed = self.decay_base + wide(torch.tanh(w @ self.decay_down) @ self.decay_up)
-        rate = torch.sigmoid(self.rate_base + wide((a @ self.rate_down) @ self.rate_up))
+        speed = self.decay_base + upcast(torch.tanh(w @ self.decay_down) @ self.decay_up)
+        rate = torch.sigmoid(self.rate_base + upcast((a @ self.rate_down) @ self.rate_up))
         gate = torch.sigmoid(g @ self.gate_down) @ self.gate_up
-        r, k, own = wide(self.receptance(r)), wide(self.key(k)), wide(self.value(v))
+        r, k, own = upcast(self.receptance(r)), upcast(self.key(k)), upcast(self.value(v))
         mixed = own
         if v_first is not None and self.spec.value_rank is not None:
             mixed = torch.lerp(
-                own, v_first, torch.sigmoid(self.value_base + wide((v @ self.value_down) @ self.value_up))
+                own, v_first, torch.sigmoid(self.value_base + upcast((v @ self.value_down) @ self.value_up))
             )
         log_decay = -math.exp(-0.5) * torch.sigmoid(speed)
         kappa = l2_norm((k * self.removal).unflatten(-1, (self.heads, -1)))
@@ -127,7 +127,7 @@ class Rwkv7(Mixer, kind="rwkv7"):
         """Group norm, bonus of the present token, gate, output projection."""
         y = head_norm(y, self.spec.norm_eps).flatten(-2) * self.norm_weight + self.norm_bias  # (..., D)
         bonus = (r * k * self.bonus).sum(-1, keepdim=True) * v  # (..., H, K)
-        return self.out_proj(((y + bonus.flatten(-2)) * wide(gate)).to(u.dtype))
+        return self.out_proj(((y + bonus.flatten(-2)) * upcast(gate)).to(u.dtype))
 
 
 def _low_rank(width: int, rank: int) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter]:

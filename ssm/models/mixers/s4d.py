@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.linear_ssm import ChannelSystems, HeadSystems, inverse_imaginary, linear_imaginary
-from ssm.models.mixers.parts import wide
+from ssm.models.mixers.parts import upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.s4d import S4dMixer
 
@@ -36,7 +36,7 @@ class S4d(HeadSystems, ChannelSystems, kind="s4d"):
         if self.spec.decay == "constant":
             return super().forward(u, state, resets)
         a, b, c = self.system_of(u)  # (B, T, D, N / 2); c (D, N / 2)
-        added = b * wide(u).unsqueeze(-1)  # (B, T, D, N / 2)
+        added = b * upcast(u).unsqueeze(-1)  # (B, T, D, N / 2)
         h0 = None if state is None else torch.view_as_complex(state["memory"]).flatten(1)
         h, last = diagonal_scan(a.flatten(2), added.flatten(2), h0, resets=resets)
         y = (c * h.view_as(a)).sum(-1).real  # (B, T, D)
@@ -45,13 +45,13 @@ class S4d(HeadSystems, ChannelSystems, kind="s4d"):
     def system_of(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self.spec.decay == "constant":
             return self.system()
-        return self.system(F.softplus(wide(self.dt_proj(u)) + wide(self.log_dt)))
+        return self.system(F.softplus(upcast(self.dt_proj(u)) + upcast(self.log_dt)))
 
     def _recurrence(self, u: Tensor) -> Coefficients:
         recurrence = super()._recurrence(u)
         if self.spec.decay == "constant":
             return recurrence
-        return replace(recurrence, bare_key=torch.view_as_complex(wide(self.B))[None, None])
+        return replace(recurrence, bare_key=torch.view_as_complex(upcast(self.B))[None, None])
 
     def _finish(self, y: Tensor, u: Tensor) -> Tensor:
         return F.glu(self.out_proj(F.gelu(y + self.D * u).to(u.dtype)))

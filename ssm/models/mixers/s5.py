@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_ssm import discretized, hippo_normal, real_pairs
-from ssm.models.mixers.parts import log_uniform, wide
+from ssm.models.mixers.parts import log_uniform, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.s5 import S5Mixer
 
@@ -41,16 +41,16 @@ class S5(Mixer, kind="s5"):
 
     def system(self) -> tuple[Tensor, Tensor, Tensor]:
         """a (P / 2,), b (P / 2, D), c (D, P / 2) of h_t = a h_{t-1} + b x_t, y_t = Re(c h_t)."""
-        A = torch.complex(wide(self.A_real).clamp(max=SLOWEST), wide(self.A_imag))
-        a, b = discretized(A, wide(self.log_dt).exp(), self.spec.discretization)
-        B, C = (torch.view_as_complex(wide(weight)) for weight in (self.B, self.C))
+        A = torch.complex(upcast(self.A_real).clamp(max=SLOWEST), upcast(self.A_imag))
+        a, b = discretized(A, upcast(self.log_dt).exp(), self.spec.discretization)
+        B, C = (torch.view_as_complex(upcast(weight)) for weight in (self.B, self.C))
         return a, b.unsqueeze(-1) * B, 2 * C  # 2: each state represents a conjugate pair
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else torch.view_as_complex(state["memory"]).squeeze(1)  # (B, P / 2)
         a, b, c = self.system()
         # Products of real matrices: Re(c h) = Re c Re h - Im c Im h
-        inputs = wide(F.linear(u, real_pairs(b.mT).mT.to(u.dtype)))  # (B, T, P)
+        inputs = upcast(F.linear(u, real_pairs(b.mT).mT.to(u.dtype)))  # (B, T, P)
         h, last = diagonal_scan(a, torch.view_as_complex(inputs.unflatten(-1, (-1, 2))), h0, resets=resets)
         y = F.linear(real_pairs(h), real_pairs(c.conj()))  # (B, T, D)
         return self._finish(y, u), {"memory": torch.view_as_real(last).unsqueeze(1)}
@@ -58,11 +58,11 @@ class S5(Mixer, kind="s5"):
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
         """h_t = a h_{t-1} + b x_t and y_t = 2 Re(C h_t) + D x_t (Section 3.1, eq. 2 discretized)."""
         a, b, c = self.system()
-        h = wide(u).to(b.dtype) @ b.mT  # (B, P / 2)
+        h = upcast(u).to(b.dtype) @ b.mT  # (B, P / 2)
         if state is not None:
             h = h + a * torch.view_as_complex(state["memory"]).squeeze(1)
         return self._finish((h @ c.mT).real, u), {"memory": torch.view_as_real(h).unsqueeze(1)}
 
     def _finish(self, y: Tensor, u: Tensor) -> Tensor:
-        y = F.gelu(wide(y) + self.D * u).to(u.dtype)
+        y = F.gelu(upcast(y) + self.D * u).to(u.dtype)
         return y * torch.sigmoid(self.gate(y))
