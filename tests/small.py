@@ -7,8 +7,8 @@ from typing import Any
 
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
-from ssm.models.checkpoint import save_weights
 from ssm.models.trainable import TrainableModel
+from ssm.models.weights_file import save_weights
 from ssm.specs.data import Data, DataSpec
 from ssm.specs.model import ModelSpec
 from ssm.specs.tasks import parse_data

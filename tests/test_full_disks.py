@@ -17,7 +17,7 @@ from small import make_store, run_spec
 from ssm.base.files import write_json
 from ssm.cli.main import main
 from ssm.data import store as stores
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.training.loop import train

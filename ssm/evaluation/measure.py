@@ -17,8 +17,8 @@ from ssm.data.store import TokenStore
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import load_readable, snapshot_path, snapshot_step
 from ssm.models.device import device_name
+from ssm.models.weights_file import load_readable, snapshot_path, snapshot_step
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRecord, OfRun, OfTable, OfTask
 from ssm.specs.training import RunSpec

@@ -28,12 +28,12 @@ from ssm.data.batches import held_out_windows
 from ssm.data.store import TokenStore
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.stream import segments
-from ssm.models.checkpoint import digests, load_model, save_weights
 from ssm.models.device import device_name
 from ssm.models.logits import cross_entropy, token_values
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
 from ssm.models.trainable import TrainableModel
+from ssm.models.weights_file import digests, load_model, save_weights
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec

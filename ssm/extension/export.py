@@ -11,12 +11,12 @@ from ssm.base.files import atomic_folder, write_json
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.extension.choice import Candidate
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import check_tensors, load_model
 from ssm.models.foreign import ForeignModel, export_foreign, load_foreign, round_a_logs, write_weights
 from ssm.models.formats import export_checkpoint, round_as_read
 from ssm.models.formats.source import find_source
 from ssm.models.load import LoadedModel
 from ssm.models.trainable import TrainableModel
+from ssm.models.weights_file import check_tensors, load_model
 from ssm.training.run_record import read_record
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isclose
 
 from ssm.base.counting import counted
-from ssm.models.checkpoint import snapshot_step
+from ssm.models.weights_file import snapshot_step
 from ssm.specs.data import Data
 from ssm.specs.extension import OPTIONS, ExtensionSpec
 from ssm.specs.foreign import AnyModel, ForeignSpec

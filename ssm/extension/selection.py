@@ -17,9 +17,9 @@ from ssm.evaluation.restart_loss import restart_loss
 from ssm.extension.choice import END, ORIGINAL, Candidate
 from ssm.extension.export import as_exported
 from ssm.extension.losses import losses_of
-from ssm.models.checkpoint import load_model, snapshot_path, snapshot_step
 from ssm.models.load import LoadedModel
 from ssm.models.trainable import TrainableModel
+from ssm.models.weights_file import load_model, snapshot_path, snapshot_step
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss

@@ -38,8 +38,8 @@ from ssm.extension.parent_run import parent_folder
 from ssm.extension.recipe import control_run, extended_run, given_a_state, peak_lr, unlike_the_paper
 from ssm.extension.selection import candidates, weights_of
 from ssm.extension.text import Text
-from ssm.models.checkpoint import load_model
 from ssm.models.load import LoadedModel
+from ssm.models.weights_file import load_model
 from ssm.specs.extension import ExtensionSpec
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train

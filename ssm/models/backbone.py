@@ -42,7 +42,7 @@ class Block(nn.Module):
         if self.ffn is None:
             return x + y, ended, v_first
         z, ffn_ended = self.ffn(self.ffn_norm(x if self.parallel else x + y), ffn_state, resets)
-        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, v_first
+        return x + y + z, _merged(ended, ffn_ended), v_first
 
     def step(
         self, x: Tensor, state: LayerState | None, v_first: Tensor | None
@@ -53,7 +53,7 @@ class Block(nn.Module):
         if self.ffn is None:
             return x + y, ended, v_first
         z, ffn_ended = self.ffn.step(self.ffn_norm(x if self.parallel else x + y), ffn_state)
-        return x + y + z, ended | {FFN + name: tensor for name, tensor in ffn_ended.items()}, v_first
+        return x + y + z, _merged(ended, ffn_ended), v_first
 
 
 class LanguageModel(nn.Module):
@@ -214,3 +214,8 @@ def _split(state: LayerState | None) -> tuple[LayerState | None, LayerState | No
         return None, None
     mixer = {name: tensor for name, tensor in state.items() if not name.startswith(FFN)}
     return mixer, {name.removeprefix(FFN): tensor for name, tensor in state.items() if name.startswith(FFN)}
+
+
+def _merged(mixer: LayerState, ffn: LayerState) -> LayerState:
+    """The inverse of `_split`."""
+    return mixer | {FFN + name: tensor for name, tensor in ffn.items()}

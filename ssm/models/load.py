@@ -15,11 +15,11 @@ from ssm.base.files import reading
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import load_model
 from ssm.models.families import NO_STATE
 from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import Imported, import_checkpoint, known_format
 from ssm.models.formats.source import CONFIG, Source, find_source
+from ssm.models.weights_file import load_model
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
 from ssm.specs.foreign import AnyModel
 from ssm.specs.training import RunSpec

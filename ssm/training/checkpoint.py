@@ -10,7 +10,7 @@ import sys
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
-from ssm.models.checkpoint import AGAIN, load_tensors, load_weights, save_tensors
+from ssm.models.weights_file import AGAIN, load_tensors, load_weights, save_tensors
 from ssm.training.job import Job
 from ssm.training.optimizer import load_optimizer, optimizer_tensors
 from ssm.training.parallel import full_tensors, sharded_like

@@ -14,8 +14,8 @@ from torch import Tensor
 from ssm.base.exit_codes import REQUEUE, TIME_OVER
 from ssm.base.records import CHECKPOINT_METRICS
 from ssm.base.stopping import Preempted, StopRequest
-from ssm.models.checkpoint import load_tensors, load_weights, save_weights, snapshot_path, snapshot_step
 from ssm.models.trainable import TrainableModel
+from ssm.models.weights_file import load_tensors, load_weights, save_weights, snapshot_path, snapshot_step
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import load_checkpoint, save_checkpoint
 from ssm.training.job import Job

@@ -9,9 +9,9 @@ from torch import Tensor
 from ssm.base.files import write_json
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
-from ssm.models.checkpoint import digests, save_weights, snapshot_path
 from ssm.models.device import device_name
 from ssm.models.trainable import TrainableModel
+from ssm.models.weights_file import digests, save_weights, snapshot_path
 from ssm.training.checkpointing import Checkpointer
 from ssm.training.job import Job
 from ssm.training.lineage import starting_weights

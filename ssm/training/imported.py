@@ -14,10 +14,10 @@ from ssm.base.paths import home_expanded
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.models.backbone import LanguageModel
-from ssm.models.checkpoint import digests, save_weights
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats.format import differences
 from ssm.models.load import LoadedModel, load_any_model
+from ssm.models.weights_file import digests, save_weights
 from ssm.specs.data import Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec

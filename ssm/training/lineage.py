@@ -9,8 +9,8 @@ from ssm.base.errors import CheckpointError
 from ssm.base.records import RUN_WEIGHTS
 from ssm.data.store import TOKENIZER, TokenStore
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import load_model, read_header
 from ssm.models.trainable import TrainableModel
+from ssm.models.weights_file import load_model, read_header
 from ssm.specs.data import FileTokenizer, HubTokenizer
 from ssm.specs.training import RunSpec
 

@@ -17,7 +17,7 @@ from ssm.base.files import folder_lock, make_folder, remove_leftovers
 from ssm.base.progress import HEARTBEATS, Progress
 from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
-from ssm.models.checkpoint import SNAPSHOTS
+from ssm.models.weights_file import SNAPSHOTS
 from ssm.specs.training import RunSpec
 from ssm.training.checkpointing import Checkpointer, CheckpointSchedule
 from ssm.training.distributed import ProcessGroup

@@ -7,7 +7,7 @@ from pathlib import Path
 from ssm.base.errors import CheckpointError
 from ssm.base.files import LOCK
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
-from ssm.models.checkpoint import read_header
+from ssm.models.weights_file import read_header
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint import FILE as CHECKPOINT
 from ssm.training.run_record import read_record

@@ -15,7 +15,7 @@ import torch
 from ssm.base import checksum
 from ssm.base.errors import CheckpointError, TableError, UserError
 from ssm.base.tables import VERDICTS, read_provenance, read_table, schema_name, write_table
-from ssm.models.checkpoint import load_tensors, read_header, save_tensors
+from ssm.models.weights_file import load_tensors, read_header, save_tensors
 from ssm.specs.measurements.position_loss import PositionLoss
 
 FLIPS = 200

@@ -15,7 +15,7 @@ from campaign.tools import differences
 
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.tables import METRICS, read_table, write_table
-from ssm.models.checkpoint import load_tensors, save_tensors
+from ssm.models.weights_file import load_tensors, save_tensors
 
 
 @pytest.mark.exhaustive

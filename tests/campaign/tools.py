@@ -12,7 +12,7 @@ import psutil
 
 from ssm.base.tables import read_table
 from ssm.cli.main import main as ssm
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 
 POLL = 0.0005  # seconds between two checks of a folder
 PATIENCE = 120.0  # seconds: longer than anything here takes

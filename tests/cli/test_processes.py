@@ -18,7 +18,7 @@ from ssm.base.files import write_json
 from ssm.base.tables import read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import RunSpec

@@ -20,7 +20,7 @@ from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.position_loss import position_loss
 from ssm.models import logits
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import digests
+from ssm.models.weights_file import digests
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import MeasurementSpec
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance

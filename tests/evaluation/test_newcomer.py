@@ -21,7 +21,7 @@ from ssm.base.tables import VERDICTS, read_table
 from ssm.cli.main import main
 from ssm.evaluation.measure import measure
 from ssm.evaluation.evaluation_context import EvaluationContext
-from ssm.models.checkpoint import load_model
+from ssm.models.weights_file import load_model
 from ssm.plan import load_config, make_plan
 from ssm.plan.resources import needs
 from ssm.training.loop import train

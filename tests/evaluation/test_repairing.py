@@ -18,8 +18,8 @@ from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.evaluation.repairing import ChoiceLoss, best_trial, repair_run, search
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import load_model, load_readable, load_tensors, save_tensors
 from ssm.models.repairs import repaired
+from ssm.models.weights_file import load_model, load_readable, load_tensors, save_tensors
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.compute import Compute
 from ssm.specs.measurements.position_loss import PositionLoss

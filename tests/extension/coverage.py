@@ -44,7 +44,7 @@ from ssm.diagnosis.readings import SHARING, far_start
 from ssm.diagnosis.session import FixedWindowsContext
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
-from ssm.models.checkpoint import load_model
+from ssm.models.weights_file import load_model
 from ssm.specs.data import DataSpec
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.measurements.restart_loss import RestartLoss

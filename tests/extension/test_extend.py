@@ -31,8 +31,8 @@ from ssm.extension import extend, stages
 from ssm.extension.choice import Candidate, choose
 from ssm.extension.losses import Factors, factors_between
 from ssm.extension.outcome import IMPROVED, Outcome
-from ssm.models.checkpoint import load_model, read_header
 from ssm.models.load import load_any_model
+from ssm.models.weights_file import load_model, read_header
 from ssm.specs.diagnosis import ENOUGH
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.training import RunSpec

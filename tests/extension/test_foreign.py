@@ -28,9 +28,9 @@ from ssm.extension import extend, extension_of
 from ssm.extension.export import as_exported, write_exported
 from ssm.extension.parent_run import parent_folder, run_of
 from ssm.extension.recipe import extended_run
-from ssm.models.checkpoint import load_model, load_tensors
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.load import load_any_model
+from ssm.models.weights_file import load_model, load_tensors
 from ssm.specs.foreign import ForeignSpec
 from ssm.specs.training import CheckpointRef, RunSpec
 from ssm.training.checkpointing import CheckpointSchedule

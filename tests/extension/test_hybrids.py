@@ -15,8 +15,8 @@ from transformers.models.qwen3_5 import modeling_qwen3_5
 from transformers.models.qwen3_next import modeling_qwen3_next
 
 from ssm.extension import extend
-from ssm.models.checkpoint import load_model
 from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.weights_file import load_model
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train
 

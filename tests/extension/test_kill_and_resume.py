@@ -26,7 +26,7 @@ from ssm.cli import main as command_line
 from ssm.diagnosis import load_diagnosis, write_diagnosis
 from ssm.extension.folder import Folder
 from ssm.extension.stages import Stages
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 from ssm.training import step as training_step
 
 pytestmark = pytest.mark.usefixtures("without_plots")

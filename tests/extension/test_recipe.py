@@ -9,7 +9,7 @@ from small import model_spec
 
 from ssm.base.errors import ConfigError
 from ssm.extension.recipe import control_run, extended_run, given_a_state, snapshots, unlike_the_paper
-from ssm.models.checkpoint import snapshot_step
+from ssm.models.weights_file import snapshot_step
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import DataSpec
 from ssm.specs.extension import ExtensionSpec

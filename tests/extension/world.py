@@ -9,8 +9,8 @@ import torch
 from small import make_store, model_spec, run_spec
 
 from ssm.extension import extend
-from ssm.models.checkpoint import load_model
 from ssm.models.formats import export_checkpoint
+from ssm.models.weights_file import load_model
 from ssm.training.loop import train
 
 CARD = "# A model\n\nOf a stranger.\n"

@@ -19,7 +19,7 @@ from small import make_store, run_spec
 
 from ssm.base.files import write_json
 from ssm.cli.main import main
-from ssm.models.checkpoint import load_tensors, save_tensors
+from ssm.models.weights_file import load_tensors, save_tensors
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 from ssm.specs.measurements.length_class import LengthClass

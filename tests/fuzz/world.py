@@ -23,8 +23,8 @@ from ssm.base.tables import VERDICTS, read_table
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import load_tensors
 from ssm.models.formats import export_checkpoint
+from ssm.models.weights_file import load_tensors
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.length_class import LengthClass
 from ssm.specs.measurements.position_loss import PositionLoss

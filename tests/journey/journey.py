@@ -28,8 +28,8 @@ from transformers import Mamba2ForCausalLM
 from ssm.data.build import is_held_out
 from ssm.data.corpora import documents
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
-from ssm.models.checkpoint import load_model
 from ssm.models.formats import export_checkpoint
+from ssm.models.weights_file import load_model
 from ssm.plan import load_config, make_plan
 from ssm.specs.diagnosis_defaults import TOLERANCE
 from ssm.specs.training import RunSpec

@@ -16,13 +16,13 @@ from small import content
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
-from ssm.models.checkpoint import load_weights
 from ssm.models.foreign import ForeignModel, build_foreign, check_unchanged, export_foreign, load_foreign
 from ssm.models.foreign.cache import OLDEST_TRANSFORMERS
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
 from ssm.models.load import load_any_model
 from ssm.models.state import State
+from ssm.models.weights_file import load_weights
 from ssm.specs.foreign import ForeignSpec
 
 PREFIX, WINDOW = 11, 13

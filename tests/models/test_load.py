@@ -17,10 +17,10 @@ from torch import Tensor
 from ssm.base.errors import CheckpointError
 from ssm.base.files import write_json
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import digests
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import export_checkpoint
 from ssm.models.load import LoadedModel, load_any_model
+from ssm.models.weights_file import digests
 from ssm.specs.corpora.stdlib import StdlibCorpus
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FileTokenizer, TokenizerSpec
 from ssm.specs.tasks import parse_data

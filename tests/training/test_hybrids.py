@@ -11,8 +11,8 @@ from models import tiny
 from small import make_store, run_spec
 from torch import Tensor
 
-from ssm.models.checkpoint import load_tensors, save_tensors
 from ssm.models.state import State
+from ssm.models.weights_file import load_tensors, save_tensors
 from ssm.specs.training import RunSpec
 from ssm.training import step
 from ssm.training.loop import train

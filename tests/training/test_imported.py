@@ -24,8 +24,8 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import load_model, load_tensors
 from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.weights_file import load_model, load_tensors
 from ssm.specs.data import DataSpec
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.length_class import LengthClass

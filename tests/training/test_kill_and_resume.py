@@ -14,7 +14,7 @@ from small import run_spec
 
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 from ssm.specs.training import RunSpec
 
 

@@ -13,7 +13,7 @@ from small import make_task, model_spec, run_spec
 from ssm.base.errors import ConfigError
 from ssm.data.store import TokenStore
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec, TrainingSpec
 from ssm.training.lineage import starting_weights

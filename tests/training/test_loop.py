@@ -28,8 +28,8 @@ from ssm.base.files import folder_lock
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import load_model, load_tensors, snapshot_path
 from ssm.models.state import State
+from ssm.models.weights_file import load_model, load_tensors, snapshot_path
 from ssm.specs.training import RunSpec
 from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.lineage import starting_weights

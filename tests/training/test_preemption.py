@@ -20,13 +20,13 @@ from safetensors import SafetensorError
 from small import run_spec
 
 import ssm.cli.plan
-import ssm.models.checkpoint as weights_on_disk
+import ssm.models.weights_file as weights_on_disk
 from ssm.base.errors import DataError, OutputError, UserError
 from ssm.base.exit_codes import REQUEUE, TIME_OVER
 from ssm.base.stopping import SIGNALS, Preempted
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 from ssm.specs.training import RunSpec
 from ssm.training import checkpointing, loop
 from ssm.training import step as training_step

@@ -20,7 +20,7 @@ from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import StopRequest
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 from ssm.specs.training import RunSpec
 from ssm.training import checkpointing, loop, parallel
 from ssm.training import step as training_step

@@ -18,7 +18,7 @@ from ssm.base.tables import METRICS, read_table
 from ssm.data.batches import IGNORE_INDEX, Batch
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import load_tensors
+from ssm.models.weights_file import load_tensors
 from ssm.specs.training import RunSpec
 from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup

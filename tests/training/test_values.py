@@ -13,7 +13,7 @@ from ssm.base.seeds import derived_seed
 from ssm.base.tables import METRICS, read_table
 from ssm.data.training_batches import training_batches
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import load_model
+from ssm.models.weights_file import load_model
 from ssm.specs.training import RunSpec, TrainingSpec
 from ssm.training.loop import train
 

@@ -16,8 +16,8 @@ from workflow.stand_in import ROOT, after, executable, make, snakemake, verbs
 
 from ssm.base.tables import read_provenance
 from ssm.models.backbone import build_model
-from ssm.models.checkpoint import load_model
 from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.weights_file import load_model
 from ssm.plan import load_config
 
 ARMS = {

@@ -17,6 +17,7 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.models.families import NO_PASS, OWN_CACHE
 from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keeping_tokens, too_old
 from ssm.models.foreign.kernels import without_kernels
+from ssm.models.foreign.self_check import Expected
 from ssm.models.formats.format import usual_peak_lr
 from ssm.models.state import State
 from ssm.specs.foreign import ForeignSpec
@@ -25,9 +26,6 @@ CACHES = ("past_key_values", "cache_params")  # possible names of the cache argu
 PIECES = (11, 6, 7)  # tokens of the self-check: each piece starts from the state after the previous piece
 ROWS = 2  # sequences of the self-check
 SELECTED = (1, 0)  # the sequences, in this order, that read the last piece after `select`
-# Tolerances: (share of the scale of the numbers, share of the effect of the past, rounding as a share of the scale)
-TOLERANCES = {torch.float32: (1e-3, 0.05, 1e-4)}
-COARSE = (0.05, 0.5, 0.02)  # half precision
 
 
 @dataclass(frozen=True)
@@ -211,49 +209,50 @@ class ForeignModel(nn.Module):
         generator = torch.Generator().manual_seed(0)
         tokens = torch.randint(self.vocab_size, (ROWS, sum(PIECES)), generator=generator).to(device)  # (B, T)
         with torch.autocast(device.type, enabled=False):
-            whole = self._forward(tokens, use_cache=False).logits  # (B, T, V)
-            if whole.shape[-1] != self.vocab_size:
-                raise CheckpointError(
-                    f"{self.source}: returns {whole.shape[-1]} logits, but its vocab_size is {self.vocab_size}"
-                )
-            at_once = ReadingMode(by_token=False, positions=False)
-            _, last = self.read(tokens, None, at_once)
-            alone, forgetful = self.read(tokens[:, -PIECES[-1] :], None, at_once)
-            recurrent_states, short = last.recurrent_states(), forgetful.recurrent_states()
-            layers, caches = last.recurrent_layers(), keeping_tokens(last.cache)
-
-            def as_whole(logits: Tensor, state: ForeignState, rows: Tensor) -> bool:
-                """Whether logits (n, S, V) of the last S tokens and states of rows (n,) equal those of `whole`."""
-                wanted = whole[rows, -logits.shape[1] :]
-                return _agree(logits, wanted, alone[rows], whole.std()) and all(
-                    _agree(own, other[rows], from_zero[rows], other.abs().max())
-                    for own, other, from_zero in zip(state.recurrent_states(), recurrent_states, short, strict=True)
-                )
-
-            every, some = torch.arange(ROWS, device=device), torch.tensor(SELECTED, device=device)
+            expected, last = self._expected(tokens)
             for reading in READING_MODES:
                 if reading.positions and "position_ids" not in self.options:
                     continue
                 self.indivisible = None
                 logits, state, before = self._read_in_pieces(tokens, reading)
-                if not as_whole(logits, state, every):
-                    continue
-                try:
-                    selected = self.read(tokens[some, -PIECES[-1] :], before.select(some), reading)
-                    if not as_whole(*selected, some):
-                        self.indivisible = (
-                            f"{self.source}: the cache of {self.architecture} cannot be split by sequences: a part of "
-                            "the batch then has different logits or states"
-                        )
-                except CheckpointError as error:
-                    self.indivisible = str(error)
-                self.readings[device.type] = reading
-                self.recurrent, self.caches = tuple(layers), caches
-                self.untrainable = self._untrainable(reading, last.cache)
-                return
+                if expected.agrees(logits, state, torch.arange(ROWS, device=device)):
+                    self.indivisible = self._indivisible(tokens, before, reading, expected)
+                    self.readings[device.type] = reading
+                    self.recurrent, self.caches = tuple(last.recurrent_layers()), keeping_tokens(last.cache)
+                    self.untrainable = self._untrainable(reading, last.cache)
+                    return
         raise CheckpointError(
             f"{self.source}: {self.architecture} cannot read a sequence in pieces: in pieces, and also token by token, "
             "logits or states differ from those of the whole sequence"
+        )
+
+    def _expected(self, tokens: Tensor) -> tuple[Expected, ForeignState]:
+        """The results of tokens (B, T) read as a whole, and the state after them."""
+        logits = self._forward(tokens, use_cache=False).logits  # (B, T, V)
+        if logits.shape[-1] != self.vocab_size:
+            raise CheckpointError(
+                f"{self.source}: returns {logits.shape[-1]} logits, but its vocab_size is {self.vocab_size}"
+            )
+        at_once = ReadingMode(by_token=False, positions=False)
+        _, last = self.read(tokens, None, at_once)
+        alone, forgetful = self.read(tokens[:, -PIECES[-1] :], None, at_once)
+        return Expected(logits, alone, last.recurrent_states(), forgetful.recurrent_states()), last
+
+    def _indivisible(
+        self, tokens: Tensor, before: ForeignState, reading: ReadingMode, expected: Expected
+    ) -> str | None:
+        """Why states cannot be split by sequences; None: they can. `before` is the state before the last piece."""
+        rows = torch.tensor(SELECTED, device=tokens.device)
+        try:
+            logits, state = self.read(tokens[rows, -PIECES[-1] :], before.select(rows), reading)
+            agrees = expected.agrees(logits, state, rows)
+        except CheckpointError as error:
+            return str(error)
+        if agrees:
+            return None
+        return (
+            f"{self.source}: the cache of {self.architecture} cannot be split by sequences: a part of the batch then "
+            "has different logits or states"
         )
 
     def _read_in_pieces(self, tokens: Tensor, reading: ReadingMode) -> tuple[Tensor, ForeignState, ForeignState]:
@@ -312,18 +311,6 @@ class ForeignModel(nn.Module):
                 "with a language-model head, such as LlamaForCausalLM"
             )
         return output
-
-
-def _agree(values: Tensor, wanted: Tensor, alone: Tensor, scale: Tensor) -> bool:
-    """Whether values are equal within tolerances: a share of their scale, and a share of the effect of the past.
-
-    Args:
-        alone: the last of the wanted values, computed from only the last piece.
-    """
-    share, of_past, rounding = TOLERANCES.get(wanted.dtype, COARSE)
-    last = wanted[:, -alone.shape[1] :] if alone.shape != wanted.shape else wanted
-    error, past = (values - wanted).abs().max(), (alone - last).abs().max()
-    return bool(error <= share * scale and error <= torch.maximum(of_past * past, rounding * scale))
 
 
 def is_a_log(name: str, layer: int) -> bool:

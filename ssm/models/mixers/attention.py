@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -11,7 +10,7 @@ from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import residual_init, small_init, upcast
+from ssm.models.mixers.parts import conv_init, residual_init, small_init, upcast
 from ssm.models.mixers.rotary import rotate, rotation
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.attention import AttentionMixer
@@ -24,7 +23,7 @@ class Attended(NamedTuple):
     keys: Tensor  # (B, G, S + T, K), rotated
     values: Tensor  # (B, G, S + T, V)
     mask: Tensor | None  # (B, 1, T, S + T) bool, the tokens that each token sees; None: itself and all earlier ones
-    gate: Tensor | None  # (B, T, H, K)
+    gate: Tensor | None  # (B, T, H, V)
     state: LayerState  # after the last token
 
 
@@ -57,11 +56,10 @@ class Attention(Mixer, kind="attention"):
             self.q_norm_weight = nn.Parameter(torch.zeros(self.head_dim))  # the scale is 1 + weight
             self.k_norm_weight = nn.Parameter(torch.zeros(self.head_dim))
         self.out_proj = nn.Linear(self.heads * self.value_dim, d_model, bias=spec.output_bias)
-        if spec.d_conv is not None:  # initialized as torch.nn.Conv1d
+        if spec.d_conv is not None:
             self.conv_weight = nn.Parameter(torch.empty(sum(self.sizes), spec.d_conv))
             self.conv_bias = nn.Parameter(torch.empty(sum(self.sizes)))
-            for convolution in (self.conv_weight, self.conv_bias):
-                nn.init.uniform_(convolution, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
+            conv_init(self.conv_weight, self.conv_bias)
         small_init(self.in_proj.weight)
         residual_init(self.out_proj.weight, n_layers)
         for linear in (self.in_proj, self.out_proj):
@@ -81,7 +79,7 @@ class Attention(Mixer, kind="attention"):
             is_causal=mask is None,
             scale=self.head_dim**-0.5,
             enable_gqa=self.groups != self.heads,
-        )  # (B, H, T, K)
+        )  # (B, H, T, max(K, V))
         return self._finish(y[..., : self.value_dim].transpose(1, 2), gate), ended
 
     def faded(self, state: LayerState, factor: float) -> LayerState:
@@ -96,11 +94,11 @@ class Attention(Mixer, kind="attention"):
         distance = torch.arange(memory.shape[2] - 1, -1, -1, device=u.device)  # S, ..., 1, 0
         keys, values = self._read(memory)
         keys = rotate(keys, *self._rotation(-distance, keys))  # the new token has position 0
-        keys, values = (x.repeat_interleave(self.heads // self.groups, 1) for x in (keys, values))  # (B, H, S + 1, K)
+        keys, values = (x.repeat_interleave(self.heads // self.groups, 1) for x in (keys, values))  # (B, H, S + 1, ...)
         scores = (keys * q.unsqueeze(2)).sum(-1) * self.head_dim**-0.5  # (B, H, S + 1)
         weights = scores.masked_fill(~seen.unsqueeze(1), float("-inf")).softmax(-1)
-        y = (weights.unsqueeze(-1) * values).sum(2)  # (B, H, K)
-        gate = None if gate is None else gate.squeeze(1)  # (B, H, K)
+        y = (weights.unsqueeze(-1) * values).sum(2)  # (B, H, V)
+        gate = None if gate is None else gate.squeeze(1)  # (B, H, V)
         return self._finish(y, gate), self._kept(memory, seen) | conv
 
     def weights(self, u: Tensor) -> Tensor:
@@ -131,7 +129,7 @@ class Attention(Mixer, kind="attention"):
     def _project(
         self, u: Tensor, state: LayerState | None, resets: Tensor | None
     ) -> tuple[tuple[Tensor, Tensor, Tensor | None], LayerState]:
-        """q (B, T, H, K), new entries of the cache (B, G, T, 2, K), gate (B, T, H, K); "conv" of the next state."""
+        """q (B, T, H, K), new entries of the cache (B, G, T, 2, K), gate (B, T, H, V); "conv" of the next state."""
         x, ended = self.in_proj(u), {}
         if self.spec.d_conv is not None:
             conv = None if state is None else state["conv"]
@@ -150,7 +148,7 @@ class Attention(Mixer, kind="attention"):
         return (q, torch.stack([k, v], -2).transpose(1, 2), gate), ended
 
     def _read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (before rotation) and values (B, G, S, K) of the cache."""
+        """Keys (B, G, S, K), before rotation, and values (B, G, S, V) of the cache."""
         if self.spec.latent_dim is None:
             keys, values = memory.unbind(-2)
             return keys, values
@@ -163,7 +161,7 @@ class Attention(Mixer, kind="attention"):
         return (F.rms_norm(upcast(x), (self.head_dim,), eps=self.spec.norm_eps) * (1 + upcast(weight))).to(x.dtype)
 
     def _finish(self, y: Tensor, gate: Tensor | None) -> Tensor:
-        """The output (..., D) from the outputs of the heads (..., H, K)."""
+        """The output (..., D) from the outputs of the heads and their gate, (..., H, V)."""
         return self.out_proj((y if gate is None else y * torch.sigmoid(gate)).flatten(-2))
 
     def _rotation(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import Any
 
@@ -12,7 +11,7 @@ from ssm_kernels import causal_conv1d, delta_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import conv_step, l2_norm, upcast
+from ssm.models.mixers.parts import conv_init, conv_step, l2_norm, upcast
 from ssm.models.state import LayerOutput, LayerState
 
 
@@ -34,7 +33,7 @@ class DeltaRule(Mixer):
         self.out_proj = nn.Linear(values, d_model, bias=False)
         for weight in (*self.in_proj.weight.split([*self.convolved, *self.sizes[1:]]), self.out_proj.weight):
             nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
-        nn.init.uniform_(self.conv_weight, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
+        conv_init(self.conv_weight)
 
     @abstractmethod
     def _log_decay(self, *extra: Tensor) -> Tensor | None:

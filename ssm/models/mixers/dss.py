@@ -15,6 +15,8 @@ class Dss(ChannelSystems, kind="dss"):
     """DSS-exp: N eigenvalues for all channels; for each channel a step size and readouts (Section 3.2).
 
     Then a skip connection, GELU and a linear map.
+
+    State: "memory" (B, D, N, 2), real and imaginary parts.
     """
 
     def __init__(self, spec: DssMixer, d_model: int, n_layers: int):

@@ -60,7 +60,10 @@ class LinearAttention(Mixer, kind="linear_attention"):
         return self.out_proj(y.flatten(2).to(u.dtype)), ended
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
-        """S_t = S_{t-1} + phi(k_t) v_t^T, z_t = z_{t-1} + phi(k_t), y_t = S_t^T phi(q_t) / z_t . phi(q_t) (eq. 18)."""
+        """S_t = S_{t-1} + phi(k_t) v_t^T, z_t = z_{t-1} + phi(k_t), y_t = S_t^T phi(q_t) / z_t . phi(q_t).
+
+        These are eq. 18 to 20 of the paper, without its residual connection and feed-forward layer.
+        """
         q, k, v = (x.squeeze(1) for x in self._qkv(u.unsqueeze(1)))  # (B, H, K), (B, H, K), (B, H, V)
         memory = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)
         memory = memory if state is None else state["memory"] + memory

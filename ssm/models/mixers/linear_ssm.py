@@ -22,7 +22,7 @@ from ssm.models.state import LayerOutput, LayerState
 
 
 class ChannelSystems(Mixer):
-    """A mixer with one system for each channel (S4D, DSS). State: "memory" (B, D, N, 2), real and imaginary parts."""
+    """A mixer with one system for each channel (S4D, DSS). State: "memory" (B, D, N, 2) for N complex states."""
 
     @abstractmethod
     def system(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -64,12 +64,12 @@ class HeadSystems(Mixer):
             heads: H.
             imaginary: the imaginary parts of A, (N / 2,), the same in all heads.
         """
-        N = len(imaginary)
+        pairs = len(imaginary)  # N / 2
         self.log_dt = nn.Parameter(log_uniform(heads, *self.spec.dt_range).log())
-        self.A_real_log = nn.Parameter(torch.full((heads, N), 0.5).log())  # A = -exp(A_real_log) + i A_imag
+        self.A_real_log = nn.Parameter(torch.full((heads, pairs), 0.5).log())  # A = -exp(A_real_log) + i A_imag
         self.A_imag = nn.Parameter(imaginary.float().repeat(heads, 1))  # (H, N / 2)
-        self.B = nn.Parameter(torch.tensor([1.0, 0.0]).repeat(heads, N, 1))  # (H, N / 2, 2): real and imaginary part
-        self.C = nn.Parameter(torch.randn(heads, N, 2) / 2**0.5)  # complex standard normal
+        self.B = nn.Parameter(torch.tensor([1.0, 0.0]).repeat(heads, pairs, 1))  # (H, N / 2, 2): real, imaginary
+        self.C = nn.Parameter(torch.randn(heads, pairs, 2) / 2**0.5)  # complex standard normal
         self.D = nn.Parameter(torch.randn(heads))
 
     def system(self, dt: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
-from ssm.models.mixers.parts import conv_step, initial_step_bias, upcast
+from ssm.models.mixers.parts import conv_init, conv_step, initial_step_bias, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.mamba1 import Mamba1Mixer
 
@@ -45,8 +45,7 @@ class Mamba1(Mixer, kind="mamba1"):
     def _initialize(self) -> None:
         """The authors' initialization, then the mimetic parts that the spec selects."""
         spec, rank = self.spec, self.widths[0]
-        for convolution in (self.conv_weight, self.conv_bias):
-            nn.init.uniform_(convolution, -1 / math.sqrt(spec.d_conv), 1 / math.sqrt(spec.d_conv))
+        conv_init(self.conv_weight, self.conv_bias)
         nn.init.uniform_(self.dt_proj.weight, -1 / math.sqrt(rank), 1 / math.sqrt(rank))
         dt_bias = initial_step_bias(self.d_inner, *spec.dt_range)
         low, high = spec.a_range or (1.0, spec.d_state)

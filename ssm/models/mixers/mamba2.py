@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
-from ssm.models.mixers.parts import conv_step, initial_step_bias, upcast
+from ssm.models.mixers.parts import conv_init, conv_step, initial_step_bias, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.mamba2 import Mamba2Mixer
 
@@ -43,11 +43,10 @@ class Mamba2(Mixer, kind="mamba2"):
     def _initialize(self, n_layers: int) -> None:
         """The authors' initialization, then the mimetic parts that the spec selects.
 
-        A is uniform, dt log-uniform, and the output projection is divided by sqrt(L). The convolution is initialized as
-        torch.nn.Conv1d, except for a zero bias if the spec says so.
+        A is uniform, dt log-uniform, and the output projection is divided by sqrt(L). The bias of the
+        convolution is zero if the spec says so.
         """
-        for convolution in (self.conv_weight, self.conv_bias)[: 1 + (self.spec.conv_bias == "uniform")]:
-            nn.init.uniform_(convolution, -1 / math.sqrt(self.spec.d_conv), 1 / math.sqrt(self.spec.d_conv))
+        conv_init(self.conv_weight, self.conv_bias if self.spec.conv_bias == "uniform" else None)
         dt_bias = initial_step_bias(self.heads, *self.spec.dt_range)
         a = torch.empty(self.heads).uniform_(*self.spec.a_range)  # (H,)
         if (slow := self.spec.slow_heads) is not None:

@@ -80,6 +80,13 @@ def head_norm(x: Tensor, eps: float) -> Tensor:
     return F.layer_norm(upcast(x), x.shape[-1:], eps=eps)
 
 
+def conv_init(weight: Tensor, bias: Tensor | None = None) -> None:
+    """torch.nn.Conv1d's initialization of a depthwise convolution, weight (C, K): uniform within 1 / sqrt(K)."""
+    bound = 1 / math.sqrt(weight.shape[1])
+    for parameter in (weight,) if bias is None else (weight, bias):
+        nn.init.uniform_(parameter, -bound, bound)
+
+
 def small_init(weight: Tensor) -> None:
     """GPT-NeoX's initialization of a projection from D: N(0, 2 / (5 D)) (Nguyen & Salazar 2019)."""
     nn.init.normal_(weight, std=math.sqrt(2 / (5 * weight.shape[1])))

@@ -21,6 +21,8 @@ class S4d(HeadSystems, ChannelSystems, kind="s4d"):
 
     With `decay: input_dependent`, each token has its own step sizes, and so its own a and b. This is no convolution, so
     that the states of all tokens are computed. At initialization W is 0, and dt nearly that of the constant decay.
+
+    State: "memory" (B, D, N / 2, 2), real and imaginary parts.
     """
 
     def __init__(self, spec: S4dMixer, d_model: int, n_layers: int):

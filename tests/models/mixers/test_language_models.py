@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ssm.base.errors import ConfigError
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.checkpoint import load_model
 from ssm.models.state import State
+from ssm.models.weights_file import load_model
 from ssm.specs.data import DataSpec
 from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.initial_states.fitted_noise import FittedNoise

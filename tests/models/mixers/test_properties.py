@@ -15,9 +15,9 @@ from models.mixers import systems
 from ssm_kernels.testing.numerics import worst
 from torch import Tensor
 
-from ssm.models.checkpoint import load_tensors, save_tensors
 from ssm.models.mixers import MIXERS
 from ssm.models.state import State
+from ssm.models.weights_file import load_tensors, save_tensors
 from ssm.specs.mixers import SPECS
 
 T, B = 13, 2

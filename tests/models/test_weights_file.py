@@ -14,7 +14,7 @@ from small import save_model
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, ConfigError
-from ssm.models.checkpoint import load_model, load_tensors, load_weights, save_tensors
+from ssm.models.weights_file import load_model, load_tensors, load_weights, save_tensors
 from ssm.specs.data import DataSpec
 from ssm.specs.training import Budget, RunSpec, TrainingSpec
 
@@ -148,7 +148,7 @@ def test_a_failed_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.Mon
         path.write_bytes(b"half a file")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ssm.models.checkpoint.save_file", break_off)
+    monkeypatch.setattr("ssm.models.weights_file.save_file", break_off)
     with pytest.raises(KeyboardInterrupt):
         save_tensors(saved, {}, {})
     assert saved.read_bytes() == before
