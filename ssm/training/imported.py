@@ -29,6 +29,7 @@ def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
     """Fill the folder of a run of zero steps with the weights that its spec names; returns the content of run.json.
 
     Writes model.safetensors in float32 and, last of all, run.json. A call after a kill writes both again.
+
     Raises:
         CheckpointError: the run is a trained one; its weights cannot be found or read, or belong to another model or
             vocabulary; ssm does not implement their model; the folder holds another run.
