@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ssm.base.errors import UserError
 
@@ -47,9 +47,18 @@ class Registry(dict[str, T]):
         return module != "base" and not getattr(sys.modules[f"{self.package}.{module}"], "HELPER", False)
 
     def add_spec(self, spec: Any, key: str) -> None:
-        """Register a spec under the default of its field `key`. A spec without this default is a base class."""
-        if key in spec.model_fields and isinstance(name := spec.model_fields[key].default, str):
-            self.add(name, spec)
+        """Register a spec under the default of its field `key`. A spec without this default is a base class.
+
+        Raises:
+            RegistryError: as in `add`, or the field accepts anything else than this default.
+        """
+        field = spec.model_fields.get(key)
+        if field is None or not isinstance(name := field.default, str):
+            return
+        self.add(name, spec)
+        if field.annotation != Literal[name]:
+            right = f'{key}: Literal["{name}"] = "{name}"'
+            raise RegistryError(f"{file_of(spec.__module__)}: {spec.__name__} must have the field {right}")
 
     def discover(self) -> None:
         """Import all modules of the package, so that their classes and functions register themselves.

@@ -67,6 +67,8 @@ def test_a_file_that_is_shared_says_so_itself(plants: Path) -> None:
     ("old", "new", "said"),
     [
         ('"rose"', '"oak"', "Rose is 'oak', so its file must be garden/plants/oak.py"),
+        ('Literal["rose"]', 'Literal["oak"]', 'Rose must have the field kind: Literal\\["rose"\\] = "rose"'),
+        ('Literal["rose"]', "str", 'Rose must have the field kind: Literal\\["rose"\\] = "rose"'),
         ("class Rose", "class Tulip(Plant):\n    kind: Literal['rose'] = 'rose'\nclass Rose", "Rose and another class"),
         ("    def height(self): return 1\n", "", "Rose lacks height"),
         ('    colour: ClassVar[str] = "red"\n', "", "Rose lacks colour"),

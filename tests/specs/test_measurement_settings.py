@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from small import model_spec
 
+from ssm.base.discovery import RegistryError
 from ssm.base.errors import ConfigError
 from ssm.specs.measurements import SPECS
 from ssm.specs.measurements.length_class import LengthClass
@@ -59,3 +60,12 @@ def test_the_default_of_a_later_field_does_not_change_the_id() -> None:
     curve = PositionLoss(length=64)
     assert "shuffled" not in curve.content()
     assert "lengths" not in LengthClass(of=curve, context=8).content()
+
+
+def test_a_copied_spec_whose_table_has_the_name_of_another_kind_is_refused() -> None:
+    said = "tests/specs/.*: the table of Copied is 'position_loss', expected its kind 'copied'"
+    with pytest.raises(RegistryError, match=said):
+
+        class Copied(PositionLoss):
+            kind: Literal["copied"] = "copied"  # type: ignore[assignment]
+            __module__ = "tests.specs.copied"

@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_origin, ge
 
 from pydantic import Field, PositiveFloat, PositiveInt, create_model
 
-from ssm.base.discovery import Registry
+from ssm.base.discovery import Registry, RegistryError, file_of
 from ssm.base.errors import ConfigError, nearest
 from ssm.base.schema import Schema
 from ssm.specs.base import Name, Names, PluginSpec, ReadCount, Spec
@@ -109,6 +109,15 @@ class Measurement(PluginSpec):
     table: ClassVar[Schema]  # the name is the kind
     from_plan: ClassVar[frozenset[str]] = frozenset()  # fields that the plan sets
     kind: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register the measurement. Raises `RegistryError`: its table has the name of another kind."""
+        kind, table = cls.model_fields["kind"].default, getattr(cls, "table", None)
+        if isinstance(kind, str) and table is not None and table.name != kind:
+            place = file_of(cls.__module__)
+            raise RegistryError(f"{place}: the table of {cls.__name__} is '{table.name}', expected its kind '{kind}'")
+        super().__pydantic_init_subclass__(**kwargs)
 
     def work(self, run: RunSpec | None) -> tuple[Work, ...]:
         """Computation on models, for estimates of time and memory. `run` is the run that is measured."""
