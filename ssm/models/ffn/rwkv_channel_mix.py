@@ -1,4 +1,4 @@
-"""Channel mixing of RWKV-4, RWKV-6 and RWKV-7 (Peng et al. 2023, eq. 18-20). RWKV-7 has no receptance."""
+"""Channel mixing of RWKV-4, RWKV-6 and RWKV-7 (Peng et al. 2023, Section 3.1). RWKV-7 has no receptance."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ EMPTY = -1e30  # logarithm of the weight 0; finite, so that differences are fini
 
 
 class Rwkv4(Mixer, kind="rwkv4"):
-    """Token shift, average of all values so far with decaying weights, and a gate (Section 3.1, eq. 11 to 18).
+    """Token shift, average of all values so far with decaying weights, and a gate (Section 3.1).
 
     The average is num_t / den_t with num_t = e^-w num_{t-1} + e^{k_t} v_t and den_t = e^-w den_{t-1} + e^{k_t}. Both
     can overflow, so they are multiplied by e^-m_t with the running maximum m_t = max(m_{t-1} - w, k_t). Two diagonal

@@ -11,7 +11,7 @@ from ssm.specs.sublayer import ActivationMemory, linear
 
 
 class RwkvChannelMix(FfnSpecBase):
-    """The channel mixing of RWKV (Peng et al. 2023, eq. 18-20; 2024 and 2025, Section 4).
+    """The channel mixing of RWKV (Peng et al. 2023, Section 3.1; 2024 and 2025, Section 4).
 
     The papers use `d_hidden` 4 D in RWKV-4, 3.5 D in RWKV-6, and 4 D without receptance in RWKV-7.
     """
