@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ssm.base.counting import counted
 from ssm.claims.method import EXACT, NONE
 from ssm.claims.statements import ELSEWHERE, OUTCOMES, SORTS, outcome, statements
 from ssm.claims.words import number, totals
@@ -45,10 +46,10 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
     """
     rows = list(rows)
     here = [row for row in rows if row["sort"] != ELSEWHERE]
-    counted = [row for row in here if row["registered"] is not False]
+    included = [row for row in here if row["registered"] is not False]
     counts, repeated = {}, 0
     for sort in SORTS:
-        of_kind = statements(row for row in counted if row["sort"] == sort)
+        of_kind = statements(row for row in included if row["sort"] == sort)
         verdicts: dict[frozenset[tuple[str, ...]], set[str]] = {}
         for statement in of_kind:
             judged = frozenset(
@@ -59,12 +60,12 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
         if verdicts:
             counts[sort] = Counter(map(outcome, verdicts.values()))
             repeated += len(of_kind) - len(verdicts)
-    intervals = {row["number"] for row in counted if row["interval"] not in (EXACT, NONE)}
+    intervals = {row["number"] for row in included if row["interval"] not in (EXACT, NONE)}
     return Tally(
         claims=len(rows),
         counts=counts,
         repeated=repeated,
-        unregistered=len(here) - len(counted),
+        unregistered=len(here) - len(included),
         elsewhere=len(rows) - len(here),
         intervals=len(intervals),
     )
@@ -72,9 +73,7 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
 
 def tally_lines(found: Tally) -> list[str]:
     """A tally as lines for the terminal."""
-    claims = "1 verdict" if found.claims == 1 else f"{found.claims} verdicts"
-    distinct = "1 statement" if found.statements == 1 else f"{found.statements} statements"
-    lines = [f"{claims} on {distinct}, each counted once"]
+    lines = [f"{counted(found.claims, 'verdict')} on {counted(found.statements, 'statement')}, each counted once"]
     for sort, count in found.counts.items():
         lines.append(f"  {SORTS[sort]}: {totals(count.elements(), OUTCOMES)}")
     if found.unregistered:
@@ -88,6 +87,5 @@ def tally_lines(found: Tally) -> list[str]:
 
 def expected_misses(found: Tally) -> str:
     """The number of wrong verdicts that chance explains, as text."""
-    intervals = "1 interval of 95%" if found.intervals == 1 else f"{found.intervals} intervals of 95%"
     miss = f"about {number(found.wrong)} will miss the true value by chance"
-    return f"{intervals}: {miss}; expect up to as many wrong verdicts"
+    return f"{counted(found.intervals, 'interval')} of 95%: {miss}; expect up to as many wrong verdicts"

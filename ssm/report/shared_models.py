@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ssm.base.counting import counted
 from ssm.claims.statements import ELSEWHERE, statements
 from ssm.specs.base import short_hash
 
@@ -21,10 +22,9 @@ class SharedModels:
 
     @property
     def words(self) -> str:
-        models = "1 base model" if self.models == 1 else f"{self.models} base models"
         of = ", ".join(self.targets)
         verdicts = f"{self.verdicts} verdicts on " if self.verdicts > self.statements else ""
-        return f"{verdicts}{self.statements} statements ({of}) rest on the same {models}"
+        return f"{verdicts}{self.statements} statements ({of}) rest on the same {counted(self.models, 'base model')}"
 
 
 def bases_of(base_models: Collection[str]) -> dict[str, Any]:
