@@ -15,7 +15,7 @@ from ssm.base.columns import matrices
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
 from ssm.claims.estimate import NOTHING, Reading, UndecidableError, resample
-from ssm.claims.families import Member, listed, place_words, value_text
+from ssm.claims.families import Member, joined_labels, place_words, value_text
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import ComparedQuantity, PanelArm, differences
 from ssm.claims.reader import Reader
@@ -221,8 +221,8 @@ def sweep_points(sweep: Sweep, panel: PanelTables, against: bool = False) -> dic
     members = sweep.members(panel.name, panel.task.series, against)
     x = np.array([number for number, _ in members])
     if len(x) < 2 or len(np.unique(x)) < len(x):
-        listed = ", ".join(f"{arm} ({number:g})" for number, arm in members) or "none"
-        raise UndecidableError(f"a sweep needs two or more arms with different numbers; at this scale: {listed}")
+        found = ", ".join(f"{arm} ({number:g})" for number, arm in members) or "none"
+        raise UndecidableError(f"a sweep needs two or more arms with different numbers; at this scale: {found}")
     numbers = [sweep.quantity(arm).numbers(panel) for _, arm in members]
     seeds = set.intersection(*(set(one) for one in numbers))
     if len(seeds) < 2:
@@ -244,7 +244,7 @@ def _members(sweep: Sweep, panel: PanelTables, against: bool = False) -> str:
     places = [(number, member) for number, arm in members if (member := panel.task.member(arm)) is not None]
     labels = [(number, member.label_of(sweep.over)) for number, member in places]
     if any(label for _, label in labels):
-        words = [listed([label or place_words(sweep.over, number) for number, label in labels])]
+        words = [joined_labels([label or place_words(sweep.over, number) for number, label in labels])]
     else:
         words = [f"{sweep.over} {', '.join(f'{number:g}' for number, _ in members)}"]
     for axis, value in where.items():  # the same for all members

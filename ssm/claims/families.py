@@ -132,11 +132,11 @@ def place_words(axis: str, value: Setting) -> str:
     return f"{axis_name(axis)}{equals}{value_text(value).replace('_', ' ')}"
 
 
-def listed(labels: Sequence[str]) -> str:
+def joined_labels(labels: Sequence[str]) -> str:
     """Labels as one text. Words with which all of them begin or end are written once.
 
-    >>> listed(["8 states", "16 states"]), listed(["width 2", "width 4"]), listed(["few", "N = 16"])
-    ('8, 16 states', 'width 2, 4', 'few, N = 16')
+    >>> [joined_labels(labels) for labels in (["8 states", "16 states"], ["width 2", "width 4"], ["few", "N = 16"])]
+    ['8, 16 states', 'width 2, 4', 'few, N = 16']
     """
     words = [label.split() for label in labels]
     start = _shared(words)
