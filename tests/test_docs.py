@@ -9,9 +9,11 @@ import shlex
 import shutil
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import transformers
 import words
 import yaml
 
@@ -218,6 +220,21 @@ def test_the_example_of_a_scan_runs() -> None:
     names: dict[str, torch.Tensor] = {}
     exec(code, names)
     assert (names["y"].shape, names["state"].shape) == ((2, 64, 4, 32), (2, 4, 16, 32))
+
+
+def test_the_example_of_a_model_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that reads in pieces has the logits of one that reads at once."""
+    sizes = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}
+    transformers.MambaForCausalLM(transformers.MambaConfig(**sizes)).save_pretrained(tmp_path / "my-mamba")
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("docs/your-checkpoint.md", "python")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    model, tokens, logits = names["model"], names["tokens"], names["logits"]
+    assert logits.shape == (2, 64, 300)
+    with torch.no_grad():
+        whole = model.logits(model.hidden(tokens.repeat(1, 2))[0])
+        torch.testing.assert_close(whole, torch.cat([logits, model.logits(names["x"])], 1))
 
 
 @cache

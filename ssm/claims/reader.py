@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from ssm.base.discovery import RegistryError, file_of
+from ssm.base.errors import nearest
 from ssm.claims.families import Member
 from ssm.specs.base import Name, Setting, Spec
+from ssm.specs.measurements import SPECS
 
 
 class Reader(Spec):
@@ -15,6 +18,19 @@ class Reader(Spec):
     reads: ClassVar[tuple[str, ...]]  # kinds of the measurements, the main one first; empty: any kind
     of_figure: ClassVar[bool] = False  # whether it may read a measurement of the figure, which belongs to no arm
     kind: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register the reader. Raises `RegistryError`: `reads` is no tuple of kinds of measurements."""
+        reads = getattr(cls, "reads", ())
+        if isinstance(reads, str):
+            right = f'reads = ("{reads}",)'
+            raise RegistryError(f"{file_of(cls.__module__)}: {cls.__name__}: reads is a text; write {right}")
+        for kind in reads:
+            if kind not in SPECS:
+                hint = nearest(kind, SPECS)
+                raise RegistryError(f"{file_of(cls.__module__)}: {cls.__name__}: reads: unknown kind '{kind}'; {hint}")
+        super().__pydantic_init_subclass__(**kwargs)
 
     @property
     def measurement_names(self) -> tuple[str, ...]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import newcomer
 import pytest
 from claims.synthetic import claim, figure_task, write_tables
 
+from ssm.base.discovery import RegistryError
 from ssm.base.tables import VERDICTS, read_table
+from ssm.claims.reader import Reader
 
 FILES = newcomer.shown("quantity") | newcomer.shown("plot")
 
@@ -30,3 +33,17 @@ def test_a_new_quantity_and_a_new_plot_are_used(tmp_path: Path) -> None:
     drawn = newcomer.python(tmp_path, "-m", "ssm", "plot", "task.json", "--tables", ".", "--out", "pictures")
     assert drawn.returncode == 0, drawn.stderr
     assert "State Passing: 4 read" in (tmp_path / "pictures" / "lg_fig5.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ("position_loss", r'Wrong: reads is a text; write reads = \("position_loss",\)$'),
+        (("position_los",), "Wrong: reads: unknown kind 'position_los'; did you mean 'position_loss'"),
+    ],
+)
+def test_a_reader_of_an_unknown_kind_is_refused(kinds: Any, said: str) -> None:
+    with pytest.raises(RegistryError, match=said):
+
+        class Wrong(Reader):
+            reads = kinds
