@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ssm.claims.families import axis_values
 from ssm.figures.figure import FigureSpec
-from ssm.specs.base import Setting
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import DryRun
 from ssm.specs.data import Data
@@ -57,10 +57,7 @@ def _at_corners(figure: FigureSpec) -> set[str]:
     """The members at the first or last value of every axis, and all arms that they take weights from."""
     kept = set()
     for members in figure.families.values():
-        values: dict[str, list[Setting]] = {}
-        for member in members.values():
-            for axis, value in member.axes.items():
-                values.setdefault(axis, []).append(value)
+        values = axis_values([members])
         for name, member in members.items():
             arm: str | None = name
             if all(value in (values[axis][0], values[axis][-1]) for axis, value in member.axes.items()):
