@@ -55,10 +55,10 @@ class Registry(dict[str, T]):
         field = spec.model_fields.get(key)
         if field is None or not isinstance(name := field.default, str):
             return
-        self.add(name, spec)
         if field.annotation != Literal[name]:
             right = f'{key}: Literal["{name}"] = "{name}"'
             raise RegistryError(f"{file_of(spec.__module__)}: {spec.__name__} must have the field {right}")
+        self.add(name, spec)
 
     def discover(self) -> None:
         """Import all modules of the package, so that their classes and functions register themselves.

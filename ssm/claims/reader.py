@@ -21,11 +21,11 @@ class Reader(Spec):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the reader. Raises `RegistryError`: `reads` is no tuple of kinds of measurements."""
+        """Raises `RegistryError`: `reads` is no tuple of kinds of measurements."""
         reads = getattr(cls, "reads", ())
-        if isinstance(reads, str):
-            right = f'reads = ("{reads}",)'
-            raise RegistryError(f"{file_of(cls.__module__)}: {cls.__name__}: reads is a text; write {right}")
+        if not isinstance(reads, tuple):
+            right = 'a tuple such as ("position_loss",)'
+            raise RegistryError(f"{file_of(cls.__module__)}: {cls.__name__}: reads: expected {right}")
         for kind in reads:
             if kind not in SPECS:
                 hint = nearest(kind, SPECS)

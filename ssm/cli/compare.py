@@ -20,10 +20,10 @@ rounding agree; one of the two verdicts may then be "not decided". A claim can
 say how much rounding can explain (`rounding` in the figure file). For a time,
 only the verdict is compared, and "not decided" agrees with every verdict.
 
-Training amplifies rounding. So with another processor, torch or commit, the
-same seed can end at other weights. A claim that moved by more than the
-tolerance is then "consistent" if both 95% intervals together allow the
-difference; one verdict may be "not decided", with or without a number.
+Training amplifies rounding. So with another processor or torch, the same
+seed can end at other weights. A claim that moved by more than the tolerance
+is then "consistent" if both 95% intervals together allow the difference; one
+verdict may be "not decided". Another commit alone is no reason.
 
 Python's standard library is the text at the scale smoke. So another version
 of Python means another text; the last lines then say so.
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     results = Counter(each.result for each in comparisons)
     bitwise = sum(each.bitwise for each in comparisons)
     print(
-        f"{results[AGREES]} of {len(comparisons)} claims agree with {folder} ({bitwise} of them bitwise); "
-        f"{CONSISTENT}: {results[CONSISTENT]}; {DIFFERS}: {results[DIFFERS]}"
+        f"{results[AGREES]} of {len(comparisons)} claims agree with {folder} ({bitwise} of them bitwise), "
+        f"{results[CONSISTENT]} are consistent, {results[DIFFERS]} differ"
     )
     return 1 if results[DIFFERS] else 0

@@ -11,7 +11,8 @@ EPILOG = """\
 The command reads the spec of a data set, which `ssm plan --write` writes, and
 the text that the spec names. It writes a token store: the tokens, the document
 boundaries, the tokenizer, and manifest.json with checksums. A finished store
-of the same spec is left unchanged. If its text has changed, it is refused.
+of the same spec is left unchanged. It is refused if newer files of its text
+have other content.
 
 example:
   ssm tokenize results/smoke/specs/data/DATA.json \\

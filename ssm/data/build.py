@@ -179,28 +179,34 @@ def _hash_other_files(corpus: Any, spec: Data) -> None:
 
 
 def _require_unchanged(spec: Data, folder: Path) -> None:
-    """Refuse a finished store if files of its text have another content now. Only newer files are read again.
+    """Refuse a finished store if its text has changed. The text is read again only if one of its files is newer.
 
-    A deleted file is no reason to refuse: the store was complete without it.
+    A finished store does not need its files any more, so missing ones are no reason to refuse it.
 
     Raises:
         OutputError: the text has changed.
     """
-    manifest = folder / MANIFEST
-    with suppress(DataError):
+    try:
         files = [path for corpus in spec.sources.corpora for _, path in source_files(corpus)]
-        newest = max(files, key=lambda path: path.stat().st_mtime, default=None)
-        if newest is None or newest.stat().st_mtime <= manifest.stat().st_mtime:
-            return
-        corpus = hashlib.sha256()
+        with reading(DataError):
+            newest = max(files, key=lambda path: path.stat().st_mtime, default=None)
+            if newest is None or newest.stat().st_mtime <= (folder / MANIFEST).stat().st_mtime:
+                return
+    except DataError:  # a file is missing
+        return
+    corpus = hashlib.sha256()
+    try:
         for document in _documents(spec.text) if spec.text is not None else ():
             _hash_document(corpus, document)
         _hash_other_files(corpus, spec)
-        if corpus.hexdigest() != TokenStore.open(folder, verify=False).manifest["corpus"]["sha256"]:
-            raise OutputError(
-                f"{folder}: the text has changed since its tokens were written (newest: {newest}); delete the folder, "
-                "or give another"
-            )
+        same = corpus.hexdigest() == TokenStore.open(folder, verify=False).manifest["corpus"]["sha256"]
+    except DataError:  # it was readable when the store was made
+        same = False
+    if not same:
+        raise OutputError(
+            f"{folder}: the text has changed since its tokens were written (newest: {newest}); delete the folder, "
+            "or give another"
+        )
 
 
 def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:

@@ -6,9 +6,9 @@ whichever is larger, because an estimate may be near zero. The ends of the inter
 quarter of half the interval. Numbers that differ only by rounding agree too (`Judged.rounding`). If a bound lies
 between them, one verdict may be "not decided"; "confirmed" and "refuted" always disagree.
 
-Training amplifies rounding. So with another processor, torch or commit, the same seed can end at other weights. A claim
-that moved by more than the tolerance is then consistent if the estimates differ by no more than their 95% intervals
-allow. One verdict may be "not decided".
+Training amplifies rounding. So with another processor or torch, the same seed can end at other weights. A claim that
+moved by more than the tolerance is then consistent if the estimates differ by no more than their 95% intervals allow.
+One verdict may be "not decided". Another commit alone is no excuse: such a difference is to be explained.
 
 For two kinds of claims, numbers are not compared, and only "confirmed" against "refuted" disagrees. These are claims
 about times, and claims about models that read another text. Another Python version has another standard library, which
@@ -18,9 +18,10 @@ is the text at the scale smoke.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ssm.base.errors import TableError
 from ssm.base.tables import read_provenance
@@ -35,7 +36,7 @@ AGREES, CONSISTENT, DIFFERS = "agrees", "consistent", "DIFFERS"  # only the last
 CONSEQUENCES = {
     "python": ("Python", "the text is the source of its standard library, which differs"),
     "torch": ("torch", "it may round differently"),
-    "processor": ("the processor", "it rounds differently, and training amplifies this"),
+    "processor": ("the processor", "it may round differently, and training amplifies this"),
 }
 NUMBERS = ("the estimate", "the lower end", "the upper end")  # `Judged.numbers` in words
 ENDS = 0.25  # of half an interval: five seeds give a standard deviation only to about a third
@@ -79,7 +80,7 @@ def compare(results: Path, references: Mapping[str, Reference], tolerance: float
             raise TableError(f"{path}: a dry run, whose numbers mean nothing; give results of a full run")
         made = made_with(read_provenance(path))
         other_text = _reads_another_text(results, target, made, reference)
-        rounds_alike = all(made.get(key) == reference.made.get(key) for key in ("processor", "torch", "commit"))
+        rounds_alike = all(made.get(key) == reference.made.get(key) for key in ("processor", "torch"))
         here = {row["claim"]: judged(row) for row in rows}
         there = {one.claim: one for one in reference.claims}
         for claim in dict.fromkeys([*there, *here]):
@@ -158,8 +159,8 @@ def _compared(
     beyond = [move for move in moves if move.by > move.most]
     if same and moves and not beyond:
         return AGREES, f"{both}: {_largest(moves)}"
-    if moved and not contradict and not rounds_alike and _within_uncertainty(here, there):
-        return CONSISTENT, f"{both}: within both intervals together"
+    if moved and not (contradict or rounds_alike or there.timed) and _within_uncertainty(here, there):
+        return CONSISTENT, f"{both}: {'within both intervals together' if known else 'no number to compare'}"
     return DIFFERS, f"{both}: {_largest(beyond)}" if same and beyond else both
 
 
@@ -181,19 +182,31 @@ def _largest(moves: list[Move]) -> str:
 
 
 def _within_uncertainty(here: Judged, there: Judged) -> bool:
-    """Whether the 95% interval of the difference of both estimates contains 0. A missing number excludes nothing.
+    """Whether the 95% interval of the difference of both estimates contains 0.
 
-    The interval of a difference comes from the ends that face each other (MOVER; Zou and Donner, 2008).
+    The interval of a difference comes from the ends that face each other (MOVER; Zou and Donner, 2008). It takes both
+    sides as independent. They share their seeds, so this accepts rather too much than too little. Numbers without
+    uncertainty are never consistent. A verdict without a number is, if it is "not decided" although every seed has one.
     """
-    sides = [
-        (one.estimate, one.low, one.high)
-        for one in (here, there)
-        if one.estimate is not None and one.low is not None and one.high is not None
-    ]
+    sides = []
+    for one in (here, there):
+        if one.estimate is None and not (one.verdict == OPEN and one.by_seed and _all_finite(one.by_seed)):
+            return False
+        if one.estimate is not None:
+            ends = -math.inf if one.low is None else one.low, math.inf if one.high is None else one.high
+            if ends[0] == ends[1]:
+                return False
+            sides.append((one.estimate, *ends))
     if len(sides) < 2:
         return True
     (smaller, _, above), (larger, below, _) = sorted(sides)
     return larger - smaller <= math.hypot(above - smaller, larger - below)
+
+
+def _all_finite(by_seed: Mapping[str, Any]) -> bool:
+    """Whether the numbers of all seeds are known. Numbers that are not finite are stored as None."""
+    values = [value.values() if isinstance(value, dict) else value for value in by_seed.values()]
+    return all(None not in value if isinstance(value, Collection) else value is not None for value in values)
 
 
 def _result(one: Judged) -> str:

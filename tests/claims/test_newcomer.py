@@ -38,7 +38,9 @@ def test_a_new_quantity_and_a_new_plot_are_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
-        ("position_loss", r'Wrong: reads is a text; write reads = \("position_loss",\)$'),
+        ("position_loss", r'Wrong: reads: expected a tuple such as \("position_loss",\)$'),
+        (["position_loss"], "Wrong: reads: expected a tuple"),
+        (None, "Wrong: reads: expected a tuple"),
         (("position_los",), "Wrong: reads: unknown kind 'position_los'; did you mean 'position_loss'"),
     ],
 )

@@ -205,7 +205,7 @@ def test_errors_of_grids_are_one_line(arms: dict[str, Any], says: str) -> None:
         figure(arms=arms)
     assert str(error.value).startswith(f"fig.yaml: {says}")
     assert "\n" not in str(error.value)
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 10, "more arms would take minutes"
 
 
 def test_a_grid_needs_arms_and_claims_need_existing_members() -> None:

@@ -112,9 +112,9 @@ class Measurement(PluginSpec):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the measurement. Raises `RegistryError`: its table has the name of another kind."""
+        """Raises `RegistryError`: the table has the name of another kind."""
         kind, table = cls.model_fields["kind"].default, getattr(cls, "table", None)
-        if isinstance(kind, str) and table is not None and table.name != kind:
+        if isinstance(kind, str) and isinstance(table, Schema) and table.name != kind:
             place = file_of(cls.__module__)
             raise RegistryError(f"{place}: the table of {cls.__name__} is '{table.name}', expected its kind '{kind}'")
         super().__pydantic_init_subclass__(**kwargs)
