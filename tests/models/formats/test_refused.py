@@ -197,6 +197,19 @@ def test_the_error_lists_all_wrong_tensors(original: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_long_list_of_wrong_tensors_is_counted(original: Path) -> None:
+    def spoil(tensors: dict[str, Tensor]) -> None:
+        for name in [name for name in tensors if ".mixer." in name]:
+            tensors[f"old.{name}"] = tensors.pop(name)
+
+    rewrite(original, spoil)
+    with pytest.raises(
+        CheckpointError, match=r": missing (backbone\.\S+, ){4}backbone\.\S+ and [\d]+ more; unknown "
+    ) as error:
+        import_checkpoint(original)
+    assert str(error.value).count("mixer") == 10
+
+
 # --- not written ------------------------------------------------------------------------------------------------------
 
 
