@@ -11,15 +11,12 @@ from typing import Any
 
 import torch
 
-from ssm.base.counting import first_of
 from ssm.base.errors import CheckpointError, first_line, nearest, shown
 from ssm.base.names import natural
 from ssm.models.foreign.cache import OLDEST_TRANSFORMERS
 from ssm.models.foreign.model import ForeignModel
-from ssm.models.formats.source import Source, find_source
+from ssm.models.formats.source import Source, about_tensors, find_source
 from ssm.specs.foreign import ForeignSpec
-
-LISTED = 5  # names of tensors in an error of each kind
 
 
 def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignModel:
@@ -51,9 +48,8 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
         raise CheckpointError(f"{source.name}: transformers cannot read it ({first_line(error)})") from error
     inner, loading = loaded
     missing = sorted(loading["missing_keys"], key=natural)
-    problems = [f"missing {first_of(missing, LISTED)}"] if missing else []
     infinite = [name for name, weight in inner.named_parameters() if not weight.isfinite().all()]
-    problems += [f"not finite: {first_of(infinite, LISTED)}"] if infinite else []
+    problems = about_tensors("missing ", missing) + about_tensors("not finite: ", infinite)
     if problems:
         raise CheckpointError(f"{source.name}: is not a valid {type(inner).__name__}: {'; '.join(problems)}")
     with quiet(transformers):

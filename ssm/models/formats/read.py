@@ -9,17 +9,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ssm.base.counting import first_of
 from ssm.base.errors import CheckpointError, nearest
 from ssm.models.backbone import LanguageModel
 from ssm.models.formats.format import FORMATS, Format, Piece, usual_peak_lr
 from ssm.models.formats.mamba_ssm import MAMBA3
-from ssm.models.formats.source import Source, find_source
+from ssm.models.formats.source import Source, about_tensors, find_source
 from ssm.specs.model import ModelSpec
 
 HELPER = True
 
-LISTED = 5  # names of tensors in an error of each kind
 CHECKED = 2**18  # numbers that are checked at once for not being finite
 
 
@@ -145,10 +143,7 @@ def _placed(form: Format, spec: ModelSpec, pieces: list[Piece], source: Source) 
             problems.append(f"{name} is not float16, bfloat16, float32 or float64")
         types[piece.ours].add(stored[name].dtype)
     problems += [f"the parts of {name} have several dtypes" for name, dtypes in types.items() if len(dtypes) > 1]
-    wrong = [
-        f"{what} {first_of(names, LISTED)}" for what, names in (("missing", missing), ("unknown", unknown)) if names
-    ]
-    wrong += [first_of(problems, LISTED, "; ")] if problems else []
+    wrong = about_tensors("missing ", missing) + about_tensors("unknown ", unknown) + about_tensors("", problems, "; ")
     if wrong:
         raise CheckpointError(f"{source.name}: is not a valid model of {form.title}: {'; '.join(wrong)}")
     return placed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from ssm.base.counting import first_of
 from ssm.base.errors import CheckpointError, first_line
 from ssm.base.hub import require_model
 from ssm.base.safetensors_header import refuse_pointer, safetensors_header
@@ -33,6 +34,7 @@ COMPANIONS = (
 )  # fmt: skip
 OWN_CODE = ("*.py", "*vocab*.txt")  # files that `auto_map` names, for trust_remote_code, and those that they read
 CARD = "README.md"
+NAMED = 5  # tensors in an error of each kind
 GROUP = 0.05  # share of all bytes: after reading so many, a file is closed and opened again, which frees mapped memory
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -302,3 +304,8 @@ def _numbers(value: Any) -> Any:
     if value.keys() == {"__float__"} and value["__float__"] in ("Infinity", "-Infinity", "NaN"):
         return float(value["__float__"])
     return {key: _numbers(item) for key, item in value.items()}
+
+
+def about_tensors(what: str, names: Sequence[str], between: str = ", ") -> list[str]:
+    """The part of an error about these tensors: the first NAMED, and how many more. Empty without tensors."""
+    return [f"{what}{first_of(names, NAMED, between)}"] if names else []
