@@ -34,7 +34,7 @@ class Resetting(ModelWrapper):
     """Multiplies the weight of earlier tokens by `keeps` before each token at a multiple of n, except at the start.
 
     With 0 the whole state is reset: also the inputs of convolutions and the caches of attention. With another factor,
-    the cache of attention with a window stays as it is.
+    the cache of attention stays as it is.
     """
 
     def __init__(self, model: LanguageModel, every: int, keeps: float):

@@ -17,7 +17,7 @@ class ResetState(Repair):
     """Reset the state every n tokens, or multiply the recurrent states by a factor below 1.
 
     A reset (factor 0) also clears the inputs of convolutions and the caches of attention. Other factors change only the
-    recurrent states.
+    recurrent states. Then attention, also over all tokens, still has its cache.
     """
 
     in_reading: ClassVar[bool] = True
@@ -32,11 +32,8 @@ class ResetState(Repair):
         return self.kind if self.keeps == (0.0,) else "fade state"
 
     def check(self, model: AnyModel) -> None:
-        if self.keeps != (0.0,) and any(mixer.grows for mixer in model.mixers()):
-            raise ValueError(
-                f"repair '{self.kind}': a layer of '{model.name}' is attention without a window, whose cache does not "
-                "fade"
-            )
+        if self.keeps != (0.0,) and len(model.caches) == model.n_layers:
+            raise ValueError(f"repair '{self.kind}': no layer of '{model.name}' has a recurrent state that can fade")
 
     def start(self, model: AnyModel) -> Point:
         return None, self.keeps[0]
