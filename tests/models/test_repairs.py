@@ -116,6 +116,7 @@ def test_a_reset_is_a_restart() -> None:
         ({"kind": "mamba2", "d_state": 6, "head_dim": 4}, ["memory"]),
         ({"kind": "linear_attention", "n_heads": 2}, ["memory", "normalizer"]),
         ({"kind": "attention", "n_heads": 2, "window": 5}, []),
+        ({"kind": "attention", "n_heads": 2}, []),
     ],
 )
 @torch.no_grad()
