@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
+import pytest
 from small import model_spec
+
+from ssm.base.discovery import RegistryError
 
 
 def test_the_mixers_of_a_model_are_made_once_and_are_no_field() -> None:
@@ -25,3 +29,10 @@ def test_a_copy_has_a_hash_of_its_own() -> None:
     changed = model.model_copy(update={"d_model": 2 * model.d_model})
     assert changed.content_hash == model_spec(d_model=2 * model.d_model).content_hash != first
     assert pickle.loads(pickle.dumps(model)).content_hash == first
+
+
+@pytest.mark.parametrize(("field", "hint"), [("scan", "did you mean 'gated_scan'"), ("decay", "valid names: ")])
+def test_a_taxonomy_with_an_unknown_word_is_one_line(field: str, hint: str) -> None:
+    taxonomy = model_spec().mixers()[0].taxonomy
+    with pytest.raises(RegistryError, match=f"taxonomy of {taxonomy.system}: unknown {field} 'gatd_scan'; {hint}"):
+        replace(taxonomy, **{field: "gatd_scan"})

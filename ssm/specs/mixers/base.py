@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from ssm.base.discovery import Registry
+from ssm.base.discovery import Registry, RegistryError
+from ssm.base.errors import nearest
 from ssm.specs.base import PluginSpec
 from ssm.specs.sublayer import ActivationMemory, SublayerSpec
 
 SPECS: Registry[type[MixerSpecBase]] = Registry("ssm.specs.mixers")
 
 Range = Annotated[tuple[float, float], Field(strict=False)]
+Scan = Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]
 Decay = Literal[
     "none", "constant", "scalar per head", "by channel", "by state", "by channel and state", "by key", "gate", "cache"
 ]
@@ -25,14 +27,24 @@ SEGMENT_TABLES = 5  # tables of a convolution-like scan, each of (state numbers)
 
 @dataclass(frozen=True)
 class Taxonomy:
-    """One row of the taxonomies of ls (Table 2) and bn (Appendix B)."""
+    """One row of the taxonomies of ls (Table 2) and bn (Appendix B).
+
+    Raises:
+        RegistryError: the scan or the decay is unknown.
+    """
 
     system: str  # published name
     paper: str  # authors and year
-    scan: Literal["diagonal_scan", "selective_scan", "gated_scan", "delta_scan", "none"]  # operation for the states
+    scan: Scan  # operation for the states
     decay: Decay  # the parts of the state that have their own decay
     complex: bool  # whether the state is complex
     recurrence: tuple[str, ...]  # lines of LaTeX: update and readout, with bn's letters A_t, b_t, c_t
+
+    def __post_init__(self) -> None:
+        for field, known in (("scan", get_args(Scan)), ("decay", get_args(Decay))):
+            value = getattr(self, field)
+            if value not in known:
+                raise RegistryError(f"taxonomy of {self.system}: unknown {field} '{value}'; {nearest(value, known)}")
 
     @property
     def diagonal(self) -> bool:
