@@ -132,6 +132,15 @@ class ReferenceResults:
         return {one: rows[one] for one in SCALES if one in rows}
 
     @property
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Scale -> the verdicts of all references."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for at in self.by_scale.values():
+            for scale, row in at.items():
+                found.setdefault(scale, []).append(row)
+        return found
+
+    @property
     def claims(self) -> tuple[ReferenceClaim, ...]:
         """The claims of all figures that are missing here."""
         return tuple(claim for figure in self.figures.values() for claim in figure.claims)

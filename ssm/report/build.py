@@ -19,7 +19,7 @@ from ssm.claims.tally import expected_misses, tally
 from ssm.claims.words import WEAK, WEAK_MEANS, measured, number, span
 from ssm.report.agreement import ReferenceResults, reference_results
 from ssm.report.facts import duration, facts
-from ssm.report.findings import ShownFindings, href, label, shown_findings
+from ssm.report.findings import ShownFindings, shown_findings
 from ssm.report.gather import SYMBOLS, Gatherer, Results
 from ssm.report.overview import NOT_PLANNED, SHAPES, board, counts_by_mark, first_look, legend
 from ssm.report.papers import FINDINGS, FRONT, GROUPS
@@ -109,8 +109,6 @@ def _page(
         "page": page,
         "said": said,
         "supported": SUPPORTED,
-        "label": label,
-        "href": href,
         "papers": GROUPS,
         "results": results,
         "shown": shown,

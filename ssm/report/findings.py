@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from markupsafe import Markup
 
 from ssm.claims.statements import paper_of
 from ssm.claims.synthesis import SUPPORTED, UNJUDGED, UNSUPPORTED, Finding, FindingGroup, Support, Synthesis, findings
@@ -15,7 +17,7 @@ from ssm.report.gather import Results
 from ssm.report.image import Image
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference
-from ssm.report.scales import all_scales, counted_rows, sized_statements
+from ssm.report.scales import all_scales, counted_rows, sized_statements, statements_by_scale
 from ssm.specs.base import SCALES, slug
 
 MARKED = {SUPPORTED: "", UNSUPPORTED: "<b>Not supported.</b> ", UNJUDGED: "<b>Not judged.</b> "}
@@ -72,13 +74,17 @@ class ShownFindings:
     """What the page of findings shows; empty without sentences.
 
     Attributes:
-        of_reference: targets whose reference results replace results that were not made here.
+        scale: of the report.
+        elsewhere: (target, statement) -> the scale at which it was judged, if its verdicts are reference results.
+        targets: figures that have a section in the report.
         picture, title: of the figure that is shown.
         href: the link to it.
     """
 
     groups: tuple[FindingGroup, ...] = ()
-    of_reference: frozenset[str] = frozenset()
+    scale: str = ""
+    elsewhere: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    targets: frozenset[str] = frozenset()
     picture: Image | None = None
     title: str = ""
     href: str = ""
@@ -87,32 +93,55 @@ class ShownFindings:
     def counts(self) -> str:
         return state_counts(self.groups)
 
+    def label(self, support: Support) -> Markup:
+        """The figure of a statement. Reference results are slanted, and another scale than the report's is named."""
+        ground = support.ground
+        scale = self.elsewhere.get((ground.figure, ground.claim))
+        if scale is None:
+            return Markup(label(ground.figure))
+        return Markup(f"<em>{label(ground.figure)}{'' if scale == self.scale else f', {scale}'}</em>")
+
+    def link(self, support: Support) -> str:
+        """The link to the first verdict of a statement.
+
+        At another scale than the report's, it leads to the figure. It is empty without a verdict, and if the report
+        does not have the figure.
+        """
+        target = support.ground.figure
+        if not support.rows or target not in self.targets:
+            return ""
+        scale = self.elsewhere.get((target, support.ground.claim), self.scale)
+        anchor = slug(target, support.rows[0]["claim"]) if scale == self.scale else target
+        return f"{paper_of(target)}.html#{anchor}"
+
 
 def shown_findings(synthesis: Synthesis | None, results: Results, references: ReferenceResults) -> ShownFindings:
-    """The page of findings of a report. The reference replaces figures that were not made here.
+    """The page of findings of a report.
 
-    A dry run judges nothing, so its page shows the sentences only.
+    The reference replaces figures that were not made here. The largest scale at which a statement was judged counts. A
+    dry run judges nothing, so its page shows the sentences only.
     """
     if synthesis is None:
         return ShownFindings()
     if results.dry_run:
         return ShownFindings(findings(synthesis, ()))
-    rows = [claim.row for claim in (*results.claims, *references.claims)]
+    judged = references.rows | {results.scale: [claim.row for claim in (*results.claims, *references.claims)]}
+    sized = statements_by_scale(judged.items())
     figures = references.figures | {figure.target: figure for figure in results.figures}
     shown = figures.get(synthesis.picture)
     return ShownFindings(
-        groups=findings(synthesis, rows),
-        of_reference=frozenset(references.figures),
+        groups=findings(synthesis, counted_rows(sized)),
+        scale=results.scale,
+        elsewhere={
+            (one.target, one.id): one.scale
+            for one in sized
+            if one.scale != results.scale or one.target in references.figures
+        },
+        targets=frozenset(figures),
         picture=shown.image if shown else None,
         title=shows(synthesis.picture),
         href=f"{paper_of(synthesis.picture)}.html#{synthesis.picture}",
     )
-
-
-def href(support: Support) -> str:
-    """The link to a judged statement in the report: to its first verdict."""
-    first = support.rows[0]
-    return f"{paper_of(first['target'])}.html#{slug(first['target'], first['claim'])}"
 
 
 def findings_markdown(synthesis: Synthesis, references: Iterable[Reference], reports: str) -> str:

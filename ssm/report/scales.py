@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,22 @@ def other_scales(folder: Path) -> list[Reference]:
 
 def sized_statements(references: Iterable[Reference]) -> list[SizedStatement]:
     """The statements of all references, in the order of the papers."""
+    return statements_by_scale((reference.scale, reference.rows()) for reference in references)
+
+
+def statements_by_scale(judged: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -> list[SizedStatement]:
+    """The statements of verdicts, in the order of the papers.
+
+    Args:
+        judged: scales with their verdicts. No figure is twice at one scale.
+    """
     found: dict[tuple[str, str], dict[str, Statement]] = {}
-    by_scale = sorted(references, key=lambda one: SCALES.index(one.scale))
-    order = in_order({reference.target for reference in by_scale})
-    for reference in sorted(by_scale, key=lambda one: order.index(one.target)):
-        for statement in statements(reference.rows()):
-            found.setdefault((statement.target, statement.id), {})[reference.scale] = statement
-    return [SizedStatement(*name, _judged_scales(at)) for name, at in found.items()]
+    for scale, rows in sorted(judged, key=lambda one: SCALES.index(one[0])):
+        for statement in statements(rows):
+            found.setdefault((statement.target, statement.id), {})[scale] = statement
+    order = in_order({target for target, _ in found})
+    names = sorted(found, key=lambda name: order.index(name[0]))
+    return [SizedStatement(*name, _judged_scales(found[name])) for name in names]
 
 
 def counted_rows(sized: Iterable[SizedStatement]) -> list[dict[str, Any]]:

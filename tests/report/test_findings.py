@@ -216,6 +216,18 @@ def test_the_reference_replaces_a_figure_that_was_not_made(place: Path, capsys: 
     assert "<em>mi Figure 1</em>" in Path("out/findings.html").read_text(), "labeled as a reference"
 
 
+def test_the_largest_scale_counts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also if the figure was made here. The link leads to the figure, because the report has no verdict of that scale."""
+    lines(capsys, "reference", "results/smoke", code=0)
+    larger = Path("reports/desk/lg_fig5.json")
+    larger.parent.mkdir()
+    reference = Path("reports/smoke/lg_fig5.json").read_text()
+    larger.write_text(reference.replace('"scale": "smoke"', '"scale": "desk"').replace("confirmed", "not decided"))
+    assert shown(capsys)[0] == "not-supported"
+    text = Path("out/findings.html").read_text()
+    assert re.findall(r'<a href="([^"]+)"[^>]*><em>lg Figure 5, desk</em></a>', text) == ["lg.html#lg_fig5"] * 2
+
+
 def test_without_sentences_the_page_says_where_they_come_from(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("config/synthesis.yaml").unlink()
     state, text = shown(capsys)
