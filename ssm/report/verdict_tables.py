@@ -134,9 +134,10 @@ def _notes(
         lines.append(f"- {_mark(WEAK)}: {WEAK_MEANS}. Verdicts with this mark: {len(weak)}.")
     groups = shared_models(rows)
     if groups:
-        large = [f"  - {group.words}" for group in groups if group.statements >= LARGE]
-        count = f"{len(groups)}. With {LARGE} or more statements: {len(large)}"
-        lines += [f"- Groups of statements that are not independent: {count}.", *large]
+        large = Counter(group.words for group in groups if group.statements >= LARGE)
+        count = f"{len(groups)}. With {LARGE} or more statements: {large.total()}"
+        lines.append(f"- Groups of statements that are not independent: {count}.")
+        lines += [f"  - {words}{f' ({times} groups)' if times > 1 else ''}" for words, times in large.items()]
     if redesigned:
         lines.append(
             "- A newer design is registered, and its seeds are not read yet. The verdicts are those of the earlier "

@@ -217,7 +217,7 @@ def test_the_reference_replaces_a_figure_that_was_not_made(place: Path, capsys: 
 
 
 def test_the_largest_scale_counts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also if the figure was made here. The link leads to the figure, because the report has no verdict of that scale."""
+    """Also if the figure was made here. The link leads to the figure: the report has no verdict of that scale."""
     lines(capsys, "reference", "results/smoke", code=0)
     larger = Path("reports/desk/lg_fig5.json")
     larger.parent.mkdir()

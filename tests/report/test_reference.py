@@ -223,6 +223,9 @@ def test_statements_on_the_same_base_models_are_one_group() -> None:
     reference = Reference(target="own_fig1", scale="smoke", made={}, claims=(*claims, apart))
     assert "  - 5 statements (own_fig1) rest on the same 3 base models" in every_verdict([reference])
     assert len(shared_models(reference.rows())) == 1
+    others = [made("confirmed", f"it{i}", f"o{i}", base_group="z", base_models=3).claims[0] for i in range(5, 10)]
+    twice = Reference(target="own_fig1", scale="smoke", made={}, claims=(*claims, *others))
+    assert "  - 5 statements (own_fig1) rest on the same 3 base models (2 groups)" in every_verdict([twice])
     elsewhere = [row | {"sort": ELSEWHERE} if row["claim"] == "it0" else row for row in reference.rows()]
     assert [group.statements for group in shared_models(elsewhere)] == [4], "a verdict without a number rests on none"
 
