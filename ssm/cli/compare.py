@@ -22,11 +22,16 @@ only the verdict is compared, and "not decided" agrees with every verdict.
 
 Training amplifies rounding. So with another processor or torch, the same
 seed can end at other weights. A claim that moved by more than the tolerance
-is then "consistent" if both 95% intervals together allow the difference; one
+is then "consistent" if both 95% intervals together allow the difference. One
 verdict may be "not decided". Another commit alone is no reason.
 
-Python's standard library is the text at the scale smoke. So another version
-of Python means another text; the last lines then say so.
+Otherwise a claim differs. It also differs if the region, the seeds, the arms
+or the measurements are not those of the reference, or if one side lacks it.
+
+Except at the scale paper, most texts are Python's standard library. So another
+version of Python means another text; the last lines then say so. Numbers of
+such a text are then not compared: a claim agrees, unless one verdict is
+"confirmed" and the other is "refuted".
 
 Figures that only one side has are named, and not compared.
 Exit code: 0 if all claims agree or are consistent, 1 if a claim differs.

@@ -22,7 +22,7 @@ EPILOG = f"""\
 The command compares two perplexities at every length: with the full history
 of a token, and after a restart. The restarted model reads only the last T/2 to
 T tokens before the token (T: the context). The command reads windows of your
-text until the verdict is decided, or until 60% of --budget is over; the rest is
+text until the verdict is decided, or until 60% of --budget is over. The rest is
 for measurements that explain the verdict. It reads at least 4 windows. Loading
 the model and tokenizing the text do not count. The verdict "holds" needs 64
 windows or more.
@@ -95,7 +95,7 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=positive(float),
         metavar="R",
-        help=f"the model breaks if its perplexity is R times that of a restart (default: {TOLERANCE})",
+        help=f"the model breaks if its perplexity is above R times that of a restart (default: {TOLERANCE})",
     )
     parser.add_argument(
         "--budget",
@@ -124,7 +124,7 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
         type=_seed,
         default=SEED,
         metavar="S",
-        help=f"decides which windows are read first (default: {SEED})",
+        help=f"random seed: order of the windows, bootstrap; in `ssm extend` also training (default: {SEED})",
     )
     add_device(parser)
 

@@ -30,16 +30,18 @@ what happens:
   3. The best of five checkpoints is chosen, on text that is used for nothing
      else: the original, three snapshots, or the end of training.
   4. The new model is diagnosed on the same windows as the original.
-The recipe is that of lg Appendix B.2, with two differences. A step reads 32
-times the context instead of half a million tokens (--batch-tokens). And the
+The recipe is that of lg Appendix B.2, with two main differences. A step reads
+32 times the context instead of half a million tokens (--batch-tokens). And the
 best of several checkpoints is chosen. The page lists all differences.
 
 what is written into --out:
   index.html   explains the result; result.json holds the numbers
+  before/      the diagnosis of the original; after/ and control/: those of the
+               new model, and with --control of the twin
   model/       the new model in the format of the original, with its tokenizer;
                only if the gain is certain
-  candidate/   the trained model if the gain is not certain, unless training
-               diverged
+  candidate/   otherwise the trained or repaired model; there is none if
+               training diverged, or if no value of the repair was better
   work/        what a continued command needs; you may delete it
 The original is never changed. The terminal shows the outcome, a table, and
 commands that load the new model in its own library and in
@@ -50,11 +52,19 @@ when a gain is certain:
   a rise of at most --in-context-tolerance. In addition, the model broke before
   and holds now ("repaired"; needs 64 windows), or its paired ratio is lower
   ("improved"). The intervals allow for one far worse window that was not read.
-  "not decided" means that more text may decide it. The last lines then show
-  the command that measures on more text (--held-out FILES). It does not train
-  again, and training never reads the text that was held out first. The same is
-  true for other values of --in-context-tolerance, --measure, --budget and
+  "not decided" means that more measurements may decide it.
+
+after a gain that is not certain:
+  The last lines show the command that measures the candidate on more text
+  (--held-out FILES), on more windows, or for longer. It does not train again,
+  and training never reads the text that was held out first. The same is true
+  for other values of --in-context-tolerance, --measure, --budget and
   --sequences.
+
+time:
+  --budget is the time of one diagnosis. There are two, up to two more if the
+  gain is not decided, and one more with --control. Training, and the choice
+  among checkpoints, do not count.
 
 which text is held out:
   All of --held-out, or a part of --text. The part is a tenth, or up to half if
@@ -133,7 +143,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"without training: {', '.join(STORED_REPAIRS)}",
     )
     parser.add_argument("--by", choices=("model", "layer"), help="scale_a: one factor for the model, or for each layer")
-    parser.add_argument("--p-zero", type=float, metavar="P", help="share of sequences that start from zero")
+    parser.add_argument(
+        "--p-zero",
+        type=float,
+        metavar="P",
+        help="share of sequences that start from zero (default: 0.1 for state_passing, 0 for the others)",
+    )
     parser.add_argument("--sigma", type=number, metavar="S", help="standard deviation of random_noise, required for it")
     parser.add_argument("--steps", type=whole, metavar="N", help=f"training steps (default: {STEPS})")
     parser.add_argument(
@@ -143,7 +158,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-tokens", type=whole, metavar="N", help="tokens of a step (default: 32 x the context; lg: 524288)"
     )
     parser.add_argument(
-        "--micro-batch-tokens", type=whole, metavar="N", help="tokens of one forward pass (default: 8192)"
+        "--micro-batch-tokens", type=whole, metavar="N", help="tokens of one forward pass (default: at most 8192)"
     )
     parser.add_argument("--activation-checkpointing", action="store_true", help="use less memory and more time")
     parser.add_argument(

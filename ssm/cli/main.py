@@ -33,8 +33,8 @@ rebuild the figures of four papers about it.
 {groups}
 
 `ssm <command> --help` shows what a command reads and writes, with an example.
-`make figures` or `snakemake TARGET` run the steps of the workflow for you; that
-needs pip install '.[workflow]' in the clone.
+In the clone, `make figures` installs the workflow and runs its steps for you.
+After pip install '.[workflow]', `snakemake --cores all TARGET` does it too.
 
 `ssm --version` prints the version.
 """

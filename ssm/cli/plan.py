@@ -11,9 +11,9 @@ from ssm.cli import add_config, path, positive
 HELP = "show what the config files ask for, and what it costs"
 EPILOG = """\
 The command reads the config folder: config.yaml, models.yaml, data.yaml,
-training.yaml and figures/*.yaml. It prints the number of runs and tables, the
-GPU hours, the disk space, and the time of each figure. With --write, it writes
-one JSON file for each spec, which the other commands read.
+training.yaml and figures/*.yaml. For each figure, it prints the number of runs
+and tables, the GPU or CPU hours, the disk space, the memory, and the time. With
+--write, it writes one JSON file for each spec, which the other commands read.
 
 examples:
   ssm plan                                  everything in the config folder
@@ -27,7 +27,12 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--scale", metavar="S", help="smoke, desk, gpu or paper (default: the scale in config.yaml)")
-    parser.add_argument("--figures", metavar="T", nargs="+", help="plan only these figures, or papers: lg_fig5, lg")
+    parser.add_argument(
+        "--figures",
+        metavar="T",
+        nargs="+",
+        help="plan only these figures, or papers, such as lg_fig5 or lg (default: those in config.yaml)",
+    )
     parser.add_argument(
         "--gpus",
         type=positive(int),

@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
     parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of the pages")
     parser.add_argument(
-        "--front", nargs="+", metavar="TARGET", help="figures that the front page shows in full (default: headlines)"
+        "--front",
+        nargs="+",
+        metavar="TARGET",
+        help="figures that the front page shows in full (default: those with `headline: true`)",
     )
     parser.add_argument(
         "--figures", nargs="+", default=(), metavar="TARGET", help="fail if one of these figures is not finished"

@@ -21,6 +21,9 @@ stale       not finished, and no file changed for --stale seconds: it was
             killed, or its machine is gone
 stopped     told to stop, or failed; the same command continues from the last
             checkpoint
+diverged    ended early: the loss is too high, or the loss or the gradient is
+            not finite; this is a result
+finished    all steps are done
 waiting     not started: counted, and not listed
 unreadable  one of its files is damaged
 

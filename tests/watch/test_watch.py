@@ -24,11 +24,11 @@ from ssm.base.files import write_json
 from ssm.base.records import CHECKPOINT_METRICS
 from ssm.base.tables import METRICS, write_table
 from ssm.cli.main import main
-from ssm.cli.watch import CLEAR
+from ssm.cli.watch import CLEAR, EPILOG
 from ssm.training.checkpointing import CheckpointSchedule
 from ssm.training.loop import train
 from ssm.watch import runs as module
-from ssm.watch.runs import ResultsView, RunView, Watcher
+from ssm.watch.runs import STATES, ResultsView, RunView, Watcher
 from ssm.watch.screen import BLOCKS, for_terminal, lines, sparkline
 
 LONG = "mamba2-slow-T1024-state-passing-s1-0123456789ab"
@@ -48,6 +48,10 @@ def heartbeat(folder: Path, **changes: Any) -> None:
 def aged(folder: Path, seconds: float) -> None:
     for path in folder.iterdir():
         os.utime(path, (time.time() - seconds,) * 2)
+
+
+def test_the_help_explains_every_state() -> None:
+    assert {line.split("  ")[0] for line in EPILOG.splitlines()} >= {*STATES}
 
 
 @pytest.fixture
