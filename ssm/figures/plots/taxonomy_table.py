@@ -24,9 +24,9 @@ GAP = 0.35  # of a line: space below a system
 HEADS = (  # head, left edge as a fraction of the width, characters per line
     ("system", 0.0, 17),
     ("recurrence", 0.165, 0),  # already broken into lines
-    ("decay", 0.575, 16),
-    ("state", 0.73, 14),
-    ("measured", 0.855, 16),
+    ("decay", 0.567, 16),
+    ("state", 0.711, 14),
+    ("measured", 0.857, 16),
 )
 
 
