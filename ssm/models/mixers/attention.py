@@ -10,7 +10,7 @@ from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import conv_init, residual_init, small_init, upcast
+from ssm.models.mixers.parts import conv_init, residual_init, rms_head_norm, small_init, upcast
 from ssm.models.mixers.rotary import rotate, rotation
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.attention import AttentionMixer
@@ -158,7 +158,7 @@ class Attention(Mixer, kind="attention"):
         return torch.cat([keys, shared.unsqueeze(1).expand(-1, self.heads, -1, -1)], -1), values
 
     def _normalized(self, x: Tensor, weight: Tensor) -> Tensor:
-        return (F.rms_norm(upcast(x), (self.head_dim,), eps=self.spec.norm_eps) * (1 + upcast(weight))).to(x.dtype)
+        return rms_head_norm(x, 1 + upcast(weight), self.spec.norm_eps).to(x.dtype)
 
     def _finish(self, y: Tensor, gate: Tensor | None) -> Tensor:
         """The output (..., D) from the outputs of the heads and their gate, (..., H, V)."""

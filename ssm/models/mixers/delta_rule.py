@@ -11,7 +11,7 @@ from ssm_kernels import causal_conv1d, delta_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import conv_init, conv_step, l2_norm, upcast
+from ssm.models.mixers.parts import conv_init, conv_step, l2_norm, rms_head_norm, upcast
 from ssm.models.state import LayerOutput, LayerState
 
 
@@ -83,5 +83,5 @@ class DeltaRule(Mixer):
         return 2 * beta if self.spec.negative_eigenvalues else beta
 
     def _finish(self, y: Tensor, extra: list[Tensor], u: Tensor) -> Tensor:
-        y = F.rms_norm(upcast(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
+        y = rms_head_norm(y, self.norm_weight, self.spec.norm_eps)  # (..., H, V)
         return self.out_proj(self._gated(y.flatten(-2), *extra).to(u.dtype))

@@ -8,7 +8,7 @@ from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import upcast
+from ssm.models.mixers.parts import rms_head_norm, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.gla import GlaMixer
 
@@ -66,5 +66,5 @@ class Gla(Mixer, kind="gla"):
         return q * self.key_dim**-0.5, k, v, log_decay, gate
 
     def _finish(self, y: Tensor, gate: Tensor, u: Tensor) -> Tensor:
-        y = F.rms_norm(upcast(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
+        y = rms_head_norm(y, self.norm_weight, self.spec.norm_eps)  # (..., H, V)
         return self.out_proj((y.flatten(-2) * F.silu(upcast(gate))).to(u.dtype))

@@ -80,6 +80,11 @@ def head_norm(x: Tensor, eps: float) -> Tensor:
     return F.layer_norm(upcast(x), x.shape[-1:], eps=eps)
 
 
+def rms_head_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """RMSNorm by head: (..., H, V) with mean square 1 over V, times `weight` (V,), in float32."""
+    return F.rms_norm(upcast(x), weight.shape, eps=eps) * weight
+
+
 def conv_init(weight: Tensor, bias: Tensor | None = None) -> None:
     """torch.nn.Conv1d's initialization of a depthwise convolution, weight (C, K): uniform within 1 / sqrt(K)."""
     bound = 1 / math.sqrt(weight.shape[1])

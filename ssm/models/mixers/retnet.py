@@ -8,7 +8,7 @@ from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import head_norm, upcast
+from ssm.models.mixers.parts import head_norm, rms_head_norm, upcast
 from ssm.models.mixers.rotary import rotate, rotation
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.retnet import RetNetMixer
@@ -61,7 +61,7 @@ class RetNet(Mixer, kind="retnet"):
 
     def _finish(self, y: Tensor, gate: Tensor, u: Tensor) -> Tensor:
         if self.spec.norm == "rms":
-            y = F.rms_norm(upcast(y), (self.value_dim,), eps=self.spec.norm_eps) * self.norm_weight  # (..., H, V)
+            y = rms_head_norm(y, self.norm_weight, self.spec.norm_eps)  # (..., H, V)
         else:
             y = head_norm(y, self.spec.norm_eps)
         y = y.flatten(-2) * F.silu(upcast(gate))
