@@ -11,7 +11,7 @@ from ssm_kernels import causal_conv1d, delta_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import conv_init, conv_step, l2_norm, rms_head_norm, upcast
+from ssm.models.mixers.parts import conv_init, conv_step, l2_norm, rms_head_norm, scaled_xavier_init, upcast
 from ssm.models.state import LayerOutput, LayerState
 
 
@@ -32,7 +32,7 @@ class DeltaRule(Mixer):
         self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
         self.out_proj = nn.Linear(values, d_model, bias=False)
         for weight in (*self.in_proj.weight.split([*self.convolved, *self.sizes[1:]]), self.out_proj.weight):
-            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
+            scaled_xavier_init(weight)
         conv_init(self.conv_weight)
 
     @abstractmethod

@@ -8,7 +8,7 @@ from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import rms_head_norm, upcast
+from ssm.models.mixers.parts import rms_head_norm, scaled_xavier_init, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.gla import GlaMixer
 
@@ -35,7 +35,7 @@ class Gla(Mixer, kind="gla"):
         self.out_proj = nn.Linear(values, d_model, bias=False)
         decay = [self.decay_proj.weight] if spec.decay == "input_dependent" else []
         for weight in (*self.in_proj.weight.split(self.sizes), *decay, self.out_proj.weight):
-            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
+            scaled_xavier_init(weight)
         if spec.decay == "input_dependent":
             nn.init.zeros_(self.decay_proj.bias)
 

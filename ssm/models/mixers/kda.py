@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ssm.models.mixers.delta_rule import DeltaRule
-from ssm.models.mixers.parts import initial_step_bias, upcast
+from ssm.models.mixers.parts import initial_step_bias, scaled_xavier_init, upcast
 from ssm.specs.mixers.kda import KdaMixer
 
 
@@ -22,7 +22,7 @@ class Kda(DeltaRule, kind="kda"):
         self.dt_bias = nn.Parameter(initial_step_bias(keys, *spec.dt_range))
         self.gate_proj = nn.Linear(rank, values, bias=spec.gate_bias)
         for linear in (self.decay_proj, self.gate_proj):
-            nn.init.xavier_uniform_(linear.weight, gain=2**-2.5)
+            scaled_xavier_init(linear.weight)
         if spec.gate_bias:
             nn.init.zeros_(self.gate_proj.bias)
 

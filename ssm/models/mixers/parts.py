@@ -92,6 +92,11 @@ def conv_init(weight: Tensor, bias: Tensor | None = None) -> None:
         nn.init.uniform_(parameter, -bound, bound)
 
 
+def scaled_xavier_init(weight: Tensor) -> None:
+    """Xavier's uniform initialization with gain 2^-2.5, as in the authors' code of RetNet, GLA and DeltaNet."""
+    nn.init.xavier_uniform_(weight, gain=2**-2.5)
+
+
 def small_init(weight: Tensor) -> None:
     """GPT-NeoX's initialization of a projection from D: N(0, 2 / (5 D)) (Nguyen & Salazar 2019)."""
     nn.init.normal_(weight, std=math.sqrt(2 / (5 * weight.shape[1])))

@@ -8,7 +8,7 @@ from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.parts import head_norm, rms_head_norm, upcast
+from ssm.models.mixers.parts import head_norm, rms_head_norm, scaled_xavier_init, upcast
 from ssm.models.mixers.rotary import rotate, rotation
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.retnet import RetNetMixer
@@ -31,8 +31,8 @@ class RetNet(Mixer, kind="retnet"):
         if spec.norm == "rms":
             self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
         for weight in self.in_proj.weight.split(self.sizes):
-            nn.init.xavier_uniform_(weight, gain=2**-2.5)  # as in the authors' code
-        nn.init.xavier_uniform_(self.out_proj.weight, gain=2**-1)
+            scaled_xavier_init(weight)
+        nn.init.xavier_uniform_(self.out_proj.weight, gain=2**-1)  # as in the authors' code
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         T = u.shape[1]
