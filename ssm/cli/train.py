@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from ssm.data.store import TokenStore
     from ssm.models.device import prepare_device
     from ssm.specs.training import RunSpec
-    from ssm.training.checkpointing import CheckpointSchedule
+    from ssm.training.checkpoint_schedule import CheckpointSchedule
     from ssm.training.distributed import process_group
     from ssm.training.job import Machine
     from ssm.training.loop import train

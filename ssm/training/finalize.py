@@ -12,7 +12,7 @@ from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
 from ssm.models.device import device_name
 from ssm.models.trainable import TrainableModel
 from ssm.models.weights_file import digests, save_weights, snapshot_path
-from ssm.training.checkpointing import Checkpointer
+from ssm.training.checkpoint_schedule import Checkpointer
 from ssm.training.job import Job
 from ssm.training.lineage import starting_weights
 from ssm.training.metrics import Metrics

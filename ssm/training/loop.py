@@ -1,7 +1,7 @@
 """The training loop of pre-training and post-training. Interventions differ only by their initial-state policy.
 
-`ssm.training.step` defines one training step. `ssm.training.checkpointing` decides when a run is saved or stops early.
-`ssm.training.finalize` writes its final files.
+`ssm.training.step` defines one training step. `ssm.training.checkpoint_schedule` decides when a run is saved or stops
+early. `ssm.training.finalize` writes its final files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
 from ssm.models.weights_file import SNAPSHOTS
 from ssm.specs.training import RunSpec
-from ssm.training.checkpointing import Checkpointer, CheckpointSchedule
+from ssm.training.checkpoint_schedule import Checkpointer, CheckpointSchedule
 from ssm.training.distributed import ProcessGroup
 from ssm.training.finalize import finalize
 from ssm.training.job import Job, Machine

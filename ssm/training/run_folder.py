@@ -9,7 +9,7 @@ from ssm.base.files import LOCK
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.models.weights_file import read_header
 from ssm.specs.training import RunSpec
-from ssm.training.checkpoint import FILE as CHECKPOINT
+from ssm.training.checkpoint_file import FILE as CHECKPOINT
 from ssm.training.run_record import read_record
 
 ELSEWHERE = "give another --out"

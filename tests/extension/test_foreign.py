@@ -33,7 +33,7 @@ from ssm.models.load import load_any_model
 from ssm.models.weights_file import load_model, load_tensors
 from ssm.specs.foreign import ForeignSpec
 from ssm.specs.training import CheckpointRef, RunSpec
-from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.imported import write_imported
 from ssm.training.loop import train
 from ssm.training.run_record import read_record

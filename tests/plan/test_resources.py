@@ -33,7 +33,7 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.passkey import Passkey
 from ssm.specs.measurements.restart_loss import RestartLoss, octaves
 from ssm.specs.training import Budget
-from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.loop import train
 
 ROOT = Path(__file__).parents[2]

@@ -22,17 +22,17 @@ def job(run: RunSpec, tokens: Path, folder: Path, saved: Connection) -> None:
     """Train with a checkpoint every 5 steps, and send the step of each one."""
     import torch
 
-    from ssm.training import checkpointing, loop
+    from ssm.training import checkpoint_schedule, loop
 
-    save = checkpointing.save_checkpoint
+    save = checkpoint_schedule.save_checkpoint
 
     def sending(*args: Any) -> None:
         save(*args)
         saved.send(args[2])  # the step
 
-    checkpointing.save_checkpoint = sending
+    checkpoint_schedule.save_checkpoint = sending
     torch.set_num_threads(1)
-    often = checkpointing.CheckpointSchedule(steps=5)
+    often = checkpoint_schedule.CheckpointSchedule(steps=5)
     loop.train(run, TokenStore.open(tokens), folder, torch.device("cpu"), checkpoints=often)
 
 

@@ -31,7 +31,7 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.state import State
 from ssm.models.weights_file import load_model, load_tensors, snapshot_path
 from ssm.specs.training import RunSpec
-from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.lineage import starting_weights
 from ssm.training.loop import train
 

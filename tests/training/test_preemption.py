@@ -28,9 +28,9 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.models.weights_file import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training import checkpointing, loop
+from ssm.training import checkpoint_schedule, loop
 from ssm.training import step as training_step
-from ssm.training.checkpointing import Checkpointer, CheckpointSchedule
+from ssm.training.checkpoint_schedule import Checkpointer, CheckpointSchedule
 from ssm.training.step import Stepper
 
 CPU = torch.device("cpu")
@@ -103,7 +103,7 @@ def test_after_a_signal_the_checkpoint_has_the_current_step(
 def test_slow_steps_are_checked_one_by_one(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointing, "SLOW", 0.0)
+    monkeypatch.setattr(checkpoint_schedule, "SLOW", 0.0)
     at_step(monkeypatch, 13, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Preempted):
         train(run, store, tmp_path, CheckpointSchedule(seconds=1e9))
@@ -137,7 +137,7 @@ def test_a_long_step_stops_between_its_micro_batches(
         return loss_of(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpointing, "SLOW", 0.0)
+        patch.setattr(checkpoint_schedule, "SLOW", 0.0)
         patch.setattr(training_step, "loss_of", eventful)
         with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {step - 1} of 16; its checkpoint is written"):
             train(run, store, tmp_path / "run", CheckpointSchedule(seconds=1e9))
@@ -159,7 +159,7 @@ def test_a_run_stops_before_its_time_limit_and_every_job_makes_progress(
     run: RunSpec, store: TokenStore, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit has already passed: each job trains up to its first check."""
-    monkeypatch.setattr(checkpointing, "SLOW", 1e9)  # check at the first step of a job, and at every tenth
+    monkeypatch.setattr(checkpoint_schedule, "SLOW", 1e9)  # check at the first step of a job, and at every tenth
     over = CheckpointSchedule(seconds=1e9, until=time.monotonic())
     for step in (1, 2, 3):
         with pytest.raises(Preempted, match=f"by its time limit at step {step} of 40; its checkpoint is") as stop:
@@ -174,7 +174,7 @@ def test_a_step_that_would_exceed_the_time_limit_does_not_start(
 ) -> None:
     """Each step takes 100 seconds of a simulated clock: two of them fit into 250."""
     now = [0.0]
-    monkeypatch.setattr(checkpointing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(checkpoint_schedule, "time", SimpleNamespace(monotonic=lambda: now[0]))
     make = Stepper.train_step
 
     def slow_step(*arguments: Any) -> Any:
@@ -191,7 +191,7 @@ def test_slow_checkpoints_are_written_less_often(
 ) -> None:
     """Each step takes 8 simulated seconds, and is checked. 2% of 64 seconds are 1.28 seconds."""
     now, saved, takes = [0.0], [], [0.0]
-    monkeypatch.setattr(checkpointing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(checkpoint_schedule, "time", SimpleNamespace(monotonic=lambda: now[0]))
     make, save = Stepper.train_step, Checkpointer.save
 
     def slow_step(*arguments: Any) -> Any:

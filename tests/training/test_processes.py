@@ -22,9 +22,9 @@ from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.weights_file import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training import checkpointing, loop, parallel
+from ssm.training import checkpoint_schedule, loop, parallel
 from ssm.training import step as training_step
-from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.job import Machine
 from ssm.training.step import Stepper
@@ -213,7 +213,7 @@ def test_kill_9_of_any_process_ends_all_and_the_run_resumes_bitwise(
 
 def leave_in_the_middle(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, machine: dict[str, Any]) -> None:
     """The last process gets a signal in the first micro-batch of step 7. All steps count as slow."""
-    make, loss_of, slow = Stepper.train_step, training_step.loss_of, checkpointing.SLOW
+    make, loss_of, slow = Stepper.train_step, training_step.loss_of, checkpoint_schedule.SLOW
     now = [0]
 
     def noted(stepper: Stepper, step: int, stop: StopRequest | None) -> dict[str, Any] | None:
@@ -225,11 +225,11 @@ def leave_in_the_middle(group: ProcessGroup, run: RunSpec, tokens: Path, folder:
             os.kill(os.getpid(), signal.SIGUSR1)
         return loss_of(*arguments)
 
-    Stepper.train_step, training_step.loss_of, checkpointing.SLOW = noted, signaled, 0.0  # type: ignore[method-assign]
+    Stepper.train_step, training_step.loss_of, checkpoint_schedule.SLOW = noted, signaled, 0.0  # type: ignore[method-assign]
     try:
         train(group, run, tokens, folder, **machine)
     finally:
-        Stepper.train_step, training_step.loss_of, checkpointing.SLOW = make, loss_of, slow  # type: ignore[method-assign]
+        Stepper.train_step, training_step.loss_of, checkpoint_schedule.SLOW = make, loss_of, slow  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.weights_file import load_tensors
 from ssm.specs.training import RunSpec
-from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.gradients import FlatGradients, Gradients
 from ssm.training.job import Machine

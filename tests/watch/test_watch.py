@@ -25,7 +25,7 @@ from ssm.base.records import CHECKPOINT_METRICS
 from ssm.base.tables import METRICS, write_table
 from ssm.cli.main import main
 from ssm.cli.watch import CLEAR, EPILOG
-from ssm.training.checkpointing import CheckpointSchedule
+from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.loop import train
 from ssm.watch import runs as module
 from ssm.watch.runs import STATES, ResultsView, RunView, Watcher

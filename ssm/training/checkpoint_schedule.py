@@ -17,7 +17,7 @@ from ssm.base.stopping import Preempted, StopRequest
 from ssm.models.trainable import TrainableModel
 from ssm.models.weights_file import load_tensors, load_weights, save_weights, snapshot_path, snapshot_step
 from ssm.specs.training import RunSpec
-from ssm.training.checkpoint import load_checkpoint, save_checkpoint
+from ssm.training.checkpoint_file import load_checkpoint, save_checkpoint
 from ssm.training.job import Job
 from ssm.training.metrics import PATIENCE, Metrics
 from ssm.training.parallel import full_tensors
