@@ -1,4 +1,4 @@
-"""Numbers with their nouns and units, and the first names of long lists."""
+"""Numbers with their nouns and units, durations, and the first names of long lists."""
 
 from __future__ import annotations
 
@@ -44,3 +44,42 @@ def size(count: float) -> str:
     units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes"))
     unit, name = next((found for found in units if count >= 0.995 * found[0]), units[-1])
     return f"{float(f'{count / unit:.2g}'):,g} {name}"
+
+
+def duration(seconds: float) -> str:
+    """A measured duration in its two largest units, of seconds, minutes and hours.
+
+    >>> duration(4.26), duration(100), duration(3725), duration(200000)
+    ('4.3 s', '1 min 40 s', '1 h 2 min', '55 h 33 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
+
+
+def estimated_duration(seconds: float) -> str:
+    """An estimated duration in whole units: from two minutes on without seconds, which an estimate does not know.
+
+    >>> [estimated_duration(value) for value in (0.2, 90, 425, 18360, 273600)]
+    ['1 s', '90 s', '7 min', '5 h 6 min', '3 d 4 h']
+    """
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    days, hours = divmod(minutes // 60, 24)
+    if days:
+        return f"{days:,} d {hours} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+
+
+def clock(seconds: float) -> str:
+    """A remaining time, short enough for a line of progress: hours if there are any, minutes and seconds.
+
+    >>> clock(123), clock(3723)
+    ('2:03', '1:02:03')
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

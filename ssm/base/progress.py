@@ -13,7 +13,7 @@ from typing import Self
 
 from tqdm import tqdm
 
-from ssm.base.counting import short
+from ssm.base.counting import clock, short
 from ssm.base.errors import OutputError
 from ssm.base.files import write_text
 
@@ -144,10 +144,3 @@ class Progress:
             parts = [f"{self.title} {self.done} {self.unit}", self._rate(), self.note]
         sys.stderr.write("  ".join(part for part in parts if part) + "\n")  # one write, because jobs share the terminal
         sys.stderr.flush()
-
-
-def clock(seconds: float) -> str:
-    """1:02:03, or 2:03 below an hour."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

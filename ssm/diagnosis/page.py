@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from ssm.base.counting import first_of, size
+from ssm.base.counting import duration, first_of, size
 from ssm.base.provenance import environment
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.words import number
@@ -27,7 +27,6 @@ from ssm.diagnosis.readings import SHARING, ratio_spans
 from ssm.diagnosis.result import Diagnosis, EffectiveLength, Extension, Interval, Recall, Solved
 from ssm.diagnosis.verdict import about, digits, ends, found_of, length_words, unmeasured_words
 from ssm.report.build import style, template
-from ssm.report.facts import duration
 from ssm.report.gather import SYMBOLS
 from ssm.report.image import svg_image
 from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ssm.base.counting import counted
+from ssm.base.counting import counted, estimated_duration
 from ssm.base.text_table import aligned
 from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
@@ -100,9 +100,11 @@ def _table(
     rows = [head]
     for cells, jobs, new, figures in counted:
         around = CALL_SECONDS + DRAW_SECONDS * figures
-        times = [_time(around + wall_seconds(plan, jobs, needed, slots))]
+        times = [estimated_duration(around + wall_seconds(plan, jobs, needed, slots))]
         if past is not None:
-            times.append(_time(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else "")
+            times.append(
+                estimated_duration(around + wall_seconds(plan, jobs, past, slots)) if jobs <= past.keys() else ""
+            )
         rows.append([*cells, *_sums(plan, new, needed, gpu), *_most(plan, jobs, needed, gpu), *times])
     return rows
 
@@ -190,7 +192,7 @@ def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) 
     longest = max(runs, key=lambda need: need.seconds, default=None)
     if longest and longest.seconds > LONG * hardware.hours_per_run * 3600:
         lines.append(
-            f"The longest run takes {_time(longest.seconds)} on {counted(longest.gpus, 'GPU')}: change "
+            f"The longest run takes {estimated_duration(longest.seconds)} on {counted(longest.gpus, 'GPU')}: change "
             "gpus_per_run in config.yaml."
         )
     return [*lines, ""] if lines else []
@@ -236,14 +238,3 @@ def _short(value: float, units: tuple[tuple[float, str], ...]) -> str:
 
 def _hours(hours: float) -> str:
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"
-
-
-def _time(seconds: float) -> str:
-    """The two largest units: 3 d 4 h, 5 h 6 min, 7 min; 90 s below two minutes."""
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    days, hours = divmod(minutes // 60, 24)
-    if days:
-        return f"{days:,} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ssm.base.counting import duration
 from ssm.claims.words import number
 from ssm.report.gather import Results, Run
 
@@ -75,19 +76,6 @@ def facts(results: Results) -> Facts:
 
 def _without_empty(rows: list[tuple[str, str]]) -> Rows:
     return tuple((name, text) for name, text in rows if text)
-
-
-def duration(seconds: float) -> str:
-    """A duration in its two largest units.
-
-    >>> duration(4.26), duration(100), duration(3725), duration(200000)
-    ('4.3 s', '1 min 40 s', '1 h 2 min', '55 h 33 min')
-    """
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes_left = divmod(minutes, 60)
-    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
 
 
 def _models(runs: list[Run], results: Results) -> tuple[ModelFacts, ...]:

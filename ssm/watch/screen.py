@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ssm.base.counting import counted, short
+from ssm.base.counting import clock, counted, short
 from ssm.base.errors import printable
-from ssm.base.progress import clock
 from ssm.watch.runs import STATES, ResultsView, RunView
 
 BLOCKS, CROSS, GAP = "▁▂▃▄▅▆▇█", "×", "…"
