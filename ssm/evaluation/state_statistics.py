@@ -48,7 +48,7 @@ def _caches(model: Readable) -> tuple[int, ...]:
     read = model.model if isinstance(model, ModelWrapper) else model
     if not isinstance(read, LanguageModel):
         return ()  # its state has only recurrent layers
-    if len(read.spec.caches) == read.spec.n_layers:
+    if not read.spec.recurrent:
         raise _stateless()
     return read.spec.caches
 

@@ -101,6 +101,11 @@ class ModelSpec(Spec):
         return tuple(layer for layer, mixer in enumerate(self.mixers()) if isinstance(mixer, AttentionMixer))
 
     @property
+    def recurrent(self) -> tuple[int, ...]:
+        """The layers (from 0) with a recurrent state: all but attention."""
+        return tuple(layer for layer in range(self.n_layers) if layer not in self.caches)
+
+    @property
     def decaying(self) -> tuple[int, ...]:
         """The layers (from 0) in which every state has a decay: linear recurrences with a diagonal A_t."""
         return tuple(i for i, mixer in enumerate(self.mixers()) if mixer.taxonomy.diagonal and not mixer.averages)

@@ -46,7 +46,7 @@ class StateRetention(OfWindows):
         return self.sequences * self.length * READS, self.length
 
     def lacking(self, model: ModelSpec) -> str | None:
-        return "a recurrent state" if len(model.caches) == model.n_layers else None
+        return None if model.recurrent else "a recurrent state"
 
     def rows(self, model: ModelSpec) -> float:
         return self.sequences * (1 + model.n_layers)

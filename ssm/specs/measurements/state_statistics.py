@@ -34,7 +34,7 @@ class StateStatistics(OfWindows):
         return sorted({2**i for i in range(self.length.bit_length())} | {self.length})
 
     def lacking(self, model: ModelSpec) -> str | None:
-        return "a recurrent state" if len(model.caches) == model.n_layers else None
+        return None if model.recurrent else "a recurrent state"
 
     def rows(self, model: ModelSpec) -> float:
         heads = 1 + sum(mixer.heads(model.d_model) for mixer in model.mixers())

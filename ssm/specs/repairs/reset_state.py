@@ -32,7 +32,7 @@ class ResetState(Repair):
         return self.kind if self.keeps == (0.0,) else "fade state"
 
     def check(self, model: AnyModel) -> None:
-        if self.keeps != (0.0,) and len(model.caches) == model.n_layers:
+        if self.keeps != (0.0,) and not model.recurrent:
             raise ValueError(f"repair '{self.kind}': no layer of '{model.name}' has a recurrent state that can fade")
 
     def start(self, model: AnyModel) -> Point:
