@@ -35,8 +35,7 @@ class Pieces(TokenSplit):
         """See `TokenSplit.rows`."""
         tokens = np.empty((len(starts), length), np.int64)
         for row, start in zip(tokens, starts.tolist(), strict=True):
-            if start < 0 or start + length > self.n_tokens:
-                raise IndexError(f"{self.name}: tokens {start} to {start + length} of {self.n_tokens}")
+            self.require_inside(start, length)
             filled, piece = 0, int(np.searchsorted(self.ends, start, "right"))
             while filled < length:
                 at = start + filled

@@ -69,8 +69,7 @@ class TokenSplit:
         """Tokens [start, start + length) for each of (B,) starts: (B, length) int64. Raises IndexError as `read`."""
         tokens = np.empty((len(starts), length), np.int64)
         for row, start in zip(tokens, starts.tolist(), strict=True):
-            if start < 0 or start + length > self.n_tokens:
-                raise IndexError(f"{self.name}: tokens {start} to {start + length} of {self.n_tokens}")
+            self.require_inside(start, length)
             shard, within = divmod(start, self._shard_tokens)
             filled = 0
             while filled < length:
@@ -79,6 +78,11 @@ class TokenSplit:
                 filled += len(part)
                 shard, within = shard + 1, 0
         return tokens
+
+    def require_inside(self, start: int, length: int) -> None:
+        """Raise IndexError if the tokens [start, start + length) are not all inside the split."""
+        if start < 0 or start + length > self.n_tokens:
+            raise IndexError(f"{self.name}: tokens {start} to {start + length} of {self.n_tokens}")
 
     def document_starts(self, start: int, length: int) -> np.ndarray:
         """Marks the first tokens of documents within [start, start + length): (length,) bool."""
