@@ -146,6 +146,15 @@ def head_std_curve(state_statistics: pl.DataFrame) -> pl.DataFrame:
     return _over_sequences(heads, ["layer", "head", "position"], "std")
 
 
+def positions_of_growth(state_statistics: pl.DataFrame, context: int) -> tuple[int, int]:
+    """The first and last position of growth beyond the context: T, or the last measured one before it, and the end.
+
+    If no position is at most T, the first one is the first measured position.
+    """
+    positions = sorted(state_statistics["position"].unique())
+    return max((position for position in positions if position <= context), default=positions[0]), positions[-1]
+
+
 def head_std_growth(state_statistics: pl.DataFrame, start: int, stop: int) -> pl.DataFrame:
     """Growth of the standard deviation of every head's state (mean over sequences) from `start` to `stop`.
 

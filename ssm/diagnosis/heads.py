@@ -10,6 +10,7 @@ from scipy.special import stdtrit
 
 from ssm.base.columns import maximum
 from ssm.claims.estimate import LEVEL
+from ssm.claims.table_numbers import positions_of_growth
 from ssm.diagnosis.intervals import of_logarithms
 from ssm.diagnosis.result import Drift, HeadGrowth, HeadMap
 
@@ -53,12 +54,11 @@ def head_growth(state_statistics: pl.DataFrame, context: int) -> pl.DataFrame:
     Columns: layer, head, log (of the growth), low, half (the half width of its interval), lost (the state is not a
     number at the end), measured (at the start, the std is a number above zero; or the state is lost), drifting.
     """
-    positions = sorted(state_statistics["position"].unique())
-    start = max((position for position in positions if position <= context), default=positions[0])
     heads = state_statistics.filter(pl.col("layer") >= 0, pl.col("head") >= 0)
     where = ["sequence", "layer", "head"]
     early, late = (
-        heads.filter(pl.col("position") == position).select(*where, "std") for position in (start, positions[-1])
+        heads.filter(pl.col("position") == position).select(*where, "std")
+        for position in positions_of_growth(state_statistics, context)
     )
     one, other = pl.col("std"), pl.col("std_late").fill_null(nan)
     contribution = other / other.mean() - one / one.mean()  # of each sequence to the logarithm of the growth

@@ -12,7 +12,7 @@ from pydantic import PositiveInt
 from ssm.base.lazy import polars as pl
 from ssm.claims.families import Member
 from ssm.claims.series import PlannedFigure, Series
-from ssm.claims.table_numbers import head_std_curve, head_std_growth
+from ssm.claims.table_numbers import head_std_curve, head_std_growth, positions_of_growth
 from ssm.figures.data import Curve, Line, loaded, over_seeds, panels
 from ssm.figures.panel import rows_of, token_panel
 from ssm.figures.plot import SeriesPlot, require_arms
@@ -58,9 +58,7 @@ def drifting_heads(state_statistics: pl.DataFrame, context: int, heads: int) -> 
 
     They are returned in the order of layers and heads. Heads without a finite growth are chosen last.
     """
-    positions = sorted(state_statistics["position"].unique())
-    start = max((position for position in positions if position <= context), default=positions[0])
-    growth = head_std_growth(state_statistics, start, positions[-1])
+    growth = head_std_growth(state_statistics, *positions_of_growth(state_statistics, context))
     finite = pl.col("growth").is_finite().fill_null(False)
     ranked = growth.sort(finite, pl.col("growth"), descending=True, maintain_order=True).head(heads)
     return sorted(ranked.select("layer", "head").iter_rows())
