@@ -103,7 +103,7 @@ class ModelSpec(Spec):
     @property
     def recurrent(self) -> tuple[int, ...]:
         """The layers (from 0) with a recurrent state: all but attention."""
-        return tuple(layer for layer in range(self.n_layers) if layer not in self.caches)
+        return tuple(layer for layer, mixer in enumerate(self.mixers()) if not isinstance(mixer, AttentionMixer))
 
     @property
     def decaying(self) -> tuple[int, ...]:
