@@ -16,6 +16,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PositiveFloat,
     PositiveInt,
     SerializerFunctionWrapHandler,
     StringConstraints,
@@ -217,6 +218,8 @@ def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
 Distinct = AfterValidator(_distinct)  # for a tuple without duplicates
 Ascending = AfterValidator(_ascending)  # for a tuple of numbers, each above the one before it
 Names = Annotated[tuple[str, ...], Field(strict=False), Distinct]
+PositiveInts = Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]
+PositiveFloats = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct]
 Prose = Annotated[str, AfterValidator(checked)]  # text for readers, which may contain formulas (ssm/base/prose.py)
 Setting = str | bool | int | float  # a value in a column of a table
 # Number of windows or examples that a measurement reads. The limit catches typing errors that would cost days.

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
 
 from ssm.base.columns import maximum
 from ssm.base.lazy import colors, patches
@@ -22,7 +21,7 @@ from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.plot import ChosenArms, SeriesPlot
 from ssm.figures.rows import Row
 from ssm.figures.style import SMALL, VERMILION, WIDTH, ArmStyle
-from ssm.specs.base import Distinct
+from ssm.specs.base import PositiveInts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +53,7 @@ class AttentionMaps(ChosenArms, SeriesPlot):
     reads: ClassVar[tuple[str, ...]] = ("attention_map",)
     kind: Literal["attention_maps"] = "attention_maps"
     # layers to draw, counted from 1; none: all measured layers
-    layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    layers: PositiveInts | None = None
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, arm and layer. All share one color scale: that of the rows that predict an answer."""

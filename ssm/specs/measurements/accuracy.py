@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import ceil
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import model_validator
 
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
-from ssm.specs.base import Ascending, Distinct, ReadCount
+from ssm.specs.base import Ascending, PositiveInts, ReadCount
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import Work
 from ssm.specs.measurements.of_examples import OfExamples
@@ -48,7 +48,7 @@ class Accuracy(OfExamples):
     kind: Literal["accuracy"] = "accuracy"
     # Lengths of the test sets, in the unit of the task, in ascending order. Without it, there is one test set, with the
     # task's own mix.
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct, Ascending] | None = None
+    lengths: Annotated[PositiveInts, Ascending] | None = None
     examples: ReadCount = 128  # number of examples in each test set
     seed: int = 11
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import PositiveInt, model_validator
 
 from ssm.base.errors import ConfigError
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct, ReadCount
+from ssm.specs.base import PositiveInts, ReadCount
 from ssm.specs.measurements.base import Arm, ArmsEntry
 from ssm.specs.measurements.of_examples import OfExamples
 from ssm.specs.model import ModelSpec
@@ -53,7 +53,7 @@ class AttentionMap(OfExamples):
     kind: Literal["attention_map"] = "attention_map"
     length: PositiveInt  # length of the examples, in the unit of the task
     # Layers to measure, counted from 1. Without it, all.
-    layers: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    layers: PositiveInts | None = None
     examples: ReadCount = 4
     seed: int = 14
     mask: bool = False  # true: the mask instead of the map

@@ -7,13 +7,11 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct, given_twice
+from ssm.specs.base import Distinct, PositiveFloats, PositiveInts, given_twice
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfNothing
 
 NODES, PANELS = 16, 4  # of Gauss-Legendre quadrature, on the window and between neighboring horizons
-Sizes = Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]
-Times = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct]
 Noises = Annotated[tuple[PositiveFloat, ...], Field(strict=False), Distinct]
 
 
@@ -51,14 +49,14 @@ class ExtrapolationError(OfNothing):
         sample="draw",
     )
     kind: Literal["extrapolation_error"] = "extrapolation_error"
-    sizes: Sizes  # values of n, the number of exponentials
-    windows: Times  # values of T, the length of the window
-    horizons: Times  # values of t / T, above 1
+    sizes: PositiveInts  # values of n, the number of exponentials
+    windows: PositiveFloats  # values of T, the length of the window
+    horizons: PositiveFloats  # values of t / T, above 1
     # standard deviations of noise that is added to rho at the fitted points, relative to the mean of |rho| there
     noises: Noises = ()
     draws: PositiveInt = 8  # number of draws of each noise, and of starts of gradient descent
     descent_steps: PositiveInt = 4000  # steps of gradient descent
-    descent_sizes: Sizes | None = None  # values of n for gradient descent; default: `sizes`
+    descent_sizes: PositiveInts | None = None  # values of n for gradient descent; default: `sizes`
     seed: int = 41  # of noise and starts
 
     @model_validator(mode="after")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import PositiveInt, model_validator
 
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct
+from ssm.specs.base import PositiveInts
 from ssm.specs.measurements.base import OfTable
 from ssm.specs.measurements.position_loss import PositionLoss
 
@@ -47,7 +47,7 @@ class LengthClass(OfTable):
     context: PositiveInt  # T_train of lg Def. 3.2
     # Give the class and the mean loss of the curve up to each of these lengths (ls figure 9). Without it, the class of
     # the whole curve.
-    lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct] | None = None
+    lengths: PositiveInts | None = None
 
     @model_validator(mode="after")
     def _enough(self) -> Self:

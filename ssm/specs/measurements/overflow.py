@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.schema import Schema
-from ssm.specs.base import Distinct
+from ssm.specs.base import Distinct, PositiveInts
 from ssm.specs.config import DryRun
 from ssm.specs.measurements.base import OfNothing
 
@@ -51,7 +51,7 @@ class Overflow(OfNothing):
     formats: Annotated[tuple[Format, ...], Field(strict=False, min_length=1), Distinct]  # number formats
     # backends of the scan, or `loop`, which rounds each step to the format
     arithmetics: Annotated[tuple[Arithmetic, ...], Field(strict=False, min_length=1), Distinct]
-    halvings: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1), Distinct]  # k in g = 2^-k
+    halvings: PositiveInts  # k in g = 2^-k
     shares: Annotated[tuple[float, ...], Field(strict=False, min_length=1), Distinct]  # weights, as (1 - a) / g
     draws: PositiveInt = 8  # number of draws of inputs with random signs
     lengths: PositiveInt = 8  # number of steps, as a multiple of 1 / g for the smallest g

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveFloat
-
-from ssm.specs.base import Distinct
+from ssm.specs.base import PositiveFloats
 from ssm.specs.repairs.base import OfLayers
-
-Limits = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct]
 
 
 class ClipDt(OfLayers):
@@ -19,7 +15,7 @@ class ClipDt(OfLayers):
     needs: ClassVar[str] = "has_dt_limit"
     number: ClassVar[str] = "dt at most"
     kind: Literal["clip_dt"] = "clip_dt"
-    limits: Limits = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # upper limits of dt to try
+    limits: PositiveFloats = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # upper limits of dt to try
 
     @property
     def tried(self) -> Sequence[float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
-from ssm.specs.base import Distinct
+from ssm.specs.base import Distinct, PositiveFloats
 from ssm.specs.foreign import AnyModel
 from ssm.specs.repairs.base import Axis, Point, Repair
 
@@ -23,7 +23,7 @@ class ResetState(Repair):
     in_reading: ClassVar[bool] = True
     kind: Literal["reset_state"] = "reset_state"
     # values of n to try, in training contexts T
-    every: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    every: PositiveFloats = (0.5, 1.0, 2.0, 4.0, 8.0)
     # Factors to try. 0: reset the state.
     keeps: Annotated[tuple[Kept, ...], Field(strict=False, min_length=1), Distinct] = (0.0,)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
-from ssm.specs.base import Distinct
+from ssm.specs.base import PositiveFloats
 from ssm.specs.foreign import AnyModel
 from ssm.specs.repairs.base import Axis, Point, Repair
 
@@ -24,7 +24,7 @@ class Restarts(Repair):
     states: Annotated[int, Field(ge=2)] = 3  # K, number of states
     window: PositiveInt = 8  # predictions over which losses are compared
     # values of n to try, in training contexts T
-    every: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct] = (1.0, 2.0, 4.0, 8.0)
+    every: PositiveFloats = (1.0, 2.0, 4.0, 8.0)
 
     @property
     def passes(self) -> int:

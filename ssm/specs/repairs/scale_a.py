@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveFloat
-
-from ssm.specs.base import Distinct
+from ssm.specs.base import PositiveFloats
 from ssm.specs.repairs.base import OfLayers
-
-Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1), Distinct]
 
 
 class ScaleA(OfLayers):
@@ -19,7 +15,7 @@ class ScaleA(OfLayers):
     needs: ClassVar[str] = "has_a"
     number: ClassVar[str] = "A times"
     kind: Literal["scale_a"] = "scale_a"
-    factors: Factors = (0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # factors on A to try
+    factors: PositiveFloats = (0.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # factors on A to try
 
     @property
     def tried(self) -> Sequence[float]:
