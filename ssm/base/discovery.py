@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class RegistryError(UserError):
-    """A plug-in has a wrong name, a name that is taken, or a missing method or class variable."""
+    """A plug-in has a wrong or taken name, an unknown word in its taxonomy, or lacks a method or class variable."""
 
 
 class Registry(dict[str, T]):

@@ -124,7 +124,7 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
         type=_seed,
         default=SEED,
         metavar="S",
-        help=f"random seed: order of the windows, bootstrap; in `ssm extend` also training (default: {SEED})",
+        help=f"random seed of the windows' order and of prompts; in `ssm extend` also of training (default: {SEED})",
     )
     add_device(parser)
 

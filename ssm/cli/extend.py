@@ -36,8 +36,8 @@ best of several checkpoints is chosen. The page lists all differences.
 
 what is written into --out:
   index.html   explains the result; result.json holds the numbers
-  before/      the diagnosis of the original; after/ and control/: those of the
-               new model, and with --control of the twin
+  before/      the diagnosis of the original; after/: that of the new model;
+               control/: that of the control (--control)
   model/       the new model in the format of the original, with its tokenizer;
                only if the gain is certain
   candidate/   otherwise the trained or repaired model; there is none if

@@ -119,7 +119,7 @@ class LanguageModel(nn.Module):
         return self.norm(x), State(tuple(ended))
 
     def faded(self, state: State, factor: float) -> State:
-        """The state in which all earlier tokens weigh `factor` times as much, 0 < factor < 1 (`Mixer.faded`)."""
+        """The state in which earlier tokens weigh `factor` times as much, 0 < factor < 1; caches stay. See `Mixer`."""
         faded = []
         for layer, layer_state in zip(self.layers, state.layers, strict=True):
             assert isinstance(layer, Block)

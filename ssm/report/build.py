@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from ssm.base.counting import duration
 from ssm.base.files import write_text
 from ssm.base.prose import marked, plain
 from ssm.claims.significance import weak_verdicts
@@ -18,7 +19,7 @@ from ssm.claims.synthesis import SUPPORTED, Synthesis
 from ssm.claims.tally import expected_misses, tally
 from ssm.claims.words import WEAK, WEAK_MEANS, measured, number, span
 from ssm.report.agreement import ReferenceResults, reference_results
-from ssm.report.facts import duration, facts
+from ssm.report.facts import facts
 from ssm.report.findings import ShownFindings, shown_findings
 from ssm.report.gather import SYMBOLS, Gatherer, Results
 from ssm.report.overview import NOT_PLANNED, SHAPES, board, counts_by_mark, first_look, legend

@@ -12,7 +12,7 @@ One verdict may be "not decided". Another commit alone is no excuse: such a diff
 
 For two kinds of claims, numbers are not compared, and only "confirmed" against "refuted" disagrees. These are claims
 about times, and claims about models that read another text. Another Python version has another standard library, which
-is the text at the scale smoke.
+most figures read, except at the scale paper.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from ssm.claims.statements import paper_of
+from ssm.claims.statements import CONFIRMED, REFUTED, paper_of, statement_id
 from ssm.claims.synthesis import SUPPORTED, UNJUDGED, UNSUPPORTED, Finding, FindingGroup, Support, Synthesis, findings
 from ssm.report.agreement import ReferenceResults
 from ssm.report.gather import Results
@@ -98,8 +99,9 @@ class ShownFindings:
         ground = support.ground
         scale = self.elsewhere.get((ground.figure, ground.claim))
         if scale is None:
-            return Markup(label(ground.figure))
-        return Markup(f"<em>{label(ground.figure)}{'' if scale == self.scale else f', {scale}'}</em>")
+            return escape(label(ground.figure))
+        at_scale = "" if scale == self.scale else f", {scale}"
+        return Markup("<em>{}</em>").format(label(ground.figure) + at_scale)
 
     def link(self, support: Support) -> str:
         """The link to the first verdict of a statement.
@@ -118,14 +120,22 @@ class ShownFindings:
 def shown_findings(synthesis: Synthesis | None, results: Results, references: ReferenceResults) -> ShownFindings:
     """The page of findings of a report.
 
-    The reference replaces figures that were not made here. The largest scale at which a statement was judged counts. A
-    dry run judges nothing, so its page shows the sentences only.
+    The reference replaces figures that were not made here. The largest scale at which a statement was judged counts,
+    but results made here count if they contradict the reference, or were not registered in time. A dry run judges
+    nothing, so its page shows the sentences only.
     """
     if synthesis is None:
         return ShownFindings()
     if results.dry_run:
         return ShownFindings(findings(synthesis, ()))
-    judged = references.rows | {results.scale: [claim.row for claim in (*results.claims, *references.claims)]}
+    own = [claim.row for claim in results.claims]
+    apart = {_name(row) for row in own if _stands_apart(row, references, results.scale)}
+    judged = {
+        scale: [row for row in rows if _name(row) not in apart]
+        for scale, rows in references.rows.items()
+        if scale != results.scale
+    }
+    judged[results.scale] = [*own, *(claim.row for claim in references.claims)]
     sized = statements_by_scale(judged.items())
     figures = references.figures | {figure.target: figure for figure in results.figures}
     shown = figures.get(synthesis.picture)
@@ -142,6 +152,21 @@ def shown_findings(synthesis: Synthesis | None, results: Results, references: Re
         title=shows(synthesis.picture),
         href=f"{paper_of(synthesis.picture)}.html#{synthesis.picture}",
     )
+
+
+def _name(row: Mapping[str, Any]) -> tuple[str, str]:
+    """(target, statement) of a verdict."""
+    return row["target"], statement_id(row["claim"])
+
+
+def _stands_apart(row: Mapping[str, Any], references: ReferenceResults, scale: str) -> bool:
+    """Whether a verdict made here at `scale` contradicts its reference, or was not registered in time.
+
+    Its reference is the one at the same scale; if there is none, that of the largest scale.
+    """
+    at = references.by_scale.get((row["target"], row["claim"]), {})
+    reference = at.get(scale) or next((at[one] for one in reversed(SCALES) if one in at), row)
+    return row["registered"] is False or {row["verdict"], reference["verdict"]} == {CONFIRMED, REFUTED}
 
 
 def findings_markdown(synthesis: Synthesis, references: Iterable[Reference], reports: str) -> str:

@@ -1,4 +1,4 @@
-"""The statements of reference results, at every scale at which they were judged."""
+"""Statements at every scale at which they were judged: those of reference results, and those of a report."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class CheckpointSpec(Spec):
     passkey: bool = True  # also test retrieval: passkeys, needles and prompts of RULER
     # `bfloat16`: autocast; scans stay in float32. By default bfloat16 on a GPU and float32 on a CPU.
     precision: Literal["float32", "bfloat16"] | None = None
-    seed: int | None = None  # chooses the order of windows, the bootstrap samples and the training batches; default 1
+    seed: int | None = None  # of the order of windows, the prompts of retrieval, and the training batches; default 1
     held_out: Paths | None = None  # files on which the extension is measured; by default, part of `text` is held out
     policy: Policy = USUAL_POLICY  # how to extend: an initial state for post-training, or a repair without training
     p_zero: float | None = None  # fraction of training sequences that start from the zero state

@@ -33,7 +33,7 @@ class DiagnosisSpec(Spec):
     sequences: Annotated[int, Field(ge=LEAST)] = SEQUENCES  # maximum number of windows
     passkey: bool = True
     precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: autocast; scans stay in float32
-    seed: int = SEED  # order of the windows, and samples of the bootstrap
+    seed: int = SEED  # of the order of the windows, and of the prompts of retrieval
 
     @model_validator(mode="after")
     def _sane(self) -> DiagnosisSpec:

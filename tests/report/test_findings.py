@@ -216,16 +216,35 @@ def test_the_reference_replaces_a_figure_that_was_not_made(place: Path, capsys: 
     assert "<em>mi Figure 1</em>" in Path("out/findings.html").read_text(), "labeled as a reference"
 
 
-def test_the_largest_scale_counts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also if the figure was made here. The link leads to the figure: the report has no verdict of that scale."""
+def test_the_largest_scale_counts_unless_an_own_verdict_contradicts(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The link to another scale leads to the figure, because the report has no verdict of that scale."""
     lines(capsys, "reference", "results/smoke", code=0)
-    larger = Path("reports/desk/lg_fig5.json")
+    smaller, larger = Path("reports/smoke/lg_fig5.json"), Path("reports/desk/lg_fig5.json")
     larger.parent.mkdir()
-    reference = Path("reports/smoke/lg_fig5.json").read_text()
-    larger.write_text(reference.replace('"scale": "smoke"', '"scale": "desk"').replace("confirmed", "not decided"))
-    assert shown(capsys)[0] == "not-supported"
+    reference = smaller.read_text()
+    larger.write_text(reference.replace('"scale": "smoke"', '"scale": "desk"'))
+    verdicts = Path("results/smoke/verdicts/lg_fig5.parquet")
+    made, provenance = read_table(verdicts), read_provenance(verdicts)
+
+    def here(**columns: pl.Expr) -> str:
+        write_table(made.with_columns(**columns), VERDICTS, verdicts, provenance)
+        return shown(capsys)[0]
+
+    undecided, verdict = pl.lit("not decided"), pl.col("verdict")
+    other = verdict.replace({"confirmed": "refuted", "refuted": "confirmed"})
+    assert here(verdict=undecided) == "supported"
     text = Path("out/findings.html").read_text()
     assert re.findall(r'<a href="([^"]+)"[^>]*><em>lg Figure 5, desk</em></a>', text) == ["lg.html#lg_fig5"] * 2
+    assert here(verdict=other) == "not-supported"
+    assert here(registered=pl.lit(False)) == "not-supported"
+    for file in (smaller, smaller.with_suffix(".png")):  # the folder then has references, but none of this figure
+        file.rename(file.with_stem("mi_fig1"))
+    moved = smaller.with_stem("mi_fig1")
+    moved.write_text(reference.replace("lg_fig5", "mi_fig1"))
+    assert here(verdict=other) == "not-supported", "it contradicts the reference of the other scale"
+    assert here(verdict=undecided) == "supported"
 
 
 def test_without_sentences_the_page_says_where_they_come_from(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

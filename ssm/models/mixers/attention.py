@@ -83,7 +83,7 @@ class Attention(Mixer, kind="attention"):
         return self._finish(y[..., : self.value_dim].transpose(1, 2), gate), ended
 
     def faded(self, state: LayerState, factor: float) -> LayerState:
-        """As `Mixer.faded`, but the cache stays: its weights always add up to 1, and a window forgets by itself."""
+        """As `Mixer.faded`, but the cache stays: only recurrent states fade."""
         return state
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:

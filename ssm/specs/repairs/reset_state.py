@@ -17,7 +17,7 @@ class ResetState(Repair):
     """Reset the state every n tokens, or multiply the recurrent states by a factor below 1.
 
     A reset (factor 0) also clears the inputs of convolutions and the caches of attention. Other factors change only the
-    recurrent states. Then attention, also over all tokens, still has its cache.
+    recurrent states. Caches of attention then stay as they are, with or without a window.
     """
 
     in_reading: ClassVar[bool] = True
