@@ -188,7 +188,8 @@ def test_models_that_cannot_be_repaired_are_refused() -> None:
     for repair in (ScaleA(), ClipDt()):
         with pytest.raises(ValueError, match=rf"repair '{repair.kind}': no layer of 'tiny' \(gla\) can be repaired"):
             repair.check(own)
-    attention = spec(mixer={"kind": "attention", "n_heads": 2})
-    ResetState().check(attention)
-    with pytest.raises(ValueError, match="no layer of 'tiny' has a recurrent state that can fade"):
-        ResetState(keeps=(0.0, 0.5)).check(attention)
+    for window in (None, 5):
+        attention = spec(mixer={"kind": "attention", "n_heads": 2, "window": window})
+        ResetState().check(attention)
+        with pytest.raises(ValueError, match="no layer of 'tiny' has a recurrent state that can fade"):
+            ResetState(keeps=(0.0, 0.5)).check(attention)
