@@ -40,6 +40,7 @@ class SmallPanel:
         axes.set_title(" ", fontsize=SMALL)  # room for the name, which may be wider than the panel
         above: Any = {"xy": (0.0, 1.06), "xycoords": "axes fraction", "fontsize": SMALL - 3, "fontweight": "bold"}
         axes.annotate(self.name, **above).set_in_layout(False)
+        axes.yaxis.label.set_fontsize(SMALL - 3)  # the labels of two rows would otherwise overlap
         log_axis(axes.yaxis, *axes.get_ylim(), most=3)
 
 
