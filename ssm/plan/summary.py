@@ -85,20 +85,20 @@ def _table(
     """
     head = ["figure", "runs", "new", "tables", "new", "claims", "training tokens", "GPU hours" if gpu else "CPU hours"]
     head += ["disk", *(["GPUs per run"] if gpu else []), "memory", "wall time", *(["took"] if past is not None else [])]
-    counted: list[tuple[list[str], set[str], set[str], int]] = []  # first cells, jobs, new jobs, figures
+    lines: list[tuple[list[str], set[str], set[str], int]] = []  # first cells, jobs, new jobs, figures
     seen, claims = set[str](), 0
     for target, task in plan.figures.items():
         runs, tables = plan.runs_of(target), plan.tables_of(target)
         jobs = jobs_for(plan, tables)
         new, own = jobs - seen, len({claim.id for _, claim, _ in task.verdicts})
         counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), own)
-        counted.append(([target, *map(str, counts)], jobs, new, 1))
+        lines.append(([target, *map(str, counts)], jobs, new, 1))
         seen |= jobs
         claims += own
     total = ["all", "", str(len(plan.runs)), "", str(len(plan.measurements)), str(claims)]
-    counted.append((total, seen, seen, len(plan.figures)))
+    lines.append((total, seen, seen, len(plan.figures)))
     rows = [head]
-    for cells, jobs, new, figures in counted:
+    for cells, jobs, new, figures in lines:
         around = CALL_SECONDS + DRAW_SECONDS * figures
         times = [estimated_duration(around + wall_seconds(plan, jobs, needed, slots))]
         if past is not None:
