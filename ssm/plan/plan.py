@@ -22,8 +22,9 @@ from ssm.specs.base import Spec
 from ssm.specs.data import Data
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import SPECS as MEASUREMENTS
-from ssm.specs.measurements.base import OfRun, OfTable
+from ssm.specs.measurements.base import OfRun, OfTable, OfWindows
 from ssm.specs.training import RunSpec
+from ssm.specs.windows import LongestWindows
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,28 @@ class Plan:
                 run = self.inputs[run].run
             runs |= dict.fromkeys(reversed(line))
         return tuple(runs)
+
+    def longest_windows(self, jobs: Collection[str] | None = None) -> dict[str, LongestWindows]:
+        """The longest windows that jobs read from each token store, by its id.
+
+        Args:
+            jobs: the ids of the runs and tables to consider; None: all.
+        """
+        longest = dict.fromkeys(self.data, LongestWindows())
+
+        def add(job: str, split: str, length: int) -> None:
+            data = self.inputs[job].data
+            if data is not None and (jobs is None or job in jobs):
+                most = max(length, getattr(longest[data], split))
+                longest[data] = longest[data].model_copy(update={split: most})
+
+        for name, run in self.runs.items():
+            if run.repair is not None:
+                add(name, "choice", run.repair.length(run.training.context))
+        for name, task in self.measurements.items():
+            if isinstance(task.measurement, OfWindows):
+                add(name, "held_out", task.measurement.length)
+        return longest
 
     def targets(self, paper: str | None = None, headline: bool = False) -> tuple[str, ...]:
         """The targets of all planned figures, of one paper, or of the headline figures."""
@@ -271,6 +294,7 @@ def write_specs(plan: Plan, folder: str | Path, jobs: Collection[str] | None = N
 
     Args:
         jobs: the ids of the data sets, runs and tables to write; None: all. The specs of all figures are written.
+            The longest windows of a data set (`windows/<id>.json`) are those of these jobs.
 
     Returns:
         The number of files written.
@@ -281,6 +305,7 @@ def write_specs(plan: Plan, folder: str | Path, jobs: Collection[str] | None = N
     written = 0
     specs_by_folder: dict[str, Mapping[str, Spec]] = {
         "data": plan.data,
+        "windows": plan.longest_windows(jobs),
         "runs": plan.runs,
         "measurements": plan.measurements,
         "figures": plan.figures,

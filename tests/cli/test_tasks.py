@@ -31,6 +31,16 @@ def test_a_finished_token_store_is_not_built_again(tmp_path: Path, capsys: pytes
     assert f"{train.n_tokens:,} train tokens in {train.n_documents} documents" in printed
     assert main(command) == 0
     assert capsys.readouterr().out == printed.replace("tokens: ", "tokens: already there, nothing done: ", 1)
+    held_out = TokenStore.open(tmp_path / "deep/tokens").held_out.n_tokens
+    command += ["--windows", str(tmp_path / "windows.json")]
+    write_json(tmp_path / "windows.json", {"held_out": held_out - 1})  # and one token more: the last target
+    assert main(command) == 0
+    write_json(tmp_path / "windows.json", {"held_out": held_out})
+    assert main(command) != 0
+    assert f"{held_out} tokens, and a measurement reads {held_out + 1} in a row" in capsys.readouterr().err
+    write_json(tmp_path / "windows.json", {"choice": 1})
+    assert main(command) != 0
+    assert "0 tokens, and the choice of a repair reads 2 in a row" in capsys.readouterr().err
 
 
 def test_a_task_from_the_config_files_to_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

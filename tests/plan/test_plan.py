@@ -351,7 +351,7 @@ def test_a_dry_run_limits_everything(folder: Path) -> None:
 def test_specs_are_written_once_and_read_back(folder: Path, tmp_path: Path) -> None:
     plan = planned(folder)
     specs = tmp_path / "specs"
-    count = len(plan.data) + len(plan.runs) + len(plan.measurements) + len(plan.figures)
+    count = 2 * len(plan.data) + len(plan.runs) + len(plan.measurements) + len(plan.figures)
     assert write_specs(plan, specs) == count
     assert write_specs(plan, specs) == 0
     for name, run in plan.runs.items():

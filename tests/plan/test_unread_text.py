@@ -14,6 +14,7 @@ from ssm.base.errors import ConfigError
 from ssm.data.build import split_of
 from ssm.plan import Plan, load_config, make_plan
 from ssm.specs.data import DataSpec
+from ssm.specs.windows import LongestWindows
 
 TEXTS = """
 text: {corpus: {kind: stdlib}}
@@ -51,6 +52,17 @@ def tuned(data: str) -> dict[str, Any]:
 @pytest.mark.parametrize("measured", ["text", "narrow", "aside", "prose"])
 def test_text_that_training_left_out_can_be_measured(folder: Path, measured: str) -> None:
     planned(folder, "text", measured)
+
+
+def test_the_longest_windows_of_each_text(folder: Path) -> None:
+    plan = planned(folder, "aside", "prose", scaled=SCALED | {"repair": SCALED["repair"] | {"times_context": 8}})
+    windows = {plan.data[name].name: longest for name, longest in plan.longest_windows().items()}
+    context = 32
+    assert windows == {
+        "aside": LongestWindows(choice=8 * context),
+        "prose": LongestWindows(held_out=4 * context),
+    }
+    assert set(plan.longest_windows(jobs=()).values()) == {LongestWindows()}
 
 
 @pytest.mark.parametrize("measured", ["wide", "reseeded"])
