@@ -160,10 +160,11 @@ def _say_once(drawn: list[list[Axes]]) -> None:
     for place, row in enumerate(drawn):
         above, below = max(place - 1, 0), place + 1
         one = len({*titles[place], *titles[above]}) == 1  # all panels here and above have the same title
-        repeated = place > 0 and (one or (titles[place] == titles[above] and _aligned(row, drawn[above])))
+        blank = not "".join(titles[place]).strip()  # the panels leave room for titles of their own
+        repeated = place > 0 and not blank and (one or (titles[place] == titles[above] and _aligned(row, drawn[above])))
         hidden = below < len(drawn) and scales[place] == scales[below] and _aligned(row, drawn[below])
         lines = [title.split("\n") for title in titles[place]]
-        shared = len({(own[0], len(own)) for own in lines}) == 1
+        shared = not blank and len({(own[0], len(own)) for own in lines}) == 1
         said = place > 0 and shared and len(lines[0]) > 1 and {own[0] for own in lines} == heads
         heads = {title.split("\n")[0] for title in titles[place]}
         for number, axes in enumerate(row):

@@ -13,7 +13,7 @@ from ssm.base.counting import short
 from ssm.base.lazy import ticker, transforms
 from ssm.figures.colors import INK
 from ssm.figures.data import OUTER_SEEDS, Curve
-from ssm.figures.rows import Row, columns_for
+from ssm.figures.rows import UNBROKEN, Row, columns_for
 from ssm.figures.style import SMALL, ArmStyle, log_ticks, token_ticks, tokens
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LARGEST_SPAN = 300.0  # a log axis ends at this factor above the lowest curve, so diverged curves leave the panel
 LEAST = 1.4  # inches: the lowest legible row of curves
+FEW = 6  # panels of a plot; more are small
+MOST_SMALL = 4  # small panels per row
 NARROW = 0.8  # height of a panel in a row of several plots, relative to its height in its own row
 LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0.0, (4.0, 2.0))}  # a reference line
 BAND = 0.16  # opacity of the bands
@@ -195,6 +197,31 @@ class CurvePanel:
         )
 
 
+@dataclass(frozen=True)
+class SmallPanel:
+    """A panel with small letters, and without dots and texts of marks."""
+
+    panel: CurvePanel
+
+    def __call__(self, axes: Axes, columns: int) -> None:
+        """Draw on `axes`, in a row with `columns` columns."""
+        marks = [replace(mark, text="") for mark in self.panel.marks]
+        replace(self.panel, title="", marks=marks)(axes, columns)
+        for line in axes.lines:
+            line.set_markersize(0.0)
+        # The title is not part of the layout, because it may be wider than the panel. Two empty lines leave room for it
+        # (Matplotlib ignores a single one). Rows without labels of the x axis need none.
+        axes.set_title(f"{UNBROKEN}\n{UNBROKEN}" if self.panel.x_label else "")
+        above: Any = {"xy": (0.0, 1.06), "xycoords": "axes fraction", "fontsize": SMALL - 3, "fontweight": "bold"}
+        axes.annotate(self.panel.title, **above).set_in_layout(False)
+        axes.yaxis.label.set_fontsize(SMALL - 3)  # the labels of two rows would otherwise overlap
+        if self.panel.x_label:
+            axes.xaxis.label.set_fontsize(SMALL - 3)
+            axes.tick_params(labelsize=SMALL - 3)
+        elif self.panel.log_y:  # the panel is low
+            log_axis(axes.yaxis, *axes.get_ylim(), most=3)
+
+
 def log_axis(axis: Axis, low: float, high: float, most: int = 6) -> None:
     """Label an axis with a log scale at round numbers from `low` to `high`, at most `most`."""
     ticks = log_ticks(low, high, most)
@@ -303,16 +330,43 @@ def common_limits(panels: Sequence[CurvePanel]) -> tuple[float, float] | None:
 
 
 def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool = True) -> list[Row]:
-    """Lay out panels in rows. With `same_y`, all have the same y limits, and only the first of a row has labels."""
+    """Lay out panels in rows. With `same_y`, all have the same y limits, and only the first of a row has labels.
+
+    More than `FEW` panels with the same y limits are small.
+    """
+    if same_y and len(panels) > FEW:
+        texts = dict.fromkeys(mark.text for panel in panels for mark in panel.marks if mark.text)
+        dotted = f". Dotted: {', '.join(texts)}" if texts else ""
+        columns = math.ceil(len(panels) / math.ceil(len(panels) / MOST_SMALL))
+        two_lines = [replace(panel, title="\n".join(panel.title.rsplit(", ", 1))) for panel in panels]
+        return small_rows(two_lines, columns, note + dotted, 1.8, 1.3)
     columns = columns_for(len(panels))
     if same_y and len(panels) > 1:
         limits = common_limits(panels)
         panels = [replace(panel, y_limits=limits) for panel in panels]
-    rows = []
-    for start in range(0, len(panels), columns):
-        row = [
+    return [Row(height, row, columns, note, LEAST) for row in _lines(panels, columns, same_y)]
+
+
+def small_rows(panels: Sequence[CurvePanel], columns: int, note: str, height: float, least: float) -> list[Row]:
+    """Lay out small panels in rows. All have the same y limits. The note has to explain their marks.
+
+    Args:
+        height, least: of a row, and when there is little room, inches.
+    """
+    limits = common_limits(panels)
+    panels = [replace(panel, y_limits=limits) for panel in panels]
+    return [
+        Row(height, [SmallPanel(panel) for panel in row], columns, note, least)
+        for row in _lines(panels, columns, same_y=True)
+    ]
+
+
+def _lines(panels: Sequence[CurvePanel], columns: int, same_y: bool) -> list[list[CurvePanel]]:
+    """The panels of each row. Only the first of a row has a label, and with `same_y` numbers, on the y axis."""
+    return [
+        [
             replace(panel, y_label=panel.y_label if place == 0 else "", y_shared=same_y and place > 0)
             for place, panel in enumerate(panels[start : start + columns])
         ]
-        rows.append(Row(height, row, columns, note, LEAST))
-    return rows
+        for start in range(0, len(panels), columns)
+    ]

@@ -12,7 +12,7 @@ from ssm.claims.estimate import Estimate, UndecidableError
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import panels, perplexity_curves
-from ssm.figures.panel import LEVEL, CurvePanel, common_limits, log_axis, seeds_of, token_panel
+from ssm.figures.panel import LEVEL, log_axis, seeds_of, small_rows, token_panel
 from ssm.figures.plot import ChosenArms, Look, OfArms
 from ssm.figures.rows import Row
 from ssm.figures.style import SMALL, ArmStyle
@@ -21,27 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS = 6  # small panels per row
-SMALL_PANEL = {"height": 1.15, "least": 0.8}  # inches
+SMALL_PANEL = 1.15, 0.8  # inches: height of their rows, and the lowest legible height
 LINE, AXIS, LEAST = 0.24, 0.7, 0.165  # inches: height of a line, of the axis, and the lowest legible height of a line
-
-
-@dataclass(frozen=True)
-class SmallPanel:
-    """The curves of one model, with its name in small letters above the axes."""
-
-    panel: CurvePanel
-    name: str
-
-    def __call__(self, axes: Axes, columns: int) -> None:
-        """Draw on `axes`, in a row with `columns` columns."""
-        self.panel(axes, columns)
-        for line in axes.lines:
-            line.set_markersize(0.0)
-        axes.set_title(" ", fontsize=SMALL)  # room for the name, which may be wider than the panel
-        above: Any = {"xy": (0.0, 1.06), "xycoords": "axes fraction", "fontsize": SMALL - 3, "fontweight": "bold"}
-        axes.annotate(self.name, **above).set_in_layout(False)
-        axes.yaxis.label.set_fontsize(SMALL - 3)  # the labels of two rows would otherwise overlap
-        log_axis(axes.yaxis, *axes.get_ylim(), most=3)
 
 
 @dataclass(frozen=True)
@@ -141,18 +122,7 @@ def _small_panels(
     for model, name in names.items():
         curves = [one for one in perplexity_curves(task, tables, model) if one.arm in arms]
         if curves:
-            panel = replace(token_panel(curves, styles, "", "perplexity"), log_y=True, x_label="")
-            marks, ticks = [replace(mark, text="") for mark in panel.marks], (curves[0].context, panel.x_limits[1])
-            drawn.append(SmallPanel(replace(panel, marks=marks, ticks=ticks), name))
-    limits = common_limits([one.panel for one in drawn])
-    drawn = [replace(one, panel=replace(one.panel, y_limits=limits)) for one in drawn]
-    columns = max(1, min(COLUMNS, len(drawn)))
+            panel = replace(token_panel(curves, styles, name, "perplexity"), log_y=True, x_label="")
+            drawn.append(replace(panel, ticks=(curves[0].context, panel.x_limits[1])))
     note = "Small panels: perplexity by position in tokens. Dotted: training context T"
-    rows = []
-    for start in range(0, len(drawn), columns):
-        row = [
-            replace(one, panel=replace(one.panel, y_shared=True, y_label="")) if place else one
-            for place, one in enumerate(drawn[start : start + columns])
-        ]
-        rows.append(Row(SMALL_PANEL["height"], row, columns, note, SMALL_PANEL["least"]))
-    return rows
+    return small_rows(drawn, max(1, min(COLUMNS, len(drawn))), note, *SMALL_PANEL)
