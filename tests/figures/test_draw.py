@@ -454,3 +454,20 @@ def test_rows_of_three_and_of_four_panels_have_room() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         figure.draw_without_rendering()
+
+
+def test_titles_of_many_panels_are_between_the_rows(tmp_path: Path) -> None:
+    series = []
+    for number in range(7):
+        synthetic.position_loss(tmp_path / f"{number}.parquet", 256, lambda position: 1.0)
+        series.append(synthetic.series("base", 0, f"model{number}", position_loss=str(number)))
+    titles = {f"model{number}": f"A model, number {number}" for number in range(7)}
+    figure = draw_figure(synthetic.task([POSITION], series).model_copy(update={"titles": titles}), tmp_path)
+    figure.draw_without_rendering()
+    assert [len({axes.get_position().y0 for axes in figure.axes[row]}) for row in (slice(4), slice(4, 7))] == [1, 1]
+    assert [axes.texts[-1].get_text() for axes in figure.axes] == [f"A model\nnumber {number}" for number in range(7)]
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+    assert any("Dotted: T = 32" in text for text in texts(figure))
+    above = min(axes.xaxis.label.get_window_extent().y0 for axes in figure.axes[:4])
+    below = max(axes.texts[-1].get_window_extent().y1 for axes in figure.axes[4:])
+    assert below < above
