@@ -14,9 +14,6 @@ boundaries, the tokenizer, and manifest.json with checksums. A finished store
 of the same spec is left unchanged. It is refused if newer files of its text
 have other content.
 
-With --windows, the command refuses a text that is too short for a measurement
-or for the choice of a repair. Then no model is trained in vain.
-
 example:
   ssm tokenize results/smoke/specs/data/DATA.json \\
     --out results/smoke/tokens/DATA
@@ -27,9 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=path, metavar="SPEC.json", help="the spec of the data set")
     parser.add_argument("--out", type=path, metavar="DIR", required=True, help="the folder of the store")
     parser.add_argument(
-        "--windows", type=path, metavar="FILE", help="the longest windows that jobs read, from `ssm plan --write`"
-    )
-    parser.add_argument(
         "--workers", metavar="N", type=positive(int), help="processes that tokenize (default: one for each core)"
     )
 
@@ -39,18 +33,14 @@ def run(args: argparse.Namespace) -> int:
     from ssm.data.build import build_store
     from ssm.data.store import TokenStore
     from ssm.specs.tasks import load_data
-    from ssm.specs.windows import LongestWindows
 
     spec = load_data(args.spec)
-    longest = LongestWindows.load(args.windows) if args.windows else LongestWindows()
     built = build_store(spec, args.out, args.workers)
-    store = TokenStore.open(args.out, verify=False)
-    splits = store.manifest["splits"]
+    splits = TokenStore.open(args.out, verify=False).manifest["splits"]
     sizes = ", ".join(
         f"{splits[name]['tokens']:,} {name} tokens in {counted(splits[name]['documents'], 'document')}"
         for name in splits
     )
     sizes = sizes or f"the manifest of {spec.words}"
-    store.require_windows(longest)
     print(f"{args.out}: {'' if built else 'already there, nothing done: '}{sizes}")
     return 0

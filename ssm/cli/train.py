@@ -56,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=path, metavar="SPEC.json", help="the spec of the run")
     parser.add_argument("--tokens", type=path, required=True, metavar="DIR", help="the token store")
     parser.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder of the run")
+    parser.add_argument(
+        "--windows",
+        type=path,
+        metavar="DIR",
+        help="refuse a text that is too short for a planned measurement; `ssm plan --write SPECS` writes SPECS/windows",
+    )
     parser.add_argument("--parent", type=path, metavar="DIR", help="the folder of the run that this run starts from")
     add_device(parser)
     add_processes(parser)
@@ -88,9 +94,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.counting import counted
+    from ssm.data.batches import require_windows
     from ssm.data.store import TokenStore
     from ssm.models.device import prepare_device
     from ssm.specs.training import RunSpec
+    from ssm.specs.windows import LongestWindows
     from ssm.training.checkpoint_schedule import CheckpointSchedule
     from ssm.training.distributed import process_group
     from ssm.training.job import Machine
@@ -104,7 +112,10 @@ def run(args: argparse.Namespace) -> int:
             return _repair(spec, args, device) if group.main else 0
         checkpoints = CheckpointSchedule(args.checkpoint_seconds, args.checkpoint_steps, until)
         machine = Machine(group, args.shard, args.micro_batch_tokens)
-        record = train(spec, TokenStore.open(args.tokens), args.out, device, args.parent, checkpoints, machine)
+        store = TokenStore.open(args.tokens)
+        if args.windows:
+            require_windows(store, LongestWindows.load(args.windows / f"{spec.data.id}.json"))
+        record = train(spec, store, args.out, device, args.parent, checkpoints, machine)
         if group.main:
             done = f"{counted(record['steps'], 'step')}, {record['tokens_per_second']:.0f} tokens/s"
             print(f"{spec.id}: {record['message']}, {done}", file=sys.stderr)

@@ -15,7 +15,8 @@ import torch
 from ssm.base.errors import DataError
 from ssm.base.seeds import numpy_generator
 from ssm.data.order import Permutation
-from ssm.data.store import TokenSplit
+from ssm.data.store import TokenSplit, TokenStore
+from ssm.specs.windows import LongestWindows
 
 ALL = slice(None)
 IGNORE_INDEX = -100  # marks a target that does not count; the `ignore_index` of torch
@@ -195,6 +196,21 @@ def held_out_windows(split: TokenSplit, sequences: int, length: int, seed: int) 
     return HeldOutWindows(split, positions, length)
 
 
+def require_windows(store: TokenStore, longest: LongestWindows) -> None:
+    """Check that the longest windows fit into the splits of a store.
+
+    Raises:
+        DataError: a split is shorter than its longest window and one more token, the last target.
+    """
+    windows = ("held_out", store.held_out, longest.held_out), ("choice", store.choice, longest.choice)
+    for share, split, window in windows:
+        if window.length:
+            try:
+                _require(split, window.length, "length", share)
+            except DataError as error:
+                raise DataError(f"{window.reader} would fail after training: {error}") from None
+
+
 def _batch(tokens: np.ndarray, starts: np.ndarray | None = None) -> Batch:
     """Contiguous inputs and targets from (B, T + 1) tokens."""
     whole = torch.from_numpy(tokens)
@@ -205,10 +221,10 @@ def _batch(tokens: np.ndarray, starts: np.ndarray | None = None) -> Batch:
     )
 
 
-def _require(split: TokenSplit, length: int, what: str) -> None:
+def _require(split: TokenSplit, length: int, what: str, share: str = "held_out") -> None:
     if split.n_tokens < length + 1:
         most = f", or a {what} of at most {split.n_tokens - 1}" if split.n_tokens > 1 else ""
         raise DataError(
             f"{split.name}: {split.n_tokens} tokens, {what} {length} needs {length + 1}; "
-            f"give a larger corpus, another 'held_out' share{most}"
+            f"give a larger corpus, another '{share}' share{most}"
         )

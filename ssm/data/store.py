@@ -32,7 +32,6 @@ from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.tokenizers import ByteTokenizer, Tokenizer, read_tokenizer, token_dtype
 from ssm.specs.data import Data
 from ssm.specs.tasks import parse_data
-from ssm.specs.windows import LongestWindows
 
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
 FORMAT, VERSION = "ssm token store", 1
@@ -181,23 +180,6 @@ class TokenStore:
         """
         if self.spec != spec:
             raise DataError(f"{self.folder}: holds the tokens of '{self.spec.id}', {who} needs '{spec.id}'")
-
-    def require_windows(self, longest: LongestWindows) -> None:
-        """Check that each split holds its longest window and one more token, the last target.
-
-        Raises:
-            DataError: a split is shorter.
-        """
-        readers = (
-            ("held_out", self.held_out, longest.held_out, "a measurement"),
-            ("choice", self.choice, longest.choice, "the choice of a repair"),
-        )
-        for share, split, length, reader in readers:
-            if length and split.n_tokens < length + 1:
-                raise DataError(
-                    f"{split.name}: {split.n_tokens:,} tokens, and {reader} reads {length + 1:,} in a row; "
-                    f"give a larger corpus, or a larger share as '{share}'"
-                )
 
     @property
     def vocab_size(self) -> int:

@@ -206,9 +206,10 @@ class SmallPanel:
     def __call__(self, axes: Axes, columns: int) -> None:
         """Draw on `axes`, in a row with `columns` columns."""
         marks = [replace(mark, text="") for mark in self.panel.marks]
-        replace(self.panel, title="", marks=marks)(axes, columns)
+        replace(self.panel, title=self.panel.title.replace("\n", ", "), marks=marks)(axes, columns)
         for line in axes.lines:
-            line.set_markersize(0.0)
+            if line.get_marker() != "x":  # which marks the end of a curve that diverges
+                line.set_markersize(0.0)
         # The title is not part of the layout, because it may be wider than the panel. Two empty lines leave room for it
         # (Matplotlib ignores a single one). Rows without labels of the x axis need none.
         axes.set_title(f"{UNBROKEN}\n{UNBROKEN}" if self.panel.x_label else "")
@@ -332,14 +333,13 @@ def common_limits(panels: Sequence[CurvePanel]) -> tuple[float, float] | None:
 def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool = True) -> list[Row]:
     """Lay out panels in rows. With `same_y`, all have the same y limits, and only the first of a row has labels.
 
-    More than `FEW` panels with the same y limits are small.
+    More than `FEW` panels with the same y limits, and without dots for seeds, are small.
     """
-    if same_y and len(panels) > FEW:
-        texts = dict.fromkeys(mark.text for panel in panels for mark in panel.marks if mark.text)
-        dotted = f". Dotted: {', '.join(texts)}" if texts else ""
+    if same_y and len(panels) > FEW and panels[0].seeds != "dots":
+        marks = dict.fromkeys(f"Dotted: {mark.text}" for panel in panels for mark in panel.marks if mark.text)
         columns = math.ceil(len(panels) / math.ceil(len(panels) / MOST_SMALL))
         two_lines = [replace(panel, title="\n".join(panel.title.rsplit(", ", 1))) for panel in panels]
-        return small_rows(two_lines, columns, note + dotted, 1.8, 1.3)
+        return small_rows(two_lines, columns, ". ".join([note] * bool(note) + [*marks]), 1.8, 1.3)
     columns = columns_for(len(panels))
     if same_y and len(panels) > 1:
         limits = common_limits(panels)

@@ -24,7 +24,7 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements import SPECS as MEASUREMENTS
 from ssm.specs.measurements.base import OfRun, OfTable, OfWindows
 from ssm.specs.training import RunSpec
-from ssm.specs.windows import LongestWindows
+from ssm.specs.windows import LongestWindow, LongestWindows
 
 
 @dataclass(frozen=True)
@@ -70,18 +70,18 @@ class Plan:
         """
         longest = dict.fromkeys(self.data, LongestWindows())
 
-        def add(job: str, split: str, length: int) -> None:
+        def add(job: str, split: str, length: int, reader: str) -> None:
             data = self.inputs[job].data
-            if data is not None and (jobs is None or job in jobs):
-                most = max(length, getattr(longest[data], split))
-                longest[data] = longest[data].model_copy(update={split: most})
+            if data is not None and (jobs is None or job in jobs) and length > getattr(longest[data], split).length:
+                window = LongestWindow(length=length, reader=reader)
+                longest[data] = longest[data].model_copy(update={split: window})
 
         for name, run in self.runs.items():
             if run.repair is not None:
-                add(name, "choice", run.repair.length(run.training.context))
+                add(name, "choice", run.repair.length(run.training.context), run.repair.kind)
         for name, task in self.measurements.items():
             if isinstance(task.measurement, OfWindows):
-                add(name, "held_out", task.measurement.length)
+                add(name, "held_out", task.measurement.length, task.measurement.kind)
         return longest
 
     def targets(self, paper: str | None = None, headline: bool = False) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The longest windows that jobs read from a token store."""
+"""The longest windows that jobs read from a token store after training."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from pydantic import NonNegativeInt
 from ssm.specs.base import Spec
 
 
-class LongestWindows(Spec):
-    """Tokens of the longest window of each split that is not trained on; 0: no job reads a window."""
+class LongestWindow(Spec):
+    """The longest window of one split."""
 
-    held_out: NonNegativeInt = 0  # measurements
-    choice: NonNegativeInt = 0  # repairs, which choose their numbers on this text
+    length: NonNegativeInt = 0  # tokens; 0: no job reads a window
+    reader: str = ""  # the kind of the measurement or repair that reads it
+
+
+class LongestWindows(Spec):
+    """The longest window of each split that is not trained on."""
+
+    held_out: LongestWindow = LongestWindow()  # of measurements
+    choice: LongestWindow = LongestWindow()  # of repairs, which choose their numbers on this text

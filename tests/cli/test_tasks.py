@@ -31,16 +31,38 @@ def test_a_finished_token_store_is_not_built_again(tmp_path: Path, capsys: pytes
     assert f"{train.n_tokens:,} train tokens in {train.n_documents} documents" in printed
     assert main(command) == 0
     assert capsys.readouterr().out == printed.replace("tokens: ", "tokens: already there, nothing done: ", 1)
-    held_out = TokenStore.open(tmp_path / "deep/tokens").held_out.n_tokens
-    command += ["--windows", str(tmp_path / "windows.json")]
-    write_json(tmp_path / "windows.json", {"held_out": held_out - 1})  # and one token more: the last target
-    assert main(command) == 0
-    write_json(tmp_path / "windows.json", {"held_out": held_out})
-    assert main(command) != 0
-    assert f"{held_out} tokens, and a measurement reads {held_out + 1} in a row" in capsys.readouterr().err
-    write_json(tmp_path / "windows.json", {"choice": 1})
-    assert main(command) != 0
-    assert "0 tokens, and the choice of a repair reads 2 in a row" in capsys.readouterr().err
+
+
+def test_a_text_that_is_too_short_for_a_measurement_is_not_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, results = write_config(tmp_path / "config"), tmp_path / "results"
+    (tmp_path / "texts").mkdir()
+    for number in range(60):
+        (tmp_path / "texts" / f"{number}.txt").write_text(f"This is document {number}. " * 4)
+    edit(config, "data.yaml", "{kind: stdlib}", f"{{kind: files, paths: [{tmp_path}/texts]}}")
+    edit(config, "training.yaml", "budget: {steps: 100}", "budget: {steps: 2}")
+
+    def trained(times_context: int) -> int:
+        measurement = {"kind": "position_loss", "times_context": times_context, "sequences": 2}
+        arms = {"base": {"label": "Base", "training": "pretrain"}}
+        figure(config, "lg_tab1", arms=arms, measurements=[measurement], drawings=[{"kind": "position_curves"}])
+        plan = make_plan(load_config(config, figures=["lg_tab1"]))
+        (data_id,), (run,) = plan.data, plan.runs
+        specs = results / "specs"
+        assert main(f"plan --config {config} --figures lg_tab1 --write {specs}".split()) == 0
+        assert main(f"tokenize {specs}/data/{data_id}.json --out {results}/tokens".split()) == 0
+        tokens = f"--tokens {results}/tokens --windows {specs}/windows"
+        return main(f"train {specs}/runs/{run}.json {tokens} --device cpu --out {results}/run".split())
+
+    assert trained(64) != 0
+    held_out = TokenStore.open(results / "tokens").held_out.n_tokens
+    assert f"position_loss would fail after training: {results}/tokens (held_out): {held_out} tokens, length 2048" in (
+        capsys.readouterr().err
+    )
+    assert not (results / "run").exists()
+    assert trained(4) == 0
+    assert (results / "run" / "run.json").is_file()
 
 
 def test_a_task_from_the_config_files_to_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

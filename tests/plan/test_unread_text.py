@@ -14,7 +14,7 @@ from ssm.base.errors import ConfigError
 from ssm.data.build import split_of
 from ssm.plan import Plan, load_config, make_plan
 from ssm.specs.data import DataSpec
-from ssm.specs.windows import LongestWindows
+from ssm.specs.windows import LongestWindow, LongestWindows
 
 TEXTS = """
 text: {corpus: {kind: stdlib}}
@@ -59,8 +59,8 @@ def test_the_longest_windows_of_each_text(folder: Path) -> None:
     windows = {plan.data[name].name: longest for name, longest in plan.longest_windows().items()}
     context = 32
     assert windows == {
-        "aside": LongestWindows(choice=8 * context),
-        "prose": LongestWindows(held_out=4 * context),
+        "aside": LongestWindows(choice=LongestWindow(length=8 * context, reader="scale_a")),
+        "prose": LongestWindows(held_out=LongestWindow(length=4 * context, reader="position_loss")),
     }
     assert set(plan.longest_windows(jobs=()).values()) == {LongestWindows()}
 

@@ -27,11 +27,11 @@ verb, *rest = sys.argv[1:]
 with open("calls.txt", "a") as calls:
     print(shlex.join([verb, *rest]), file=calls)
 assert verb in ("report", "diagnose", "extend") or pathlib.Path(rest[0]).is_file(), "the spec is missing"
+assert verb != "train" or pathlib.Path(rest[rest.index("--windows") + 1]).is_dir(), "the windows are missing"
 print(f"{{verb}} progress", file=sys.stderr)
 out = pathlib.Path(rest[rest.index("--out") + 1])
 spec = pathlib.Path(rest[0])
 assert verb != "tokenize" or not (out / "manifest.json").exists(), "ssm would leave a finished store unchanged"
-assert verb != "tokenize" or pathlib.Path(rest[rest.index("--windows") + 1]).is_file(), "the windows are missing"
 if verb == "tokenize" and pathlib.Path("gate").exists():
     open("gate").read()  # waits until the test closes the FIFO
 files = {{

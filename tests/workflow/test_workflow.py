@@ -20,9 +20,6 @@ from plan.mini import edit
 from workflow.stand_in import ROOT, SNAKEMAKE, after, environment, make, run, snakemake, verbs
 
 from ssm.base.tables import write_table
-from ssm.data.build import build_store
-from ssm.specs.corpora.files import FilesCorpus
-from ssm.specs.data import DataSpec
 from ssm.specs.measurements.position_loss import PositionLoss
 
 HEADLINE = ["evaluate", "evaluate", "judge", "plot", "report", "tokenize", "train", "train"]
@@ -67,23 +64,6 @@ def test_the_headline_report_is_made_once(place: Path) -> None:
     edit(place / "config", "figures/lg_fig5.yaml", "The curves.", "All curves.")
     assert verbs(make(place)) == ["judge", "plot", "report"]
     assert json.loads((results / "specs/figures/lg_fig5.json").read_text())["figure"]["caption"] == "All curves."
-
-
-def test_a_store_that_is_too_short_for_a_measurement_is_refused_at_the_start(place: Path) -> None:
-    make(place)
-    (spec,) = (place / "a b/smoke/specs/data").iterdir()
-    store = place / "a b/smoke/tokens" / spec.stem
-    shutil.rmtree(store)
-    (place / "short").mkdir()
-    for number in range(40):
-        (place / "short" / f"{number}.txt").write_text("Once upon a time.")
-    build_store(DataSpec(name="text", corpus=FilesCorpus(paths=(str(place / "short"),))), store)
-    os.utime(place / "my text/a.txt", (0, 0))  # older than the store
-    (place / "calls.txt").write_text("")
-    result = snakemake(place, "--cores", "2")  # the runs are older than the store
-    assert result.returncode != 0
-    assert "and a measurement reads 513 in a row; give a larger corpus" in result.stdout + result.stderr
-    assert not (place / "calls.txt").read_text()
 
 
 @pytest.mark.exhaustive

@@ -125,21 +125,6 @@ def jobs_of_targets():
     return {job.wildcards[0] for job in workflow._dag.jobs if job.wildcards}
 
 
-def require_windows():
-    """Refuse to start if a finished token store is too short for a job. `ssm tokenize` checks the others."""
-    windows = PLAN.longest_windows(jobs_of_targets())
-    for job in workflow._dag.jobs:
-        if job.rule.name == "tokenize" and not workflow._dag.needrun(job):
-            try:
-                store = TokenStore.open(job.params.folder, verify=False)
-            except DataError:  # the jobs that read a damaged store say so
-                continue
-            try:
-                store.require_windows(windows[job.wildcards.data])
-            except DataError as problem:
-                raise WorkflowError(str(problem)) from None
-
-
 def name_reports():
     """Print the paths of the reports that are finished."""
     dag = getattr(workflow, "_dag", None)

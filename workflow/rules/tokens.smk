@@ -23,5 +23,4 @@ rule tokenize:
     shell:
         logged(
             "ssm tokenize {params.spec:q} --out {params.folder:q} --workers {threads}"
-            f" --windows {shlex.quote(f'{S}/specs/windows')}/{{wildcards.data}}.json"
         )

@@ -41,6 +41,7 @@ rule train:
     shell:
         logged(
             "ssm train {params.spec:q} --tokens {params.tokens:q} {params.parent}"
+            f" --windows {shlex.quote(f'{S}/specs/windows')}"
             " --out {params.folder:q} --device {resources.device} --threads {params.threads} --processes {params.processes}"
             " {params.time_limit}"
         )
