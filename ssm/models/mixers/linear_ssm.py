@@ -80,9 +80,9 @@ class HeadSystems(Mixer):
         """
         A = torch.complex(-upcast(self.A_real_log).exp(), upcast(self.A_imag))
         dt = upcast(self.log_dt).exp() if dt is None else dt
-        a, b = discretized(A, dt.unsqueeze(-1), self.spec.discretization)
         B, C = (torch.view_as_complex(upcast(weight)) for weight in (self.B, self.C))
-        return a, b * B, 2 * C  # 2: each state represents a conjugate pair
+        a, b = discretized(A, dt.unsqueeze(-1), self.spec.discretization, B)
+        return a, b, 2 * C  # 2: each state represents a conjugate pair
 
 
 def coefficients_of(system: tuple[Tensor, Tensor, Tensor], values: Tensor) -> Coefficients:
@@ -91,21 +91,34 @@ def coefficients_of(system: tuple[Tensor, Tensor, Tensor], values: Tensor) -> Co
     return Coefficients(a, b, values, c)
 
 
-def discretized(A: Tensor, dt: Tensor, rule: str) -> tuple[Tensor, Tensor]:
-    """Discretize h' = A h + x to h_t = a h_{t-1} + b x_t.
+def discretized(A: Tensor, dt: Tensor, rule: str, B: Tensor | float = 1.0) -> tuple[Tensor, Tensor]:
+    """Discretize h' = A h + B x to h_t = a h_{t-1} + b x_t.
 
     Args:
         A: complex, with negative real parts.
         dt: step sizes that broadcast with A.
         rule: "zoh" (zero-order hold: x is constant during a step) or "bilinear".
+        B: complex, broadcasts with A.
 
     Returns:
         a and b, with the broadcast shape of A and dt.
     """
-    z = A * dt
     if rule == "zoh":
-        return torch.exp(z), torch.expm1(z) / A
-    return (1 + z / 2) / (1 - z / 2), dt / (1 - z / 2)
+        a, less_one = exp_and_expm1(A.real * dt, A.imag * dt)
+        return a, less_one * (B / A)
+    z = A * dt
+    return (1 + z / 2) / (1 - z / 2), dt / (1 - z / 2) * B
+
+
+def exp_and_expm1(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """exp(x + i y) and exp(x + i y) - 1, both with full precision near 0.
+
+    From real functions, because PyTorch computes torch.exp and torch.expm1 of complex numbers one by one.
+    """
+    growth, cos = x.exp(), y.cos()
+    imaginary = growth * y.sin()
+    cos_less_one = -2 * (y / 2).sin().square()
+    return torch.complex(growth * cos, imaginary), torch.complex(x.expm1() * cos + cos_less_one, imaginary)
 
 
 def hippo_normal(N: int) -> tuple[Tensor, Tensor]:

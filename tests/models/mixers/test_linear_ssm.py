@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.linear_ssm import hippo_normal
+from ssm.models.mixers.linear_ssm import exp_and_expm1, hippo_normal
 
 D, T, B = 6, 23, 2
 
@@ -149,11 +149,11 @@ def test_h3_is_algorithm_1_by_matrices(head_dim: int) -> None:
 @pytest.mark.parametrize("kind", ["s4d", "dss", "h3"])
 def test_segments_change_only_speed_and_memory(kind: str, with_resets: bool) -> None:
     """Equal results for all segment sizes. Tensors saved for gradients do not contain the states of all steps."""
-    length, small = 131, {"d_shift": 1} if kind == "h3" else {}
+    length, small = 259, {"d_shift": 1} if kind == "h3" else {}
     x = normal(1, (B, length, D))[0]
     resets = torch.rand(B, length, generator=torch.Generator().manual_seed(2)) < 0.1 if with_resets else None
     results, kept = [], []
-    for segment in (1, 16, 200):
+    for segment in (1, 16, 300):
         layer = mixer(kind=kind, d_state=256, segment=segment, **small)
         sizes = []
 
@@ -269,3 +269,13 @@ def test_a_decay_of_zero_is_finite(kind: str) -> None:
     assert y.isfinite().all()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in layer.parameters())
     assert layer.system()[0].abs().max() == 0
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0, 30.0])
+def test_exp_and_expm1_have_full_precision(size: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = size * -torch.rand(4096, generator=generator), size * (2 * torch.rand(4096, generator=generator) - 1)
+    exact = torch.complex(x.double(), y.double())
+    found = exp_and_expm1(x, y)
+    for value, expected in zip(found, (torch.exp(exact), torch.expm1(exact)), strict=True):
+        assert ((value - expected).abs() / expected.abs()).max() < 4e-7
