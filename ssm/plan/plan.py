@@ -293,8 +293,8 @@ def write_specs(plan: Plan, folder: str | Path, jobs: Collection[str] | None = N
     thousands of them: a file that a power failure damages is written again by the next call that needs it.
 
     Args:
-        jobs: the ids of the data sets, runs and tables to write; None: all. The specs of all figures are written.
-            The longest windows of a data set (`windows/<id>.json`) are those of these jobs.
+        jobs: the ids of the data sets, runs and tables to write; None: all. The specs of all figures are written, and
+            the longest windows that these jobs read from each data set (`windows/<id>.json`).
 
     Returns:
         The number of files written.
@@ -312,7 +312,7 @@ def write_specs(plan: Plan, folder: str | Path, jobs: Collection[str] | None = N
     }
     for kind, specs in specs_by_folder.items():
         for name, spec in specs.items():
-            if not (jobs is None or name in jobs or kind == "figures"):
+            if not (jobs is None or name in jobs or kind in ("figures", "windows")):
                 continue
             path = Path(folder) / kind / f"{name}.json"
             # The order of fields is kept: it is that of the arms, and of the columns of a table.

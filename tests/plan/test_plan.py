@@ -368,9 +368,10 @@ def test_specs_are_written_once_and_read_back(folder: Path, tmp_path: Path) -> N
 def test_specs_of_some_jobs_are_written_with_those_of_all_figures(folder: Path, tmp_path: Path) -> None:
     plan = planned(folder)
     run, table = next(iter(plan.runs)), next(iter(plan.measurements))
-    assert write_specs(plan, tmp_path, {run, table, "another"}) == 2 + len(plan.figures)
+    assert write_specs(plan, tmp_path, {run, table, "another"}) == 2 + len(plan.figures) + len(plan.data)
     written = {path.stem for path in tmp_path.rglob("*.json")}
-    assert written == {run, table, *plan.figures}
+    assert written == {run, table, *plan.figures, *plan.data}
+    assert not (tmp_path / "data").exists(), "the windows of a data set are written without its spec"
 
 
 def test_the_spec_of_a_figure_keeps_the_order_of_its_file(folder: Path, tmp_path: Path) -> None:

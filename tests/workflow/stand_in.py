@@ -27,7 +27,9 @@ verb, *rest = sys.argv[1:]
 with open("calls.txt", "a") as calls:
     print(shlex.join([verb, *rest]), file=calls)
 assert verb in ("report", "diagnose", "extend") or pathlib.Path(rest[0]).is_file(), "the spec is missing"
-assert verb != "train" or pathlib.Path(rest[rest.index("--windows") + 1]).is_dir(), "the windows are missing"
+if verb == "train":
+    tokens, windows = (pathlib.Path(rest[rest.index(name) + 1]) for name in ("--tokens", "--windows"))
+    assert (windows / f"{{tokens.name}}.json").is_file(), "the windows are missing"
 print(f"{{verb}} progress", file=sys.stderr)
 out = pathlib.Path(rest[rest.index("--out") + 1])
 spec = pathlib.Path(rest[0])
