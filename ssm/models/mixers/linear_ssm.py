@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -110,15 +111,36 @@ def discretized(A: Tensor, dt: Tensor, rule: str, B: Tensor | float = 1.0) -> tu
     return (1 + z / 2) / (1 - z / 2), dt / (1 - z / 2) * B
 
 
+class _ExpAndExpm1(torch.autograd.Function):
+    """Both derivatives are the exponential, so that no other tensor is kept for them."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        growth, cos = x.exp(), y.cos()
+        imaginary = growth * y.sin()
+        cos_less_one = -2 * (y / 2).sin().square()
+        return torch.complex(growth * cos, imaginary), torch.complex(x.expm1() * cos + cos_less_one, imaginary)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(output[0])
+
+    @staticmethod
+    def backward(ctx: Any, exp_gradient: Tensor, expm1_gradient: Tensor) -> tuple[Tensor, Tensor]:
+        (exponential,) = ctx.saved_tensors
+        gradient = (exp_gradient + expm1_gradient) * exponential.conj()
+        return gradient.real, gradient.imag
+
+
 def exp_and_expm1(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """exp(x + i y) and exp(x + i y) - 1, both with full precision near 0.
+    """exp(x + i y) and exp(x + i y) - 1, both with full precision near 0, for x and y of one shape.
 
     From real functions, because PyTorch computes torch.exp and torch.expm1 of complex numbers one by one.
     """
-    growth, cos = x.exp(), y.cos()
-    imaginary = growth * y.sin()
-    cos_less_one = -2 * (y / 2).sin().square()
-    return torch.complex(growth * cos, imaginary), torch.complex(x.expm1() * cos + cos_less_one, imaginary)
+    exponential, less_one = _ExpAndExpm1.apply(x, y)
+    return exponential, less_one
 
 
 def hippo_normal(N: int) -> tuple[Tensor, Tensor]:

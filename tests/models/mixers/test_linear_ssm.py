@@ -279,3 +279,6 @@ def test_exp_and_expm1_have_full_precision(size: float) -> None:
     found = exp_and_expm1(x, y)
     for value, expected in zip(found, (torch.exp(exact), torch.expm1(exact)), strict=True):
         assert ((value - expected).abs() / expected.abs()).max() < 4e-7
+    parts = [part[:8].double().requires_grad_() for part in (x, y)]
+    assert torch.autograd.gradcheck(exp_and_expm1, parts)
+    assert torch.autograd.gradgradcheck(exp_and_expm1, parts)
