@@ -341,9 +341,6 @@ def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool
         two_lines = [replace(panel, title="\n".join(panel.title.rsplit(", ", 1))) for panel in panels]
         return small_rows(two_lines, columns, ". ".join([note] * bool(note) + [*marks]), 1.8, 1.3)
     columns = columns_for(len(panels))
-    if same_y and len(panels) > 1:
-        limits = common_limits(panels)
-        panels = [replace(panel, y_limits=limits) for panel in panels]
     return [Row(height, row, columns, note, LEAST) for row in _lines(panels, columns, same_y)]
 
 
@@ -353,8 +350,6 @@ def small_rows(panels: Sequence[CurvePanel], columns: int, note: str, height: fl
     Args:
         height, least: of a row, and when there is little room, inches.
     """
-    limits = common_limits(panels)
-    panels = [replace(panel, y_limits=limits) for panel in panels]
     return [
         Row(height, [SmallPanel(panel) for panel in row], columns, note, least)
         for row in _lines(panels, columns, same_y=True)
@@ -362,7 +357,13 @@ def small_rows(panels: Sequence[CurvePanel], columns: int, note: str, height: fl
 
 
 def _lines(panels: Sequence[CurvePanel], columns: int, same_y: bool) -> list[list[CurvePanel]]:
-    """The panels of each row. Only the first of a row has a label, and with `same_y` numbers, on the y axis."""
+    """The panels of each row. Only the first of a row has a label on the y axis.
+
+    With `same_y`, all panels have the same y limits, and only the first of a row has numbers there.
+    """
+    if same_y:
+        limits = common_limits(panels)
+        panels = [replace(panel, y_limits=limits) for panel in panels]
     return [
         [
             replace(panel, y_label=panel.y_label if place == 0 else "", y_shared=same_y and place > 0)
