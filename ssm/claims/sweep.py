@@ -41,7 +41,7 @@ def quantity_of(content: Mapping[str, Any], arm: str) -> SeedQuantity:
 def _complete(content: dict[str, Any]) -> dict[str, Any]:
     """The content with all defaults, so that equal quantities have equal hashes."""
     if content.get("two_kinds"):
-        raise ValueError("two_kinds: leave it out here; it belongs to the number that gets the interval")
+        raise ValueError("two_kinds: leave it out of 'of'; only the claim's own quantity can have it, such as value_at")
     return {key: value for key, value in quantity_of(content, SOME).content().items() if key != "arm"}
 
 

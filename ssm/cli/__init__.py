@@ -88,7 +88,7 @@ def verdict_files(results: Path) -> list[Path]:
     folder = results / "verdicts"
     files = sorted(folder.glob("*.parquet"), key=lambda path: natural(path.stem))
     if not files:
-        raise TableError(f"{folder}: no verdicts here; `snakemake TARGET` or `ssm judge` writes them")
+        raise TableError(f"{folder}: no verdicts here; `snakemake --cores all TARGET` or `ssm judge` writes them")
     return files
 
 

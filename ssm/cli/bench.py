@@ -32,8 +32,8 @@ ssm bench scans:
   the best possible. The limit is the larger of two times. The first is that
   of the fewest multiply-adds of any known form of the scan, at the full rate
   of the processor or GPU. The second is that of one pass over each input and
-  output, at the rate of the fastest stream. Both rates are measured in the
-  same run. A row above 1.05 gives a warning: its limit was disturbed, or is
+  output, at the rate of the fastest stream. On a GPU, exponentials give a third
+  time. All rates are measured in the same run. A row above 1.05 gives a warning: its limit was disturbed, or is
   wrong.
 
 ssm bench training:

@@ -17,8 +17,8 @@ command says so, and the exit code is 2.
 
 Then, and also without RESULTS, it writes parts of three files from all
 reference results, those of other scales beside --out included. The table in
-README.md counts the statements that held at the largest scale at which they
-were judged. The table in the README.md next to --out lists every statement at
+README.md counts the statements by verdict, each at the largest scale at which
+it was judged. The table in the README.md next to --out lists every statement at
 every scale. docs/findings.md has the sentences of synthesis.yaml in the config
 folder. A sentence needs certain verdicts of registered claims. If they differ,
 the page says that it is not supported, and the exit code is 2.

@@ -24,9 +24,9 @@ from ssm.base.errors import ConfigError, UserError, first_line
 from ssm.training.failure_detection import CONNECT_TIMEOUT, FailureDetector
 
 STORE_TIMEOUT = timedelta(seconds=CONNECT_TIMEOUT)  # for all processes to find the store
-# For a sum, longer than any job. A process may wait hours for a busy one that has longer texts or waits for its folder.
+# Of an all-reduce, longer than any job. A process may wait hours for one that has longer texts or waits for its folder.
 # `ssm.training.failure_detection` notices at once if a process has died.
-SUM_TIMEOUT = timedelta(days=7)
+ALL_REDUCE_TIMEOUT = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,12 @@ def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             try:
                 dist.init_process_group(
-                    backend, store=store, rank=group.rank, world_size=group.size, timeout=SUM_TIMEOUT
+                    backend, store=store, rank=group.rank, world_size=group.size, timeout=ALL_REDUCE_TIMEOUT
                 )
             except (RuntimeError, ValueError) as error:
                 raise UserError(f"{cannot} ({first_line(error)})") from error
             yield group
-            group.wait()  # otherwise a process that ends early would look dead to a running sum
+            group.wait()  # otherwise a process that ends early would look dead to a running all-reduce
     finally:
         gc.collect()  # a remaining reference would destroy the group later, and wait forever for another thread
         if dist.is_initialized():

@@ -1,7 +1,7 @@
 """Failure detection: all processes of a group end soon after one of them dies, even if they wait for it.
 
 Every process keeps one connection to process 0. The connection of a killed process is closed. A host that is down does
-not answer the kernel's probes. Both end the job within half a minute; a sum would wait forever for a dead process.
+not answer the kernel's probes. Both end the job within half a minute; an all-reduce would wait forever.
 Processes never have to answer themselves, so a busy process (writing a checkpoint) does not look dead.
 """
 
@@ -25,7 +25,7 @@ from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import Preempted, cause_of
 
 CONNECT_TIMEOUT = 600.0  # seconds until all processes have started: hundreds may load Python from one slow disk
-MESSAGE_TIMEOUT = 10.0  # seconds to wait for an expected message, such as the cause of a failed sum
+MESSAGE_TIMEOUT = 10.0  # seconds to wait for an expected message, such as the cause of a failed all-reduce
 CODES = {UserError: 2, KeyboardInterrupt: 130, Preempted: REQUEUE}  # the exit codes of `ssm`
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a silent host counts as dead after 25 s
 
@@ -64,7 +64,7 @@ class FailureDetector:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         error = None if error is None else cause_of(error)
-        if isinstance(error, RuntimeError):  # perhaps a sum failed because a process died; the thread finds out
+        if isinstance(error, RuntimeError):  # perhaps an all-reduce failed because a process died; the thread finds out
             self.ending.wait(MESSAGE_TIMEOUT)
         if not self.lock.acquire(timeout=MESSAGE_TIMEOUT):
             os._exit(LOST)
@@ -154,7 +154,7 @@ class FailureDetector:
 
 
 def _exit(code: int) -> NoReturn:
-    """Exit without waiting for other threads, which may be in a sum that never ends."""
+    """Exit without waiting for other threads, which may be in an all-reduce that never ends."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -10,8 +10,9 @@ r_t . w_s for s < t, times the decays between s and t (`decays`). The u of a chu
 
     (I - A(r, w)) u = (r * f) S + A(r, k) v + x
 
-(Yang et al. 2024, the WY form). The code solves the system and never computes its inverse. It solves for u = R S + X,
-with the columns of r * f and with the other terms on the right side. So the recurrence over chunks needs two products.
+(Yang et al. 2024, the WY form). The code solves the system and never computes its inverse. One solve has two right
+sides: r * f gives R, and the other terms give X. Then u = R S + X for any S. So the recurrence over chunks needs two
+products.
 """
 
 from __future__ import annotations

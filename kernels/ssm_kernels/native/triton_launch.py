@@ -21,7 +21,7 @@ HALF = "bf16x2"  # products of half-precision tiles whose results are rounded to
 HALF_STATE = "bf16x3"  # the same, for results that are added to a state
 PROGRAMS = 512  # programs that fill a GPU of about 130 multiprocessors; with fewer, sequences are cut into segments
 MIN_STEPS = 256  # shortest segment that is worth its overhead
-TILES = 1.0  # factor of the largest tiles: changed only to measure whether another is faster
+TILES = 1.0  # factor of the largest tile size; only the benchmark of launch rules changes it
 
 
 class Launch(NamedTuple):
