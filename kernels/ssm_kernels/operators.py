@@ -115,8 +115,8 @@ class Operator:
         present = [x for x in inputs if x is not None]
         name, composite = self._choose(inputs, backend, present[0].device)
         shapes = self.outputs(inputs, options)
-        if self.start is not None and shapes.y[1] == 0:
-            return _without_tokens(inputs, getattr(inputs, self.start), shapes)
+        if self.start is not None and 0 in shapes.y:
+            return _of_nothing(inputs, getattr(inputs, self.start), shapes)
         if composite:
             with _full_precision(present[0]):
                 y, state = self._functions[name].run(upcast_inputs(inputs), options)
@@ -261,8 +261,8 @@ class Operator:
         return *known, None, None, *(None for _ in ctx.options)
 
 
-def _without_tokens(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor, Tensor]:
-    """The outputs for no tokens, of all backends: y is empty, and the state stays."""
+def _of_nothing(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Tensor, Tensor]:
+    """The outputs for no tokens, sequences or channels, of all backends: y is empty, and the state stays."""
     # A zero that depends on every input. So the gradients of all but the initial state are zero.
     zero: Any = sum(x.flatten()[:0].sum() for x in inputs if x is not None and differentiable(x))
     dtype = compute_dtype(*inputs)

@@ -29,6 +29,10 @@ class DataError(UserError):
     """A corpus, a tokenizer or a token store is missing, empty, truncated or corrupted."""
 
 
+class MissingFilesError(DataError):
+    """Files of a corpus do not exist. What was made from them can still be used."""
+
+
 class CheckpointError(UserError):
     """A checkpoint is missing, corrupted, or belongs to another run."""
 

@@ -83,6 +83,19 @@ def atomic_file(path: str | Path, sync: bool = True) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def require_writable(path: Path) -> None:
+    """Raise now what writing the file `path` would raise later, after long work.
+
+    Raises:
+        OutputError: the folder cannot be made or written, or `path` does not end in a name.
+    """
+    temporary = _temporary(_named(path, "file"))
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        temporary.unlink()
+
+
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder next to `path`. On success, sync its content and rename it to `path`.

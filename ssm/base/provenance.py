@@ -55,6 +55,8 @@ def _processor() -> str:
 def _commit() -> str:
     """The commit of the source tree, with "-dirty" if there are uncommitted changes; "unknown" without git."""
     root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():  # an installed copy, perhaps inside another project's repository
+        return "unknown"
     try:
         text = subprocess.run(
             ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"],

@@ -85,6 +85,11 @@ def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
     return next((claim for claim in task.claims if claim.id == statement_id(name)), None)
 
 
+def number_of(task: JudgedFigure, name: str) -> str:
+    """The hash of everything that decides a verdict; without a registration, as in a dry run, its name."""
+    return task.numbers.get(name, f"{task.target}/{name}")
+
+
 def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Path) -> dict[str, Any]:
     elsewhere = claim.models is not None and panel not in claim.models
     by_seed: BySeed = {}
@@ -108,7 +113,7 @@ def _row(task: JudgedFigure, claim: ClaimSpec, name: str, panel: str, tables: Pa
         **decided,
         "expected": claim.expected.words(),
         "sort": ELSEWHERE if elsewhere else ADDED if claim.ours else DEFINITION if claim.quantity.definition else PAPER,
-        "number": task.numbers.get(name, f"{task.target}/{name}"),
+        "number": number_of(task, name),
         "registered": registered,
         "registration": registration,
         "by_seed": "" if isinstance(claim.quantity, FigureQuantity) else _as_json(by_seed),

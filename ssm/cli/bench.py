@@ -93,11 +93,14 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from ssm.base.errors import UserError
+    from ssm.base.files import require_writable
     from ssm.models.device import keep_freed_memory
 
     for name, (what, default) in OPTIONS.items():
         if what != args.what and getattr(args, name) != default:
             raise UserError(f"--{name} is an option of `ssm bench {what}`")
+    if args.out is not None:
+        require_writable(args.out)
     torch.set_num_threads(args.threads)
     keep_freed_memory()
     return {"scans": _scans, "training": _training, "inference": _inference}[args.what](args)

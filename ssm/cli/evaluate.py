@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ssm.base.files import require_writable
     from ssm.evaluation.measure import measure
     from ssm.models.device import prepare_device
     from ssm.specs.measurement import MeasurementTask
@@ -43,5 +44,6 @@ def run(args: argparse.Namespace) -> int:
     device = prepare_device(args.device, args.threads)
     with process_group(device, "evaluate") as group:
         task = MeasurementTask.load(args.spec)
+        require_writable(args.out)
         measure(task, args.out, device, args.run_folder, args.tokens, args.table, group)
     return 0

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import ssm
 from ssm.base.errors import UserError, first_line, nearest
+from ssm.base.files import FULL
 from ssm.base.fork_client import run_in_worker
 from ssm.base.stopping import Preempted, preempted_by_signals, report
 
@@ -66,14 +67,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ssm {verb}: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # Python flushes stdout once more when it exits. Redirect it, so that this does not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         return 141
     except PermissionError as error:
         reason = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
         print(f"ssm {verb}: {UserError(reason)}", file=sys.stderr)
         return 2
     except (MemoryError, OSError, RuntimeError) as error:
+        if getattr(error, "errno", None) in FULL:  # files report this as an OutputError, so it is stdout
+            _discard_stdout()
+            print(f"ssm {verb}: standard output cannot be written ({first_line(error)})", file=sys.stderr)
+            return 2
         if not _is_lack_of_memory(error):
             raise
         less = getattr(_module(verb), "LESS_MEMORY", "")  # what the user can change
@@ -86,6 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"ssm {verb}: interrupted", file=sys.stderr)
         return 130
+
+
+def _discard_stdout() -> None:
+    """Redirect stdout to nothing. Python flushes it once more when it exits, and this must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_lack_of_memory(error: Exception) -> bool:

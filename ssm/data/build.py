@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ssm.base.errors import ConfigError, DataError, OutputError
+from ssm.base.errors import ConfigError, DataError, MissingFilesError, OutputError
 from ssm.base.files import reading, write_json, write_text, writing
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
@@ -184,6 +184,7 @@ def _require_unchanged(spec: Data, folder: Path) -> None:
     A finished store does not need its files any more, so missing ones are no reason to refuse it.
 
     Raises:
+        DataError: a file or folder of the text cannot be read.
         OutputError: the text has changed.
     """
     try:
@@ -192,7 +193,7 @@ def _require_unchanged(spec: Data, folder: Path) -> None:
             newest = max(files, key=lambda path: path.stat().st_mtime, default=None)
             if newest is None or newest.stat().st_mtime <= (folder / MANIFEST).stat().st_mtime:
                 return
-    except DataError:  # a file is missing
+    except MissingFilesError:
         return
     corpus = hashlib.sha256()
     try:

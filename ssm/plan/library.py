@@ -140,7 +140,7 @@ def load_config(
     workflow, source = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
     existing = figure_targets(folder)
-    named = _named_targets(f"{source}: figures", existing, workflow)
+    named = existing if workflow.figures == "all" else _targets_of(f"{source}: figures", existing, workflow.figures)
     contents = {target: read_config(_figure_file(folder, target)) for target in named}
     # A figure that was named by itself stays: its seeds of this scale are missing, which is an error.
     names = () if workflow.figures == "all" else workflow.figures  # of figures and of papers
@@ -175,6 +175,23 @@ def load_config(
 def figure_targets(folder: Path) -> tuple[str, ...]:
     """The targets that have a file in config/figures, in natural order (lg_fig2 before lg_fig11)."""
     return tuple(sorted((path.stem for path in (folder / "figures").glob("*.yaml")), key=natural))
+
+
+def targets_of(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """The targets that are named, or that belong to a named paper such as `lg`.
+
+    Raises:
+        ConfigError: a name is neither a figure nor a paper.
+    """
+    return _targets_of(str(folder), figure_targets(folder), names)
+
+
+def _targets_of(where: str, existing: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+    papers = {paper_of(target) for target in existing}
+    for name in names:
+        if name not in existing and name not in papers:
+            raise ConfigError(f"{where}: unknown figure '{name}'; {nearest(name, (*existing, *papers))}")
+    return tuple(target for target in existing if {target, paper_of(target)} & set(names))
 
 
 def targets_left_out(folder: Path, targets: Sequence[str], scale: str) -> tuple[str, ...]:
@@ -215,6 +232,9 @@ def _workflow(
     if figures is not None:
         given["figures"] = list(figures)
     written = read_config(path)
+    for key, value in given.items():  # as snakemake --config does, a given section changes only its own keys
+        if isinstance(value, Mapping) and isinstance(written.get(key), Mapping):
+            given[key] = written[key] | value
     content = written | given
     changed = sorted(key for key in given if written.get(key) != given[key])
     source = f"{path} with {', '.join(changed)} given" if changed else str(path)
@@ -224,17 +244,6 @@ def _workflow(
             f"{source}: figures: expected 'all' or a list of figures such as [lg_fig5], got {shown(wanted)}"
         )
     return WorkflowConfig.parse(content, source), source
-
-
-def _named_targets(where: str, existing: tuple[str, ...], workflow: WorkflowConfig) -> tuple[str, ...]:
-    """The targets that the configuration names: all, those of a paper such as `lg`, or single ones."""
-    if workflow.figures == "all":
-        return existing
-    papers = {paper_of(target) for target in existing}
-    for name in workflow.figures:
-        if name not in existing and name not in papers:
-            raise ConfigError(f"{where}: unknown figure '{name}'; {nearest(name, (*existing, *papers))}")
-    return tuple(target for target in existing if {target, paper_of(target)} & set(workflow.figures))
 
 
 def _figures(

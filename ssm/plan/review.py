@@ -207,8 +207,9 @@ def _registered_elsewhere(
                 continue
             for name, content in found.items():
                 for its, before in entry.claims.items():
-                    same = before.model_copy(update={"expected": content.expected}) == content
-                    if same and before != content:
+                    region = {"expected": content.expected, "ours": content.ours}
+                    same = before.model_copy(update=region) == content
+                    if same and before.expected != content.expected:
                         lines[name] = (
                             f"{name}: expects {content.expected}, but {other} {its} expects {before.expected} of the "
                             f"same number since {entry.date[:10]}; replace the seeds {_list(seeds)} by unused ones"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ssm.base.errors import CheckpointError, DataError
+from ssm.base.errors import CheckpointError, DataError, MissingFilesError
 from ssm.base.files import reading
 from ssm.base.hub import HUB, is_name
 from ssm.base.paths import home_expanded
@@ -27,7 +27,7 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
         sources any more. `ssm tokenize` reports missing files.
 
     Raises:
-        DataError: the folder of a tokenizer cannot be read.
+        DataError: a file or folder cannot be read. Otherwise a change of the other files would not be noticed.
     """
     files: list[Path] = []
     for corpus in data.sources.corpora:
@@ -35,7 +35,7 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
 
         try:
             files += [path for _, path in corpora.source_files(corpus)]
-        except DataError:
+        except MissingFilesError:
             return None
     for tokenizer in data.sources.tokenizers:
         path = home_expanded(tokenizer.path)

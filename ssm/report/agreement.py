@@ -19,7 +19,7 @@ from ssm.report.gather import Results, Verdict
 from ssm.report.image import Image, png_image
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference, open_png, read_references
-from ssm.report.scales import other_scales
+from ssm.report.scales import all_scales
 from ssm.report.strip import REPORTED, strip_of_scales
 from ssm.specs.base import SCALES
 
@@ -121,9 +121,14 @@ class ReferenceResults:
         return strip_of_scales(self._scales(claim, scale), claim.expected, paper)
 
     def words_of_scales(self, claim: Verdict, scale: str, paper: float | None) -> str:
-        """The numbers of the strip as text: "smoke 1.2 (1.1 to 1.3); desk 1.25 (1.2 to 1.3); reported 1.3"."""
-        rows = self._scales(claim, scale).items()
-        words = [f"{one} {measured(row)}" for one, row in rows if row["estimate"] is not None]
+        """The numbers of the strip as text: "smoke 1.2 (1.1 to 1.3); desk 1.25 (1.2 to 1.3); reported 1.3".
+
+        The strip has the region of `scale`. If another scale expects another region, the text says so.
+        """
+        words = []
+        for one, row in self._scales(claim, scale).items():
+            other = "" if row["expected"] == claim.row["expected"] else f", expected {row['expected']}"
+            words += [] if row["estimate"] is None else [f"{one} {measured(row)}{other}"]
         return "; ".join(words + ([] if paper is None else [f"{REPORTED} {number(paper)}"]))
 
     def _scales(self, claim: Verdict, scale: str) -> dict[str, dict[str, Any]]:
@@ -169,15 +174,15 @@ def reference_results(results: Results, folder: Path, reference: Path | None) ->
     """
     if reference is None or results.dry_run:
         return ReferenceResults()
-    all_references = read_references(reference)
-    if not all_references:
+    in_folder = read_references(reference)
+    if not in_folder:
         raise TableError(f"{reference}: no reference results")
-    references = {name: one for name, one in all_references.items() if one.scale == results.scale}
+    references = {name: one for name, one in in_folder.items() if one.scale == results.scale}
     finished = [figure.target for figure in results.figures]
     return ReferenceResults(
         {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in finished},
         {name: _agreement(folder, {name: references[name]}) for name in finished if name in references},
-        _by_scale([*all_references.values(), *other_scales(reference)]),
+        _by_scale(all_scales(reference)),
     )
 
 

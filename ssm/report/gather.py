@@ -22,7 +22,7 @@ from ssm.claims.seeds_needed import needed_words
 from ssm.claims.series import Series
 from ssm.claims.snakemake_command import snakemake_command
 from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, model_of
-from ssm.claims.verdict import DRY_RUN, claim_of, read_verdicts
+from ssm.claims.verdict import DRY_RUN, claim_of, number_of, read_verdicts
 from ssm.claims.words import by_seed, measured, seed_words
 from ssm.figures.figure import FigureTask
 from ssm.report.image import Image, svg_image
@@ -317,15 +317,20 @@ class Gatherer:
         bases = {name: bases_of(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
         for table_row in read_verdicts(self._need(path, judge)):
             row = table_row | bases.get(table_row["claim"], bases_of(()))
-            claim = claim_of(task, row["claim"])
-            stated = claim is not None and (claim.says, claim.expected.words()) == (row["says"], row["expected"])
-            if claim is None or not stated or task.dry_run != (row["reason"] == DRY_RUN):
-                raise TableError(f"{path}: '{row['claim']}' is not what {spec} claims now; `{judge}` judges again")
-            claims.append(Claim(row, claim, task.title_of(model_of(row["claim"]))))
-        judged = {claim.spec.id for claim in claims}
-        for _, wanted, _ in task.verdicts:
-            if wanted.id not in judged:
-                raise TableError(f"{path}: has no verdict on '{wanted.id}'; `{judge}` judges again")
+            name, claim = row["claim"], claim_of(task, row["claim"])
+            judged = (row["says"], row["expected"], row["number"])
+            if (
+                claim is None
+                or judged != (claim.says, claim.expected.words(), number_of(task, name))
+                or task.dry_run != (row["reason"] == DRY_RUN)
+            ):
+                raise TableError(f"{path}: '{name}' is not what {spec} claims now; `{judge}` judges again")
+            claims.append(Claim(row, claim, task.title_of(model_of(name))))
+        found = {claim.row["claim"] for claim in claims}
+        wanted = {name for name, _, _ in task.verdicts}
+        for name in sorted(found ^ wanted):
+            problem = "has a verdict on" if name in found else "has no verdict on"
+            raise TableError(f"{path}: {problem} '{name}', unlike {spec}; `{judge}` judges again")
         return tuple(claims)
 
     def _run(self, series: Series, command: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from ssm.claims.claim import ClaimSpec
 from ssm.claims.quantity import ROUNDING
 from ssm.claims.statements import model_of
 from ssm.claims.words import by_seed
-from ssm.figures.figure import FigureTask
+from ssm.figures.figure import TARGET, FigureTask
 from ssm.report.gather import AGAIN, Gatherer
 from ssm.report.papers import in_order
 from ssm.report.shared_models import bases_of
@@ -154,10 +155,13 @@ def reworded(reference: Reference, task: FigureTask) -> Reference:
 def read_references(folder: Path) -> dict[str, Reference]:
     """Target -> its reference, in the order of the papers.
 
+    Only files with the name of a figure count: reports/gpu also holds the results of `make gpu`.
+
     Raises:
         ConfigError: a file is not a reference.
     """
-    references = {path.stem: Reference.load(path) for path in folder.glob("*.json")}
+    files = [path for path in folder.glob("*.json") if re.match(TARGET, path.stem)]
+    references = {path.stem: Reference.load(path) for path in files}
     return {target: references[target] for target in in_order(references)}
 
 

@@ -35,18 +35,17 @@ class SizedStatement:
 def all_scales(folder: Path) -> list[Reference]:
     """The references in `folder`, such as reports/smoke, and those of other scales beside it, smallest scale first.
 
+    The folder may have any name. A folder beside it counts only if it has the name of a scale that `folder` lacks.
+
     Raises:
         ConfigError: a file is not a reference.
     """
-    found = [*read_references(folder).values(), *other_scales(folder)]
+    found = list(read_references(folder).values())
+    lacking = [scale for scale in SCALES if scale not in {reference.scale for reference in found}]
+    for scale in lacking:
+        beside = folder.absolute().with_name(scale)  # "." has no name
+        found += [reference for reference in read_references(beside).values() if reference.scale in lacking]
     return sorted(found, key=lambda reference: SCALES.index(reference.scale))
-
-
-def other_scales(folder: Path) -> list[Reference]:
-    """The references beside `folder`, in the folders of other scales. Raises as `all_scales`."""
-    folder = folder.absolute()  # "." has no name
-    beside = [folder.with_name(scale) for scale in SCALES if folder.with_name(scale) != folder]
-    return [reference for one in beside for reference in read_references(one).values()]
 
 
 def sized_statements(references: Iterable[Reference]) -> list[SizedStatement]:

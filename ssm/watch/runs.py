@@ -86,7 +86,7 @@ class Watcher:
         planned_tables = _names(self.folder / "specs/measurements", ".json")
         order = {state: place for place, state in enumerate(STATES)}
         runs.sort(key=lambda run: order[run.state])
-        return ResultsView(tuple(runs), len(tables & planned_tables or tables), len(planned_tables))
+        return ResultsView(tuple(runs), len(tables & planned_tables), len(planned_tables))
 
     def _run(self, name: str) -> RunView:
         try:

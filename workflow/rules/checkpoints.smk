@@ -43,6 +43,10 @@ for job in CHECKPOINTS.values():
             f"{S}/checkpoints/{job.id}/{job.finished}",
         localrule: True
         message:
-            "{rule} is complete"
+            "{rule} is complete" + (
+                ""
+                if job.files is not None
+                else "; files of its text or checkpoint are missing, so changes are not noticed"
+            )
 
     workflow.get_rule(job.target).docstring = job.title

@@ -191,6 +191,8 @@ def explain_unknown_targets():
             target = Path(target).stem
         if target in LIBRARY.left_out:
             print(LIBRARY.why_left_out(target), file=sys.stderr)
+        elif not known and target in figure_targets(Path("config")):
+            print(f"config.yaml: 'figures' leaves out '{target}'", file=sys.stderr)
         elif not known and (why := LIBRARY.why_no_checkpoint(target)):
             print(why, file=sys.stderr)
         elif re.fullmatch(r"[\w.-]+", target) and not (

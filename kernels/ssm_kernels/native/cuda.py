@@ -13,6 +13,7 @@ import ctypes
 import os
 import shutil
 import threading
+from contextlib import nullcontext
 from functools import cache
 
 import torch
@@ -91,6 +92,12 @@ def multiprocessors(device: torch.device) -> int:
     return count
 
 
+def shared_memory(device: torch.device) -> int:
+    """The most shared memory that a block can have, in bytes."""
+    size: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    return size
+
+
 def call(library: ctypes.CDLL, name: str, arguments: ctypes.Structure, error: str, device: torch.device) -> None:
     """Launch kernels on torch's current stream of this device.
 
@@ -107,7 +114,8 @@ def call(library: ctypes.CDLL, name: str, arguments: ctypes.Structure, error: st
     on_cpu = device.type == "cpu"
     index = 0 if on_cpu else _index(device)
     stream = 0 if on_cpu else torch.cuda.current_stream(device).cuda_stream
-    code = getattr(library, name)(ctypes.byref(arguments), ctypes.c_int(index), ctypes.c_void_p(stream))
+    with nullcontext() if on_cpu else torch.cuda.device(index):  # restores the caller's device
+        code = getattr(library, name)(ctypes.byref(arguments), ctypes.c_int(index), ctypes.c_void_p(stream))
     if code:
         words = getattr(library, error)
         words.restype = ctypes.c_char_p

@@ -5,9 +5,11 @@ Launch parameters depend only on shapes, without autotuning. So equal calls run 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +23,10 @@ HALF = "bf16x2"  # products of half-precision tiles whose results are rounded to
 HALF_STATE = "bf16x3"  # the same, for results that are added to a state
 PROGRAMS = 512  # programs that fill a GPU of about 130 multiprocessors; with fewer, sequences are cut into segments
 MIN_STEPS = 256  # shortest segment that is worth its overhead
+SAFE_WGMMA = (3, 9)  # the first version of Triton whose wgmma we trust
 TILES = 1.0  # factor of the largest tile size; only the benchmark of launch rules changes it
+
+log = logging.getLogger("ssm_kernels")
 
 
 class Launch(NamedTuple):
@@ -38,8 +43,33 @@ class Launch(NamedTuple):
         """Start the kernel on the device of its first tensor."""
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages, "enable_fp_fusion": True}
         first = next(x for x in self.arguments if isinstance(x, Tensor))
+        if first.is_cuda:
+            avoid_unsafe_products(torch.cuda.get_device_capability(first.device))
         with torch.cuda.device(first.device) if first.is_cuda else nullcontext():
             self.kernel[self.grid](*self.arguments, **self.constants, **options)
+
+
+@cache
+def avoid_unsafe_products(capability: tuple[int, int]) -> None:
+    """Compile matrix products of this process without instructions that the installed Triton does not use safely.
+
+    - Hopper, wgmma: before 3.9, programs of more than four warps can overwrite shared memory that is still read
+      (triton issue 11047). In 3.4 to 3.7.0, products with transposed results of products are wrong (fla issue 640).
+    - Blackwell, tcgen05: several products that are added to one result can be wrong (triton issues 10821 and 10993).
+
+    The older instructions are slower. A user's own setting of these variables stays.
+    """
+    major, version = capability[0], tuple(int(part) for part in triton.__version__.split(".")[:2])
+    variable = {10: "DISABLE_MMA_V5", 11: "DISABLE_MMA_V5"}.get(major)
+    if major == 9 and version < SAFE_WGMMA:
+        variable = "DISABLE_MMA_V3"
+    if variable is not None and variable not in os.environ:
+        os.environ[variable] = "1"
+        log.warning(
+            "triton %s: %s=1 is set, because its newest matrix instructions can give wrong results on a GPU of sm_%d%d; "
+            "products are slower, also in other Triton kernels of this process",
+            *(triton.__version__, variable, *capability),
+        )
 
 
 _start: Callable[[Launch], None] = Launch.start

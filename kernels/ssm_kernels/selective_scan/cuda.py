@@ -14,6 +14,7 @@ from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 SOURCE = "selective_scan/selective_scan.cu"
 LARGEST_N = 2048
+SMALL_N, SHARED_BYTES = 64, 163 * 1024  # for larger N, the backward pass may need so much: see backward.cuh
 # Blocks that one multiprocessor runs at once, given their registers. With fewer blocks than ENOUGH times the number of
 # multiprocessors, the sequence is cut into segments. This costs another pass, which finds their initial states.
 FORWARD_BLOCKS, BACKWARD_BLOCKS = 3, 2
@@ -41,8 +42,12 @@ def unsuited(inputs: Inputs) -> str | None:
     """The reason why it does not support these inputs; None if it does."""
     if any(x is not None and x.dtype == torch.float64 for x in inputs):
         return "computes in float32 and takes no float64"
-    N = inputs.A.shape[1]
-    return None if 1 <= N <= LARGEST_N else f"takes N from 1 to {LARGEST_N}, got {N}"
+    N, device = inputs.A.shape[1], inputs.u.device
+    if not 1 <= N <= LARGEST_N:
+        return f"takes N from 1 to {LARGEST_N}, got {N}"
+    if device.type == "cuda" and N > SMALL_N and native.shared_memory(device) < SHARED_BYTES:
+        return f"needs {SHARED_BYTES:,} bytes of shared memory per block for N above {SMALL_N}"
+    return None
 
 
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:

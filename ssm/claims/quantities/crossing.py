@@ -43,7 +43,7 @@ class Crossing(CurveQuantity):
         height = (y - self.value) * (1 if self.direction == "up" else -1)  # (R, K)
         passed = height >= 0
         stays = passed.copy()
-        for step in range(1, self.holds):
+        for step in range(1, min(self.holds, count + 1)):
             stays[:, : count - step] &= passed[:, step:]
             stays[:, count - step :] = False  # too close to the end to know
         first = stays.argmax(axis=1)  # (R,); 0: past the value from the start, or never

@@ -20,7 +20,7 @@ class StepsToSolve(ArmQuantity):
     """Training steps until the accuracy in training reaches `level`; `within`, if it does not within so many steps.
 
     The mean over seeds is the restricted mean survival time. It needs no assumption on seeds that would solve the task
-    later. A run that diverged counts as one that does not solve it.
+    later. A run that diverged before it solved the task counts as one that does not solve it.
 
     With `sooner`, two arms are compared by the share of seeds in which the first one is sooner, minus the share in
     which it is later.

@@ -41,7 +41,8 @@ def source_files(spec: CorpusSpec) -> list[tuple[str, Path]]:
     """(name, path) of every file of the user's that is read, in the order of the documents.
 
     Raises:
-        DataError: a file of the spec does not exist.
+        MissingFilesError: a file of the spec does not exist.
+        DataError: a file cannot be read.
     """
     return READERS[spec.kind](spec).files()
 

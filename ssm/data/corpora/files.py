@@ -66,8 +66,8 @@ class FilesReader(CorpusReader, kind="files"):
         another suffix are skipped.
 
         Raises:
-            DataError: a path does not exist or cannot be read, a glob matches nothing, a folder has nothing to read, or
-                a file's suffix says that it cannot be read.
+            MissingFilesError: a path does not exist, a glob matches nothing, or a folder has nothing to read.
+            DataError: a path cannot be read, or a file's suffix says that it cannot be read.
         """
         chosen: dict[Path, str] = {}
         for text in self.spec.paths:
@@ -88,11 +88,11 @@ class FilesReader(CorpusReader, kind="files"):
                 found = sorted(root.glob(str(given.relative_to(root))))
                 matches = [path for path in found if _readable(path) and not _hidden(path, root)]
             else:
-                raise DataError(f"{text}: no such file or folder")
+                raise MissingFilesError(f"{text}: no such file or folder")
             files = [file for match in matches for file in (_inside(match, self.spec) if match.is_dir() else [match])]
             if not files:
                 kind = "" if self.spec.format == "auto" else f"{self.spec.format} "
-                raise DataError(f"{text}: no {kind}file found here")
+                raise MissingFilesError(f"{text}: no {kind}file found here")
             for file in files:
                 chosen.setdefault(file.resolve(), file.relative_to(root).as_posix())
         for path in chosen:

@@ -63,12 +63,13 @@ class LearningCurves(ChosenArms, Titled, ColumnReader, SeriesPlot):
 def _curves(plot: LearningCurves, task: PlannedFigure, tables: Path, panel: str) -> list[Curve]:
     wanted = chosen_arms(task, plot.arms)
     lines = [one for one in column_lines(task, tables, panel, plot, plot.x) if one[0].arm in wanted]
-    return over_seeds([(series, thinned(line, plot.points)) for series, line in lines])
+    longest = max((len(line.x) for _, line in lines), default=0)  # a run that diverged is shorter than others
+    size = -(-longest // plot.points)
+    return over_seeds([(series, thinned(line, size)) for series, line in lines])
 
 
-def thinned(line: Line, points: int) -> Line:
-    """At most `points` points, each the mean of the same number of neighbors (the last one of the rest)."""
-    size = -(-len(line.x) // points)
+def thinned(line: Line, size: int) -> Line:
+    """Points that are means of `size` neighbors each (the last one of the rest)."""
     starts = np.arange(0, len(line.x), size)
     counts = np.diff([*starts, len(line.x)])
     return Line(*(np.add.reduceat(values, starts) / counts for values in (line.x, line.y, line.error)))
