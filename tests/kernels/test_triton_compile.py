@@ -143,6 +143,11 @@ def test_it_compiles_and_fits(name: str, capability: int) -> None:
         assert used.registers <= 255, used
 
 
+def test_a_grid_is_not_larger_than_a_gpu_allows() -> None:
+    with pytest.raises(ValueError, match=r"^selective_forward_kernel: 65,536 sequences or chunks in one call, at most 65,535"):
+        selective(torch.float32, 16, Size(65536, 64, 64))
+
+
 def test_the_target_of_an_h100_is_sm_90a() -> None:
     """Triton compiles for capability 90 with the instructions that only an H100 has."""
     (launch, *_) = diagonal(torch.float32, True)

@@ -22,6 +22,7 @@ FLOAT32 = "tf32x3"  # matrix products of float32 tiles: three TF32 products, as 
 HALF = "bf16x2"  # products of half-precision tiles whose results are rounded to half precision
 HALF_STATE = "bf16x3"  # the same, for results that are added to a state
 PROGRAMS = 512  # programs that fill a GPU of about 130 multiprocessors; with fewer, sequences are cut into segments
+MOST_PROGRAMS = 65_535  # along the second and third axis of a grid
 MIN_STEPS = 256  # shortest segment that is worth its overhead
 SAFE_WGMMA = (3, 9)  # the first version of Triton whose wgmma we trust
 TILES = 1.0  # factor of the largest tile size; only the benchmark of launch rules changes it
@@ -92,7 +93,16 @@ def launching(start: Callable[[Launch], None]) -> Iterator[None]:
 def launch(
     kernel: Any, grid: tuple[int, ...], *arguments: Any, num_warps: int = 4, num_stages: int = 2, **constants: Any
 ) -> None:
-    """Start a kernel on the device of its first tensor."""
+    """Start a kernel on the device of its first tensor.
+
+    Raises:
+        ValueError: the grid is larger than a GPU allows: too many sequences, or chunks of a sequence.
+    """
+    if max(grid[1:], default=0) > MOST_PROGRAMS:
+        raise ValueError(
+            f"{kernel.__name__}: {max(grid[1:]):,} sequences or chunks in one call, at most {MOST_PROGRAMS:,}; split the "
+            "batch or the sequence, or use backend='torch'"
+        )
     _start(Launch(kernel, grid, arguments, constants, num_warps, num_stages))
 
 
