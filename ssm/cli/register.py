@@ -28,7 +28,9 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="figures, such as lg_fig5, or papers, such as lg (default: all)")
+    parser.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="figures, such as lg_fig5, or papers, such as lg (default: all)"
+    )
     parser.add_argument("--scale", choices=SCALES, help="one scale (default: all)")
     add_config(parser)
     parser.add_argument(

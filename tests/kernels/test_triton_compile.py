@@ -100,8 +100,10 @@ CALLS: dict[str, Callable[..., list[Launch]]] = {
     "gated, by head, bfloat16": partial(gated, torch.bfloat16, "head"),
     "gated, by head, float32": partial(gated, torch.float32, "head"),
     "gated, by key, bfloat16": partial(gated, torch.bfloat16, "key"),
+    "gated, by head, float64": partial(gated, torch.float64, "head"),
     "gated, by key and bonus, bfloat16": partial(gated, torch.bfloat16, "key", bonus=True),
     "gated, by key, float32": partial(gated, torch.float32, "key"),
+    "gated, by key, float64": partial(gated, torch.float64, "key"),
     "delta, by head, bfloat16": partial(delta, torch.bfloat16, "head"),
     "delta, by head, float32": partial(delta, torch.float32, "head"),
     "delta, by head, K 256, bfloat16": partial(delta, torch.bfloat16, "head", keys=256),
@@ -143,8 +145,16 @@ def test_it_compiles_and_fits(name: str, capability: int) -> None:
         assert used.registers <= 255, used
 
 
+def test_older_instructions_for_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting of `avoid_unsafe_products` compiles products on an H100 without wgmma."""
+    launch = next(x for x in gated(torch.bfloat16, "head") if x.kernel.__name__ == "head_forward_kernel")
+    assert "wgmma" in compiled_ahead(launch, 90).asm["ptx"]
+    monkeypatch.setenv("DISABLE_MMA_V3", "1")
+    assert "wgmma" not in compiled_ahead(launch, 90).asm["ptx"]
+
+
 def test_a_grid_is_not_larger_than_a_gpu_allows() -> None:
-    with pytest.raises(ValueError, match=r"^selective_forward_kernel: 65,536 sequences or chunks in one call, at most 65,535"):
+    with pytest.raises(ValueError, match=r"^selective_\w+: 65,536 sequences or chunks in one call, at most 65,535"):
         selective(torch.float32, 16, Size(65536, 64, 64))
 
 
