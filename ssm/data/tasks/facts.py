@@ -95,12 +95,9 @@ class Facts(Generator, kind="facts"):
         """A story from bAbI, or a new one. With `spread` 0 it has the part's smallest number of sentences."""
         if self.spec.babi is not None:
             return rng.one_of(self.published(question))
-        low, high = part.facts or FACTS[question]
+        low, high = part.sentences(question)
         spread = high - low if spread is None else spread
-        made = story(question, low + rng.below(spread + 1), rng)
-        if made is None:
-            raise DataError(f"facts {[low, high]}: too few for a question of {question}")
-        return made
+        return story(question, low + rng.below(spread + 1), rng)
 
     def _told(self, told: Story) -> list[np.ndarray]:
         """The tokens of a story with its question and answer."""

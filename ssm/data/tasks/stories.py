@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import permutations
 
+from ssm.base.counting import counted
+from ssm.base.errors import DataError
 from ssm.data.tasks.draws import RandomGenerator
 
 PEOPLE, GIVERS, INDEFINITE = (
@@ -27,7 +29,7 @@ DROP = ("dropped", "discarded", "left", "put down")
 GIVE = ("gave", "handed", "passed")
 NUMBERS = ("none", "one", "two", "three")
 DIRECTIONS = ("north", "south", "east", "west")
-ATTEMPTS = 1000  # tries to make a story whose question has one answer; a few are usually enough
+ATTEMPTS = 100_000  # tries to make a story whose question has one answer; a few are usually enough
 
 
 @dataclass(frozen=True)
@@ -309,10 +311,14 @@ ANSWERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def story(question: str, count: int, rng: RandomGenerator) -> Story | None:
-    """A story of `count` sentences (two for qa4) with a question of type qa1 to qa10; None if all ATTEMPTS fail."""
+def story(question: str, count: int, rng: RandomGenerator) -> Story:
+    """A story of `count` sentences (two for qa4) with a question of type qa1 to qa10.
+
+    Raises:
+        DataError: no story of so few sentences answers such a question.
+    """
     for _ in range(ATTEMPTS):
         facts, drawn = MAKERS[question](rng, count)
         if drawn is not None:
             return Story(tuple(facts), *drawn)
-    return None
+    raise DataError(f"{question}: no story of {counted(count, 'sentence')} answers a question of this type")

@@ -26,6 +26,8 @@ FACTS: dict[str, tuple[int, int]] = {
     "qa9": (2, 10),  # negation
     "qa10": (2, 10),  # indefinite knowledge
 }
+# Fewest sentences of a generated story from which the answer follows; one for the other questions.
+FEWEST: dict[str, int] = {"qa2": 2, "qa3": 3, "qa5": 2}
 LONGEST = 21  # bytes of the longest generated answer with its full stop
 
 
@@ -34,14 +36,26 @@ class FactsPart(PromptPart):
 
     # questions of bAbI to ask, all equally likely
     questions: Annotated[tuple[Question, ...], Field(strict=False, min_length=1), Distinct] = ("qa1",)
-    # smallest and largest number of sentences in a story; by default as in bAbI
+    # Smallest and largest number of sentences in a story; by default as in bAbI. A question that needs more than the
+    # smallest number takes at least what it needs: qa3 three sentences, qa2 and qa5 two.
     facts: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] | None = None
 
     @model_validator(mode="after")
-    def _ascending(self) -> Self:
-        if self.facts is not None and self.facts[0] > self.facts[1]:
+    def _stories_exist(self) -> Self:
+        if self.facts is None:
+            return self
+        if self.facts[0] > self.facts[1]:
             raise ValueError(f"facts must ascend, got {list(self.facts)}")
+        for question in self.questions:
+            low, high = self.sentences(question)
+            if low > high:
+                raise ValueError(f"facts {list(self.facts)}: a story with {question} needs at least {low} sentences")
         return self
+
+    def sentences(self, question: str) -> tuple[int, int]:
+        """Smallest and largest number of sentences in a generated story with this question."""
+        low, high = self.facts or FACTS[question]
+        return max(low, FEWEST.get(question, 1)), high
 
 
 class FactsTask(SpelledTask):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from data.tasks.examples import QUESTIONS
 from data.tasks.test_stories import SAMPLE, Reader
 from small import make_task
 
@@ -21,6 +22,7 @@ from ssm.data.tasks.sentences import Sentences
 from ssm.data.tokenizers import ByteTokenizer
 from ssm.plan.sources import source_files
 from ssm.specs.tasks import parse_data
+from ssm.specs.tasks.facts import FEWEST
 
 FACT = r"(?:Mary|John|Sandra|Daniel) (?:went|went back|journeyed|travelled|moved) to the \w+\."
 MIX = [{"length": 600, "questions": ["qa1"], "facts": [3, 5]}]
@@ -118,9 +120,16 @@ def test_a_prompt_without_room_is_refused(texts: Path, tmp_path: Path) -> None:
     store = facts_store(texts, tmp_path / "x", mix=[MIX[0] | {"length": 60}])
     with pytest.raises(DataError, match=r"^length 60: too short for a story of qa1 and its question$"):
         prompts(store)
-    few = facts_store(texts, tmp_path / "y", mix=[MIX[0] | {"questions": ["qa3"], "facts": [1, 2]}])
-    with pytest.raises(DataError, match=r"^facts \[1, 2\]: too few for a question of qa3$"):
-        prompts(few)
+
+
+def test_a_question_has_at_least_the_sentences_that_it_needs(tmp_path: Path) -> None:
+    mix = [{"length": 900, "questions": QUESTIONS, "facts": [2, 12]}]
+    store = make_task(tmp_path / "x", task="facts", mix=mix)
+    answers = Facts(store.spec, "train", 1, store).make(np.arange(2000)).answers
+    for group, question in enumerate(QUESTIONS):
+        counts = answers.difficulty[answers.group == group]
+        most = 2 if question == "qa4" else 12
+        assert set(counts) == set(range(max(2, FEWEST.get(question, 1)), most + 1)), question
 
 
 def test_stories_from_babis_files(texts: Path, tmp_path: Path) -> None:

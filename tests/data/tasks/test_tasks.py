@@ -184,6 +184,10 @@ def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
         ({"task": "recall", "vocabulary": 8, "mix": [{"length": 16, "pairs": 4}]}, "has 3 keys, 4 pairs need 10"),
         ({"task": "recall", "mix": [{"length": 16, "pairs": 4}], "power": 2}, "power: "),
         ({"task": "facts", "mix": [{"length": 300, "facts": [4, 2]}]}, "facts must ascend"),
+        (
+            {"task": "facts", "mix": [{"length": 300, "questions": ["qa1", "qa3"], "facts": [1, 2]}]},
+            r"mix.0: facts \[1, 2\]: a story with qa3 needs at least 3 sentences",
+        ),
         ({"task": "facts", "mix": [{"length": 300, "questions": ["qa11"]}]}, "unknown name 'qa11'"),
         (
             {"task": "facts", "mix": [{"length": 300}], "tokenizer": {"kind": "bpe", "vocab_size": 300}},
