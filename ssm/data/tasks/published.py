@@ -14,6 +14,7 @@ from ssm.base.files import reading
 from ssm.base.paths import home_expanded
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.data.tasks.stories import Story
+from ssm.specs.tasks.facts import published_name
 
 
 class Prompt(TypedDict):
@@ -78,13 +79,13 @@ def read_babilong(folder: str, question: str, length: int) -> list[Prompt]:
 
     Args:
         folder: holds folders qa1, qa2 ...
-        length: in tokens of GPT-2, as in BABILong's file names; 0 means the story only.
+        length: in tokens of GPT-2, as in BABILong's file names.
 
     Raises:
+        ConfigError: BABILong has no prompts of this length.
         DataError: the file is missing, or does not have BABILong's format.
     """
-    name = f"{length // 1000}k" if length < 1_000_000 else f"{length // 1_000_000}M"
-    path = home_expanded(folder) / question / f"{name}.json"
+    path = home_expanded(folder) / question / f"{published_name(length)}.json"
     missing = f"{path}: missing; BABILong has one file per task and length, such as qa1/4k.json"
     prompts = shaped(read_json(path, DataError, "JSON file", missing), list[Prompt], str(path), DataError)
     if not prompts:

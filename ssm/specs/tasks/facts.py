@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from ssm.base.errors import ConfigError
 from ssm.specs.base import Distinct
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import Sources
@@ -29,6 +30,12 @@ FACTS: dict[str, tuple[int, int]] = {
 # Fewest sentences of a generated story from which the answer follows; one for the other questions.
 FEWEST: dict[str, int] = {"qa2": 2, "qa3": 3, "qa5": 2}
 LONGEST = 21  # bytes of the longest generated answer with its full stop
+# BABILong's files -> the numbers of tokens that they stand for: "4k" for 4,000 and 4,096, "0k" for the story alone.
+PUBLISHED: dict[str, range] = {
+    "0k": range(1000),
+    **{f"{2**n}k": range(1000 * 2**n, 1024 * 2**n + 1) for n in range(10)},
+    **{f"{n}M": range(n * 1000**2, n * 1024**2 + 1) for n in (1, 10)},
+}
 
 
 class FactsPart(PromptPart):
@@ -82,6 +89,11 @@ class FactsTask(SpelledTask):
             raise ValueError("babilong: the published prompts come without shots")
         return self
 
+    def at(self, length: int) -> Self:
+        if self.babilong is not None:
+            published_name(length)
+        return super().at(length)
+
     @property
     def longest_answer(self) -> int:
         return LONGEST
@@ -99,3 +111,15 @@ class FactsTask(SpelledTask):
             tokenizers=own.tokenizers,
             library=own.library,
         )
+
+
+def published_name(length: int) -> str:
+    """The name of BABILong's files with prompts of this length, in tokens of GPT-2.
+
+    Raises:
+        ConfigError: BABILong has no prompts of this length.
+    """
+    for name, lengths in PUBLISHED.items():
+        if length in lengths:
+            return name
+    raise ConfigError(f"length {length}: BABILong has prompts of {', '.join(PUBLISHED)}; 4k is 4,000 to 4,096 tokens")

@@ -14,7 +14,7 @@ from data.tasks.examples import QUESTIONS
 from data.tasks.test_stories import SAMPLE, Reader
 from small import make_task
 
-from ssm.base.errors import DataError
+from ssm.base.errors import ConfigError, DataError
 from ssm.data.store import TokenSplit, TokenStore
 from ssm.data.tasks.facts import Facts
 from ssm.data.tasks.published import read_babi
@@ -22,7 +22,7 @@ from ssm.data.tasks.sentences import Sentences
 from ssm.data.tokenizers import ByteTokenizer
 from ssm.plan.sources import source_files
 from ssm.specs.tasks import parse_data
-from ssm.specs.tasks.facts import FEWEST
+from ssm.specs.tasks.facts import FEWEST, published_name
 
 FACT = r"(?:Mary|John|Sandra|Daniel) (?:went|went back|journeyed|travelled|moved) to the \w+\."
 MIX = [{"length": 600, "questions": ["qa1"], "facts": [3, 5]}]
@@ -200,9 +200,17 @@ def test_prompts_from_babilongs_files(texts: Path, tmp_path: Path) -> None:
     assert "pier" not in prompts(store)[0], "training stories are generated"
     with pytest.raises(DataError, match=r"qa1/8k.json: missing; BABILong has one file per task and length"):
         Facts(store.spec.at(8000), "test", 1, store)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"^length 5000: BABILong has prompts of 0k, 1k, .* 10M; 4k is 4,000 to"):
+        store.spec.at(5000)  # type: ignore[attr-defined]
     (tmp_path / "babilong" / "qa1" / "4k.json").write_text('[{"input": 1}]')
     with pytest.raises(DataError, match=r"qa1/4k.json: 0.input: expected text, got 1"):
         Facts(store.spec, "test", 1, store)
+
+
+def test_the_names_of_babilongs_files() -> None:
+    names = {1: "0k", 1000: "1k", 1024: "1k", 128_000: "128k", 131_072: "128k", 262_144: "256k", 524_288: "512k"}
+    names |= {1_000_000: "1M", 1_048_576: "1M"}
+    assert {length: published_name(length) for length in names} == names
 
 
 def split_of(text: str) -> TokenSplit:
