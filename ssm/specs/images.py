@@ -18,6 +18,7 @@ class Images(Spec, ABC):
     channels: ClassVar[int]  # C: numbers in a pixel
     highest: ClassVar[int]  # largest value of such a number; the smallest is 0
     training: ClassVar[int]  # number of training images
+    tests: ClassVar[int]  # number of test images
     classes: ClassVar[tuple[str, ...]]
     mean: ClassVar[tuple[float, ...]]  # (C,) over the training images, of numbers divided by `highest`
     deviation: ClassVar[tuple[float, ...]]  # (C,) standard deviation, likewise
@@ -36,6 +37,7 @@ class Digits(Images):
     channels: ClassVar[int] = 1
     highest: ClassVar[int] = 16
     training: ClassVar[int] = 1297
+    tests: ClassVar[int] = 500
     classes: ClassVar[tuple[str, ...]] = tuple("0123456789")
     mean: ClassVar[tuple[float, ...]] = (0.306,)
     deviation: ClassVar[tuple[float, ...]] = (0.376,)
@@ -50,6 +52,7 @@ class Cifar10(Images):
     channels: ClassVar[int] = 3
     highest: ClassVar[int] = 255
     training: ClassVar[int] = 50_000
+    tests: ClassVar[int] = 10_000
     classes: ClassVar[tuple[str, ...]] = (
         *("airplane", "automobile", "bird", "cat", "deer"),
         *("dog", "frog", "horse", "ship", "truck"),

@@ -81,3 +81,23 @@ def test_a_length_that_has_no_room_for_a_passkey_in_bytes(folder: Path) -> None:
     plan(folder, {"kind": "passkey", "lengths": [103], "instruction": False})
     with pytest.raises(ConfigError, match="lengths: a passkey of 5 digits needs at least 251 bytes, got 250"):
         plan(folder, {"kind": "passkey", "lengths": [250, 320]})
+    plan(folder, {"kind": "accuracy", "task": "keys", "lengths": [252, 320]})
+    with pytest.raises(
+        ConfigError, match="length 251: a passkey of 5 digits and its full stop need at least 252 bytes"
+    ):
+        plan(folder, {"kind": "accuracy", "task": "keys", "lengths": [251, 320]})
+
+
+def test_more_examples_than_test_images(folder: Path) -> None:
+    arms = {"base": {"label": "Base", "training": "pretrain", "override": {"context": 65, "batch_tokens": 130}}}
+    changes = {"paper": "x", "data": "digits", "arms": arms, "drawings": [CURVES["letters"]]}
+    for tested, attacked in ((500, 500), (501, 500), (500, 501)):
+        accuracy = {"kind": "accuracy", "examples": tested}
+        attack = {"kind": "attack", "regions": [[0, 2]], "examples": attacked}
+        figure(folder, "x_mine", **changes, measurements=[accuracy, attack])
+        if tested == attacked:
+            make_plan(load_config(folder, figures=["x_mine"]))
+            continue
+        kind = "accuracy" if tested > attacked else "attack"
+        with pytest.raises(ConfigError, match=rf"{kind} \(arm 'base'\): examples 501: digits has 500 test images"):
+            make_plan(load_config(folder, figures=["x_mine"]))

@@ -37,7 +37,9 @@ class OfExamples(OfRun):
         same_size = (task.vocab_size, task.channels) == (own.vocab_size, own.channels)
         if not same_size or not task.is_spelled_like(own):
             raise ConfigError(f"{where}: task: '{task.name}' has other tokens than '{own.name}', which the run reads")
-        return cls.parse_for(given | {"task": task}, arm, where)
+        planned = cls.parse_for(given | {"task": task}, arm, where)
+        task.require_tests(planned.examples, where)
+        return planned
 
     def data(self, run: RunSpec) -> Data:
         return self.task

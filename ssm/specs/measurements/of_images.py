@@ -41,6 +41,7 @@ class OfImages(OfRun):
         if not isinstance(task, PixelsTask):
             raise ConfigError(f"{where}: replaces pixels, and '{task.name}' has none; use it with the task 'pixels'")
         planned, pixels = super().planned(entry, arm, where), task.images.pixels
+        task.require_tests(planned.examples, where)
         for start, stop in planned.regions:
             if stop > pixels or stop - start == pixels:
                 raise ConfigError(f"{where}.regions: [{start}, {stop}] is not a part of an image of {pixels} pixels")

@@ -76,6 +76,14 @@ class Task(Data, PluginSpec):
         content = tested.model_dump() | {"mix": [part.at(length).model_dump() for part in self.mix]}
         return self.parse(content, f"{self.name} at length {length}")
 
+    def require_tests(self, examples: int, where: str) -> None:
+        """Check that a test set of this size can be made.
+
+        Raises:
+            ConfigError: there are fewer test examples; the message begins with `where`.
+        """
+        return None  # most tasks make as many as needed
+
     @property
     def spelled_by(self) -> TokenizerSpec | None:
         return None

@@ -6,6 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ssm.base.counting import counted
+from ssm.specs.data import BytesTokenizer
 from ssm.specs.tasks.base import Mix
 from ssm.specs.tasks.spelled import PromptPart, SpelledTask
 
@@ -44,6 +46,16 @@ class PasskeyTask(SpelledTask):
     mix: Mix[PasskeyPart]
     digits: Annotated[int, Field(ge=1, le=18)] = 5  # digits of a key
     instruction: bool = True  # begin with the instruction to find the key; a short prompt has little room for it
+
+    @model_validator(mode="after")
+    def _prompts_have_room(self) -> Self:
+        if isinstance(self.tokenizer, BytesTokenizer):  # tokens of others are not known before the text is tokenized
+            least = least_bytes(self.digits, self.instruction) + len(".")
+            shortest = min(part.length for part in self.mix)
+            if shortest < least:
+                key = f"a passkey of {counted(self.digits, 'digit')} and its full stop"
+                raise ValueError(f"length {shortest}: {key} need at least {least} bytes")
+        return self
 
     @property
     def longest_answer(self) -> int:

@@ -75,3 +75,7 @@ class PixelsTask(Task):
                 f"{self.name}: an image of {self.images.kind} has {self.images.pixels} pixels, not {length}"
             )
         return self
+
+    def require_tests(self, examples: int, where: str) -> None:
+        if examples > self.images.tests:
+            raise ConfigError(f"{where}: examples {examples}: {self.images.kind} has {self.images.tests} test images")

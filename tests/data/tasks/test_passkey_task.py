@@ -13,7 +13,6 @@ from small import make_task
 from ssm.base.errors import DataError
 from ssm.data.store import TokenStore
 from ssm.data.tasks.passkey import Passkey
-from ssm.specs.tasks import parse_data
 
 MIX = [{"length": 330}, {"length": 300, "depths": [0.5, 0.5]}]
 
@@ -85,7 +84,7 @@ def test_without_the_instruction_a_short_prompt_has_more_text(generator: Passkey
 
 
 def test_a_prompt_without_room_and_a_key_of_too_many_tokens_are_refused(generator: Passkey) -> None:
-    short = parse_data({"name": "x", "task": "passkey", "mix": [{"length": 20}]}, "test")
+    short = generator.spec.model_copy(update={"mix": (generator.spec.mix[0].at(20),)})
     with pytest.raises(DataError, match=r"^length 20: too short for a passkey"):
         Passkey(short, "train", 3, generator.store).make(np.arange(1))
     generator.room = 2
