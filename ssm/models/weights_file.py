@@ -169,7 +169,7 @@ def digests(folder: Path, run: RunSpec) -> dict[str, str]:
     """
     paths = [folder / RUN_WEIGHTS, *(snapshot_path(folder, at) for at in run.training.snapshots)]
     try:
-        stored = {path.relative_to(folder).as_posix(): stored_checksum(path) for path in paths}
+        stored = {path.relative_to(folder).as_posix(): stored_checksum(path) for path in paths if path.exists()}
     except OSError as error:
         raise CheckpointError(f"{folder}: weights cannot be read ({error.strerror or error})") from error
     return {name: digest for name, digest in stored.items() if digest is not None}

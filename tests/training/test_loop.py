@@ -74,11 +74,12 @@ def test_training_learns_and_writes_complete_results(store: TokenStore, tmp_path
 
 
 def test_a_run_of_zero_steps_is_the_initialization(store: TokenStore, tmp_path: Path) -> None:
-    """It finishes as any other run, and can be a parent."""
-    run = run_spec(store.spec, budget={"steps": 0})
+    """It finishes as any other run, and can be a parent. It has no step after which a snapshot is taken."""
+    run = run_spec(store.spec, budget={"steps": 0}, snapshots=[0.5])
     assert run.id.startswith("tiny_T16_initialization_s3-")
     record = train(run, store, tmp_path / "zero", CPU)
     assert (record["status"], record["steps"], record["budget_steps"], record["tokens"]) == ("finished", 0, 0, 0)
+    assert set(record["weights"]) == {"model.safetensors"}
     model, trained = load_model(tmp_path / "zero" / "model.safetensors")
     assert trained == run
     assert same(dict(model.state_dict()), dict(build_model(run.model, 256, run.seed).state_dict()))
