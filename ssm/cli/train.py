@@ -60,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--windows",
         type=path,
         metavar="DIR",
-        help="refuse a text that is too short for a planned measurement; `ssm plan --write SPECS` writes SPECS/windows",
+        help="refuse the run's text if it is too short for a measurement that is planned on it; "
+        "`ssm plan --write SPECS` writes SPECS/windows",
     )
     parser.add_argument("--parent", type=path, metavar="DIR", help="the folder of the run that this run starts from")
     add_device(parser)
