@@ -79,7 +79,8 @@ class RunRecord(TypedDict):
 
     status: Literal["finished", "diverged"]
     message: NotRequired[str]
-    diverged: NotRequired[str | None]
+    diverged: NotRequired[str | None]  # how it diverged, or else how its parent did
+    parent_diverged: NotRequired[str | None]  # how its parent diverged, if the run diverged as well
     steps: NotRequired[Count]
     budget_steps: NotRequired[Count]
     tokens: NotRequired[Count]

@@ -85,7 +85,7 @@ def _frame(
     if isinstance(measurement, OfMetrics):
         record = read_record(run)
         frame = function(measurement, *_metrics(task, run, record))
-        diverged = None if record["status"] == "diverged" else record["diverged"]  # why the parent diverged
+        diverged = _parents_divergence(record)
     elif isinstance(measurement, OfRecord):
         record = _record(task, run)
         frame, diverged = function(measurement, record, task.run), record["diverged"]
@@ -148,8 +148,13 @@ def _divergence(record: dict[str, Any], snapshot: float | None) -> str | None:
     """
     sound_until = record["steps"] - PATIENCE if record["status"] == "diverged" else 0
     if snapshot is not None and snapshot_step(snapshot, record["budget_steps"]) <= sound_until:
-        return None
+        return _parents_divergence(record)
     return record["diverged"]
+
+
+def _parents_divergence(record: dict[str, Any]) -> str | None:
+    """Why the parent of a run diverged; None if it did not."""
+    return record.get("parent_diverged") if record["status"] == "diverged" else record["diverged"]
 
 
 def _require_run(trained: RunSpec, expected: RunSpec, path: Path) -> None:

@@ -47,7 +47,7 @@ def finalize(
     record |= inherited(job.parent)
     if diverged is not None:
         message = f"diverged: {diverged}; the weights are those of step {step}"
-        record |= {"status": "diverged", "message": message, "diverged": message}
+        record |= {"parent_diverged": record["diverged"], "status": "diverged", "message": message, "diverged": message}
     if job.group.main:
         # Snapshots that a diverged run never reached: they get its last good weights.
         missing = [snapshot_path(job.folder, at) for due, at in checkpointer.snapshots if diverged and due >= done]

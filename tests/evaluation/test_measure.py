@@ -10,10 +10,12 @@ import torch
 from small import run_spec
 
 import ssm.training.step as training_step
+from ssm.base.files import write_json
 from ssm.base.tables import read_provenance
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.specs.measurement import MeasurementTask
+from ssm.specs.measurements.learning_curve import LearningCurve
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.training.loop import train
 from ssm.training.metrics import PATIENCE
@@ -21,9 +23,16 @@ from ssm.training.metrics import PATIENCE
 CPU = torch.device("cpu")
 
 
+@pytest.mark.parametrize("of_diverged", [False, True])
 def test_only_snapshots_from_long_before_a_divergence_are_unaffected(
-    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_diverged: bool, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of a child of a diverged run, none are."""
+    parent, early = None, None
+    if of_diverged:
+        parent, early = run_spec(store.spec, budget={"steps": 1}), "its parent diverged: early"
+        record = train(parent, store, tmp_path / "parent", CPU)
+        write_json(tmp_path / "parent" / "run.json", record | {"status": "diverged", "diverged": "diverged: early"})
     real, end = training_step.loss_of, 2 * PATIENCE
     calls = iter(range(1, end + 1))
 
@@ -33,13 +42,15 @@ def test_only_snapshots_from_long_before_a_divergence_are_unaffected(
 
     monkeypatch.setattr(training_step, "loss_of", breaks_at_the_end)
     at = {step: step / end for step in (1, end - PATIENCE, end - PATIENCE + 1)}
-    run = run_spec(store.spec, budget={"steps": end}, snapshots=list(at.values()))
-    reason = train(run, store, tmp_path, CPU)["diverged"]
-    assert reason
+    run = run_spec(store.spec, parent=parent, budget={"steps": end}, snapshots=list(at.values()))
+    reason = train(run, store, tmp_path / "run", CPU, tmp_path / "parent" if parent else None)["diverged"]
+    assert reason.startswith("diverged: ")
 
-    def diverged(snapshot: float | None) -> Any:
-        task = MeasurementTask(measurement=PositionLoss(length=16, sequences=1), run=run, snapshot=snapshot)
-        measure(task, tmp_path / "table.parquet", CPU, tmp_path, store.folder)
+    def diverged(measurement: Any, snapshot: float | None = None) -> Any:
+        task = MeasurementTask(measurement=measurement, run=run, snapshot=snapshot)
+        measure(task, tmp_path / "table.parquet", CPU, tmp_path / "run", store.folder)
         return read_provenance(tmp_path / "table.parquet").get("diverged")
 
-    assert [diverged(fraction) for fraction in (*at.values(), None)] == [None, None, reason, reason]
+    losses = PositionLoss(length=16, sequences=1)
+    assert [diverged(losses, fraction) for fraction in (*at.values(), None)] == [early, early, reason, reason]
+    assert diverged(LearningCurve(every=1)) == early, "its table says where the run itself diverged"
