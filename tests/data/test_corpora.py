@@ -150,6 +150,17 @@ def test_a_file_found_twice_is_read_once(tmp_path: Path) -> None:
     assert texts_of(files(tmp_path / "b.txt", tmp_path, tmp_path / "*.txt")) == [b"b", b"a"]
 
 
+def test_a_folder_that_is_a_link_is_read_once(tmp_path: Path) -> None:
+    corpus, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
+    write(corpus / "z" / "2.txt", b"two")
+    write(elsewhere / "deep" / "1.txt", b"one")
+    links = {corpus / "linked": elsewhere, corpus / "a": corpus / "z", corpus / "twice": elsewhere / "deep"}
+    loops = {corpus / "z" / "up": corpus, corpus / "above": tmp_path, elsewhere / "deep" / "loop": elsewhere}
+    for link, target in (links | loops).items():
+        link.symlink_to(target)
+    assert [document.name for document in documents(files(corpus))] == ["linked/deep/1.txt", "z/2.txt"]
+
+
 def test_an_explicit_format_selects_the_files_of_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "README.md", b"not a row")
     write(tmp_path / "x.jsonl", rows())

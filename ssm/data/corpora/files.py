@@ -180,15 +180,24 @@ def _have_texts(rows: list[Any], key: str) -> bool:
 
 
 def _inside(folder: Path, spec: FilesCorpus) -> list[Path]:
-    paths = list[Path]()
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for path in (Path(place, name) for name in names if not name.startswith(".")):
-            wanted = spec.format in ("auto", "text", format_of(path))
-            if wanted and os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises without permission)
-                paths.append(path)
-        if len(paths) > MOST_FILES:
-            raise DataError(f"{folder}: more than {MOST_FILES:,} files; give fewer, or JSON lines or Parquet")
+    """The files in a folder and its subfolders. Links to folders are searched last, and no folder twice."""
+    paths, links = list[Path](), [folder]
+    seen = {str(parent) for parent in folder.resolve().parents}  # a link to one of them leads out of the corpus
+    while links:
+        for place, folders, names in os.walk(links.pop(0)):
+            real = os.path.realpath(place)
+            if real in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            links += [path for name in folders if (path := Path(place, name)).is_symlink()]
+            for path in (Path(place, name) for name in names if not name.startswith(".")):
+                wanted = spec.format in ("auto", "text", format_of(path))
+                if wanted and os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises without permission)
+                    paths.append(path)
+            if len(paths) > MOST_FILES:
+                raise DataError(f"{folder}: more than {MOST_FILES:,} files; give fewer, or JSON lines or Parquet")
     return sorted(paths)
 
 
