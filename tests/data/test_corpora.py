@@ -191,8 +191,14 @@ def test_progress_adds_up_to_the_stored_bytes(tmp_path: Path, name: str) -> None
 
 def test_a_format_that_cannot_be_read_is_named_and_not_read_as_text(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", b"text")
-    for name, hint in (("z.txt.XZ", "give its text, also as .gz or .zst"), ("z.arrow", "give it as Parquet or")):
-        path = write(tmp_path / name, b"content")
+    text, frame = "give its text, also as .gz or .zst", zstandard.ZstdCompressor().compress(b"content")
+    for name, content, hint in (
+        ("z.txt.XZ", b"content", text),
+        ("z.tar.gz", gzip.compress(b"content"), text),
+        ("z.tar.zst", frame, text),
+        ("z.arrow", b"content", "give it as Parquet or"),
+    ):
+        path = write(tmp_path / name, content)
         with pytest.raises(DataError, match=rf"{name}: \.\w+ files cannot be read; {hint}.*, or leave it out"):
             next(documents(files(tmp_path)))
         assert texts_of(files(path, format="text")) == [b"content"]

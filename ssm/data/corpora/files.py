@@ -96,8 +96,9 @@ class FilesReader(CorpusReader, kind="files"):
             for file in files:
                 chosen.setdefault(file.resolve(), file.relative_to(root).as_posix())
         for path in chosen:
-            if self.spec.format == "auto" and (hint := UNREADABLE.get(path.suffix.lower())):
-                raise DataError(f"{path}: {path.suffix} files cannot be read; {hint}, or leave it out")
+            suffix = _suffix(path)
+            if self.spec.format == "auto" and (hint := UNREADABLE.get(suffix)):
+                raise DataError(f"{path}: {suffix} files cannot be read; {hint}, or leave it out")
         return [(name, path) for path, name in chosen.items()]
 
     def require_utf8(self) -> None:

@@ -107,7 +107,7 @@ class FactsTask(SpelledTask):
         own = super().sources
         folders = [folder for folder in (self.babi, self.babilong) if folder is not None]
         return Sources(
-            corpora=(*own.corpora, *(FilesCorpus(paths=(folder,)) for folder in folders)),
+            corpora=(*own.corpora, *(FilesCorpus(paths=(folder,), format="text") for folder in folders)),
             tokenizers=own.tokenizers,
             library=own.library,
         )

@@ -67,7 +67,8 @@ class PixelsTask(Task):
     @property
     def sources(self) -> Sources:
         files = self.images.files
-        return Sources(corpora=(FilesCorpus(paths=files),) if files else ())
+        # `text` takes files of any format, such as the archive beside the unpacked files.
+        return Sources(corpora=(FilesCorpus(paths=files, format="text"),) if files else ())
 
     def at(self, length: int) -> Self:
         if length != self.images.pixels:

@@ -142,6 +142,7 @@ def test_cifar10_is_read_from_both_formats(write: Any, tmp_path: Path) -> None:
 
 def test_changed_files_are_another_corpus(tmp_path: Path) -> None:
     write_binary(tmp_path / "cifar")
+    (tmp_path / "cifar" / "cifar-10-binary.tar.gz").write_bytes(b"the archive beside its files")
     first = make_task(tmp_path / "one", **(DIGITS | cifar10(tmp_path / "cifar"))).manifest["corpus"]
     (tmp_path / "cifar" / "test_batch.bin").write_bytes(bytes(3073))
     assert make_task(tmp_path / "two", **(DIGITS | cifar10(tmp_path / "cifar"))).manifest["corpus"] != first
