@@ -25,6 +25,8 @@ aside: {corpus: {kind: stdlib}, choice: 0.1}
 prose: {corpus: {kind: docstrings}, held_out: 0.25}
 pairs: {corpus: {kind: stdlib}, tokenizer: {kind: bpe, vocab_size: 512}}
 pairs_aside: {corpus: {kind: stdlib}, tokenizer: {kind: bpe, vocab_size: 512}, choice: 0.1}
+facts: {task: facts, corpus: {kind: stdlib}, mix: [{length: 300}]}
+facts_wide: {task: facts, corpus: {kind: stdlib}, held_out: 0.25, mix: [{length: 300}]}
 """
 BASE = {"label": "Base", "training": "pretrain"}
 SCALED = {"label": "Scaled", "from": "base", "repair": {"kind": "scale_a", "factors": [2], "times_context": 4}}
@@ -75,6 +77,16 @@ def test_text_that_an_ancestor_read_is_refused(folder: Path) -> None:
     planned(folder, "wide", tuned=tuned("text"))
     with pytest.raises(ConfigError, match=r"arm 'tuned'.*'text' trains on documents that 'wide' holds out"):
         planned(folder, "text", tuned=tuned("wide"))
+
+
+def test_a_task_whose_test_text_training_read_is_refused(folder: Path) -> None:
+    curves = {"kind": "curves", "measurement": "accuracy", "x": "length", "column": "forced_share"}
+    changes = {"paper": "x", "data": "text", "arms": {"base": BASE}, "drawings": [curves]}
+    figure(folder, "x_mine", **changes, measurements=[{"kind": "accuracy", "task": "facts"}])
+    make_plan(load_config(folder, figures=["x_mine"]))
+    figure(folder, "x_mine", **changes, measurements=[{"kind": "accuracy", "task": "facts_wide"}])
+    with pytest.raises(ConfigError, match="task: 'text' trains on documents that 'facts_wide' holds out; give both"):
+        make_plan(load_config(folder, figures=["x_mine"]))
 
 
 def test_a_repair_chooses_on_text_that_no_ancestor_read(folder: Path) -> None:

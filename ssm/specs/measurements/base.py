@@ -75,6 +75,20 @@ class Arm:
     data: Callable[[str], Data]
 
 
+def require_unseen(text: DataSpec, run: RunSpec, where: str) -> None:
+    """Check that no text that trained the weights has a document that `text` holds out.
+
+    Raises:
+        ConfigError: one has; the message begins with `where`.
+    """
+    for trained in run.trained_on:
+        if not text.kept_from(trained):
+            raise ConfigError(
+                f"{where}: '{trained.name}' trains on documents that '{text.name}' holds out; give both the same "
+                "held_out and held_out_seed"
+            )
+
+
 class Entry(Spec):
     """A measurement in a figure file."""
 
@@ -266,12 +280,7 @@ class OfWindows(OfRun):
             raise ConfigError(f"{where}: reads held-out text, and '{text.name}' is a task")
         if text.spelling != own.spelling:
             raise ConfigError(f"{where}: text: '{text.name}' has other tokens than '{own.name}', which the run reads")
-        for trained in arm.run.trained_on:
-            if not text.kept_from(trained):
-                raise ConfigError(
-                    f"{where}: text: '{trained.name}' trains on documents that '{text.name}' holds out; give both the "
-                    "same held_out and held_out_seed"
-                )
+        require_unseen(text, arm.run, f"{where}: text")
         return {"text": None if text == own else text}
 
     def data(self, run: RunSpec) -> Data:

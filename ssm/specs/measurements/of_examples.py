@@ -8,7 +8,7 @@ from ssm.base.errors import ConfigError
 from ssm.specs.base import Name, ReadCount
 from ssm.specs.config import DryRun
 from ssm.specs.data import Data
-from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun
+from ssm.specs.measurements.base import Arm, ArmsEntry, OfRun, require_unseen
 from ssm.specs.tasks import TaskSpec
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import RunSpec
@@ -37,6 +37,8 @@ class OfExamples(OfRun):
         same_size = (task.vocab_size, task.channels) == (own.vocab_size, own.channels)
         if not same_size or not task.is_spelled_like(own):
             raise ConfigError(f"{where}: task: '{task.name}' has other tokens than '{own.name}', which the run reads")
+        if task.text is not None:
+            require_unseen(task.text, arm.run, f"{where}: task")
         planned = cls.parse_for(given | {"task": task}, arm, where)
         task.require_tests(planned.examples, where)
         return planned
