@@ -50,7 +50,8 @@ class Spec(BaseModel):
     __slots__ = ("_hash",)  # `content_hash`: not in __dict__, which a copy takes over and a serializer takes for fields
     _hash: str
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset()  # fields excluded from the hash: names and speed settings
+    # fields that a preregistration leaves out (`canonical_content`), such as names and speed settings; ids have them
+    not_hashed: ClassVar[frozenset[str]] = frozenset()
     later: ClassVar[frozenset[str]] = frozenset()  # fields added after the first ids of this class were computed
 
     @model_validator(mode="before")

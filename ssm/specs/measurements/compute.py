@@ -18,7 +18,8 @@ class Compute(OfRecord):
             "stage": int,  # 0: it started from fresh or imported weights; 1: from the weights of stage 0 ...
             "trained": int,  # training tokens
             "read": int,  # tokens in forward passes that chose the numbers of a repair
-            "forward": int,  # both as tokens in forward passes; a training token counts three
+            # Both as tokens in forward passes. A training token counts three, and four with activation_checkpointing.
+            "forward": int,
             "passes": int,  # forward passes for each token that the final model reads
             "seconds": float,  # duration of the run
         },
