@@ -16,7 +16,6 @@ from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, segments
 from ssm.models.backbone import LanguageModel
 from ssm.models.readable import Readable
-from ssm.models.repairs.base import ModelWrapper
 from ssm.specs.measurements.state_statistics import StateStatistics
 
 
@@ -45,12 +44,11 @@ def _caches(model: Readable) -> tuple[int, ...]:
     Raises:
         CheckpointError: no layer has another state.
     """
-    read = model.model if isinstance(model, ModelWrapper) else model
-    if not isinstance(read, LanguageModel):
+    if not isinstance(model, LanguageModel):
         return ()  # its state has only recurrent layers
-    if not read.spec.recurrent:
+    if not model.spec.recurrent:
         raise _stateless()
-    return read.spec.caches
+    return model.spec.caches
 
 
 def _statistics(segment: Segment, caches: tuple[int, ...]) -> pl.DataFrame:

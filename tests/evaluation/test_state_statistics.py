@@ -15,7 +15,6 @@ from ssm.base.errors import CheckpointError
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.state_statistics import state_statistics
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.repairs.reset_state import Resetting
 from ssm.specs.measurements.state_statistics import StateStatistics
 from ssm.specs.model import ModelSpec
 
@@ -84,7 +83,7 @@ def attention_model(**changes: Any) -> LanguageModel:
 
 def test_models_with_only_caches_are_refused(ctx: EvaluationContext) -> None:
     window = attention_model(mixer={"kind": "attention", "n_heads": 2, "window": 4})
-    for stateless in (attention_model(), window, Resetting(attention_model(), 16, 0.0), Rigged(torch.zeros_like)):
+    for stateless in (attention_model(), window, Rigged(torch.zeros_like)):
         with pytest.raises(CheckpointError, match=r"^the model has no recurrent state: the state of each layer is"):
             state_statistics(StateStatistics(length=8, sequences=2), replace(ctx, model=stateless))
 
@@ -121,4 +120,3 @@ def test_recurrent_layers_are_measured(changes: dict[str, Any], measured: list[i
             memory = state.recurrent_states()[row["layer"]][0, row["head"]]
         assert row["norm"] == pytest.approx(float(memory.norm()), rel=1e-9)
         assert row["std"] == pytest.approx(float(memory.std(correction=0)), rel=1e-9)
-    assert state_statistics(spec, replace(ctx, model=Resetting(model, 16, 0.0))).equals(table)
