@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ssm.base.errors import DataError, first_line, nearest, shown
+from ssm.base.errors import DataError, MissingFilesError, first_line, nearest, shown
 from ssm.base.files import reading
 from ssm.base.paths import before_wildcards, home_expanded
 from ssm.data.corpora.base import CorpusReader, Document, as_text
