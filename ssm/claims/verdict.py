@@ -18,7 +18,7 @@ from ssm.claims.method import NONE
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.significance import p_value
-from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, OPEN, PAPER, REFUTED, statement_id
+from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, OPEN, PAPER, REFUTED
 from ssm.claims.words import number, span
 
 DRY_RUN = "a dry run: its numbers mean nothing"  # reason of every verdict of a dry run
@@ -78,11 +78,6 @@ def _rounded(number: float, expected: Expected, rounding: float) -> float:
     """The number; or 0 or a bound of the region, if the number differs from it by rounding only."""
     marks = [mark for mark in (expected.above, expected.below, 0.0) if mark is not None]
     return next((mark for mark in marks if abs(number - mark) <= rounding), number)
-
-
-def claim_of(task: JudgedFigure, name: str) -> ClaimSpec | None:
-    """The claim of a row of the verdicts table; None if the figure does not have it any more."""
-    return next((claim for claim in task.claims if claim.id == statement_id(name)), None)
 
 
 def number_of(task: JudgedFigure, name: str) -> str:

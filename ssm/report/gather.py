@@ -22,7 +22,7 @@ from ssm.claims.seeds_needed import needed_words
 from ssm.claims.series import Series
 from ssm.claims.snakemake_command import snakemake_command
 from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, model_of
-from ssm.claims.verdict import DRY_RUN, claim_of, number_of, read_verdicts
+from ssm.claims.verdict import DRY_RUN, number_of, read_verdicts
 from ssm.claims.words import by_seed, measured, seed_words
 from ssm.figures.figure import FigureTask
 from ssm.report.image import Image, svg_image
@@ -313,25 +313,21 @@ class Gatherer:
     def _claims(self, task: FigureTask, spec: Path) -> tuple[Claim, ...]:
         path = self._verdicts(task.figure.target)
         judge = f"ssm judge {spec} --tables {self.results / 'tables'} --out {path}"
-        claims = []
-        bases = {name: bases_of(task.base_models(claim, panel)) for name, claim, panel in task.verdicts}
-        for table_row in read_verdicts(self._need(path, judge)):
-            row = table_row | bases.get(table_row["claim"], bases_of(()))
-            name, claim = row["claim"], claim_of(task, row["claim"])
-            judged = (row["says"], row["expected"], row["number"])
-            if (
-                claim is None
-                or judged != (claim.says, claim.expected.words(), number_of(task, name))
-                or task.dry_run != (row["reason"] == DRY_RUN)
-            ):
+        planned = {name: (claim, panel) for name, claim, panel in task.verdicts}
+        claims = {}
+        for row in read_verdicts(self._need(path, judge)):
+            name = row["claim"]
+            claim, panel = planned.get(name, (None, ""))
+            judged = (row["says"], row["expected"], row["number"], row["reason"] == DRY_RUN)
+            stated = claim and (claim.says, claim.expected.words(), number_of(task, name), task.dry_run)
+            if claim is None or judged != stated:
                 raise TableError(f"{path}: '{name}' is not what {spec} claims now; `{judge}` judges again")
-            claims.append(Claim(row, claim, task.title_of(model_of(name))))
-        found = {claim.row["claim"] for claim in claims}
-        wanted = {name for name, _, _ in task.verdicts}
-        for name in sorted(found ^ wanted):
-            problem = "has a verdict on" if name in found else "has no verdict on"
-            raise TableError(f"{path}: {problem} '{name}', unlike {spec}; `{judge}` judges again")
-        return tuple(claims)
+            bases = bases_of(task.base_models(claim, panel))
+            claims[name] = Claim(row | bases, claim, task.title_of(model_of(name)))
+        for name in planned:
+            if name not in claims:
+                raise TableError(f"{path}: has no verdict on '{name}'; `{judge}` judges again")
+        return tuple(claims.values())
 
     def _run(self, series: Series, command: str) -> list[str]:
         """The ids of a series' run and its parents, oldest first. Each run is read once."""

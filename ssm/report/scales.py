@@ -41,10 +41,9 @@ def all_scales(folder: Path) -> list[Reference]:
         ConfigError: a file is not a reference.
     """
     found = list(read_references(folder).values())
-    lacking = [scale for scale in SCALES if scale not in {reference.scale for reference in found}]
-    for scale in lacking:
-        beside = folder.absolute().with_name(scale)  # "." has no name
-        found += [reference for reference in read_references(beside).values() if reference.scale in lacking]
+    own = {reference.scale for reference in found}
+    beside = [folder.absolute().with_name(scale) for scale in SCALES if scale not in own]  # "." has no name
+    found += [one for other in beside for one in read_references(other).values() if one.scale == other.name]
     return sorted(found, key=lambda reference: SCALES.index(reference.scale))
 
 

@@ -20,7 +20,7 @@ from ssm.claims.pieces import SampleQuantity
 from ssm.claims.quantities.perplexity_at import PerplexityAt
 from ssm.claims.quantity import QUANTITIES, ModelQuantity
 from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, OPEN, PAPER, REFUTED, VERDICT_NAMES
-from ssm.claims.verdict import DRY_RUN, ONE_SEED, claim_of, decide, judge
+from ssm.claims.verdict import DRY_RUN, ONE_SEED, decide, judge
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
 from ssm.specs.measurements.model_size import ModelSize
@@ -223,8 +223,6 @@ def test_several_panels_have_separate_verdicts(tmp_path: Path) -> None:
     frame = judge(task, tmp_path)
     assert frame["claim"].to_list() == ["it/tiny", "it/small"]
     assert frame["target"].to_list() == [task.target] * 2
-    assert claim_of(task, "it/small") == task.figure.claims[0]
-    assert claim_of(task, "other") is None
 
 
 def test_a_claim_about_some_models_is_judged_only_on_them(tmp_path: Path) -> None:

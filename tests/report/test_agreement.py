@@ -226,7 +226,7 @@ def test_all_scales_and_the_papers_number_are_on_one_axis() -> None:
     content["claims"][0]["paper_number"] = 4.0
     larger = content | {
         "scale": "gpu",
-        "claims": [one | {"estimate": 5.0, "low": 4.5, "high": 5.5} for one in content["claims"][:1]],
+        "claims": [content["claims"][0] | {"estimate": 5.0, "low": 4.5, "high": 5.5, "expected": "> 2"}],
     }
     Path("reports/gpu").mkdir()
     Path("reports/gpu/lg_fig1.json").write_text(json.dumps(larger))
@@ -239,7 +239,7 @@ def test_all_scales_and_the_papers_number_are_on_one_axis() -> None:
     assert places[0] < float(paper) < places[1], "3, 4 and 5 on one axis"
     assert drawn.count('class="seed"') == 6
     (words,) = re.findall(re.escape(drawn) + r'<span class="small">(.*?)</span>', html)
-    assert re.fullmatch(r"smoke 3 \(.* to .*\); gpu 5 \(4.5 to 5.5\); reported 4", words)
+    assert re.fullmatch(r"smoke 3 \(.* to .*\); gpu 5 \(4.5 to 5.5\), expected &gt; 2; reported 4", words)
 
 
 def test_all_numbers_of_a_seed_are_dots_but_parts_are_none() -> None:

@@ -385,11 +385,19 @@ def test_an_unknown_target_has_a_hint(results: Path) -> None:
         build_report(results, results / "x", needed=["lg_fig55"])
 
 
-def test_verdicts_on_other_claims_are_refused(results: Path) -> None:
-    path = results / "specs" / "figures" / "lg_fig5.json"
-    path.write_text(path.read_text().replace("the claim base_fails holds", "another claim holds"))
-    with pytest.raises(TableError, match="judges again"):
-        build_report(results, results / "x", needed=["lg_fig5"])
+def test_verdicts_on_other_claims_are_refused(tmp_path: Path) -> None:
+    results_folder(tmp_path, panels=("small", "medium", "large"), seeds=(1,))
+    path = tmp_path / "specs" / "figures" / "lg_fig5.json"
+    spec = json.loads(path.read_text())
+    first, *others = spec["figure"]["claims"]
+    for changes in (
+        {"figure": spec["figure"] | {"claims": [first | {"says": "Another claim holds."}, *others]}},
+        {"figure": spec["figure"] | {"claims": [first | {"models": ["small", "medium"]}, *others]}},
+        {"numbers": spec["numbers"] | {"base_fails/large": "other seeds"}},
+    ):
+        path.write_text(json.dumps(spec | changes))
+        with pytest.raises(TableError, match=r"'base_fails/(small|large)' is not what .* claims now; .* judges again"):
+            build_report(tmp_path, tmp_path / "x", needed=["lg_fig5"])
 
 
 def test_a_broken_run_record_is_named(results: Path) -> None:

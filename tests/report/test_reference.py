@@ -29,7 +29,7 @@ from ssm.plan import load_config, make_plan
 from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references, save_reference
-from ssm.report.scales import other_scales
+from ssm.report.scales import all_scales
 from ssm.report.shared_models import shared_models
 from ssm.report.verdict_tables import END, START, every_verdict, verdict_summary, written_pages
 
@@ -173,6 +173,7 @@ def test_the_largest_scale_counts_and_all_are_listed(place: Path) -> None:
     small, large = made("refuted"), made("confirmed", number="b", scale="gpu", paper_number=3.0)
     for reference in (small, large):
         save_reference(reference, Path("reports") / reference.scale)
+    Path("reports/gpu/speed.json").write_text("{}")  # a result of `make gpu`
     (_, readme), (_, every) = written_pages(Path("reports/smoke"), Path("README.md")).values()
     assert "| `own` | 1 | 1 / 0 / 0 / 0 |  |" in readme
     cell = "paper: 3<br>smoke: 2 (1.5 to 2.5), refuted<br>gpu: 2 (1.5 to 2.5), confirmed"
@@ -382,11 +383,17 @@ def test_the_current_folder_has_references(
     Path("reports/desk").mkdir()
     Path("config").mkdir()
     monkeypatch.chdir("reports/desk")
-    assert [one.target for one in other_scales(Path())] == ["lg_fig5"]
+    assert [one.target for one in all_scales(Path())] == ["lg_fig5"]
     monkeypatch.chdir("../smoke")
     options = ["--out", ".", "--readme", "../../README.md", "--config", "../../config"]
     (line,) = lines(capsys, "reference", "--check", *options, code=0)
     assert line == f"../../README.md, {Path('../README.md').resolve()}: all agree with the reference results"
+
+
+def test_references_in_a_folder_of_another_name_stand_for_their_scale(place: Path) -> None:
+    for name, scale in (("smoke", "smoke"), ("mine", "smoke"), ("desk", "desk")):
+        save_reference(made("confirmed", number=name, scale=scale), Path("reports") / name)
+    assert [one.claims[0].number for one in all_scales(Path("reports/mine"))] == ["mine", "desk"]
 
 
 def test_a_figure_without_claims_is_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,10 +43,6 @@ for job in CHECKPOINTS.values():
             f"{S}/checkpoints/{job.id}/{job.finished}",
         localrule: True
         message:
-            "{rule} is complete" + (
-                ""
-                if job.files is not None
-                else "; files of its text or checkpoint are missing, so changes are not noticed"
-            )
+            "{rule} is complete"
 
     workflow.get_rule(job.target).docstring = job.title
