@@ -281,8 +281,8 @@ def test_exponential_of_logarithms_at_the_middle_of_bins(tmp_path: Path) -> None
     np.testing.assert_allclose(drawn.get_ydata(), math.exp(1.1))
 
 
-def learning(folder: Path, arm: str, seed: int) -> dict[str, Any]:
-    rows = [{"step": step, "tokens": step, "loss": float(step), "accuracy": None} for step in range(1, 101)]
+def learning(folder: Path, arm: str, seed: int, steps: int = 100) -> dict[str, Any]:
+    rows = [{"step": step, "tokens": step, "loss": float(step), "accuracy": None} for step in range(1, steps + 1)]
     synthetic.save(folder / f"{arm}{seed}.parquet", "learning_curve", rows)
     return synthetic.series(arm, seed, learning_curve=f"{arm}{seed}")
 
@@ -295,8 +295,16 @@ def test_a_learning_curve_has_means_of_neighboring_steps(tmp_path: Path) -> None
     np.testing.assert_allclose(drawn.get_xdata(), expected)
     np.testing.assert_allclose(drawn.get_ydata(), expected)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "loss")
-    few = thinned(Line(*(np.arange(3.0) for _ in range(3))), points=60)
+    few = thinned(Line(*(np.arange(3.0) for _ in range(3))), size=1)
     np.testing.assert_array_equal(few.x, np.arange(3.0))
+
+
+def test_a_seed_that_ends_early_shortens_the_curve_of_its_arm_alone(tmp_path: Path) -> None:
+    plot = {"kind": "learning_curves", "column": "loss", "points": 8}
+    lengths = (("base", 0, 100), ("base", 1, 60), ("state_passing", 0, 16), ("state_passing", 1, 16))
+    (axes,) = axes_of(tmp_path, plot, [learning(tmp_path, *one) for one in lengths])
+    np.testing.assert_allclose(line(axes, "base").get_xdata(), np.arange(4) * 13 + 7.0)
+    np.testing.assert_allclose(line(axes, "state passing").get_xdata(), np.arange(8) * 2 + 1.5)
 
 
 def test_every_seed_has_its_own_line(tmp_path: Path) -> None:

@@ -63,9 +63,10 @@ class LearningCurves(ChosenArms, Titled, ColumnReader, SeriesPlot):
 def _curves(plot: LearningCurves, task: PlannedFigure, tables: Path, panel: str) -> list[Curve]:
     wanted = chosen_arms(task, plot.arms)
     lines = [one for one in column_lines(task, tables, panel, plot, plot.x) if one[0].arm in wanted]
-    longest = max((len(line.x) for _, line in lines), default=0)  # a run that diverged is shorter than others
-    size = -(-longest // plot.points)
-    return over_seeds([(series, thinned(line, size)) for series, line in lines])
+    lengths = {arm: [len(line.x) for series, line in lines if series.arm == arm] for arm in wanted}
+    # Equal for all seeds of an arm, because their points are averaged. A run that diverged has fewer steps.
+    sizes = {arm: -(-max(own, default=0) // plot.points) for arm, own in lengths.items()}
+    return over_seeds([(series, thinned(line, sizes[series.arm])) for series, line in lines])
 
 
 def thinned(line: Line, size: int) -> Line:
