@@ -23,6 +23,7 @@ The exit code is 2.
 examples:
   ssm register                        every figure at every scale
   ssm register lg_fig5 --scale smoke  one figure
+  ssm register lg                     all figures of a paper
   ssm register --check                write nothing; compare with the register
 """
 

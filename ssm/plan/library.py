@@ -99,8 +99,12 @@ class Library:
         """The file of a figure. An error about the figure starts with it."""
         return _figure_file(self.folder, target)
 
-    def why_left_out(self, target: str) -> str:
-        """Why this scale does not have a figure, and what to type instead: one line."""
+    def why_left_out(self, target: str) -> str | None:
+        """Why an existing figure is not planned: one line. None: it is planned, or this is no figure."""
+        if target in self.wanted or target not in figure_targets(self.folder):
+            return None
+        if target not in self.left_out:
+            return f"'{target}' is not planned, because 'figures' of config.yaml (or of --config) does not name it"
         content = read_config(self.figure_file(target))
         having = ", ".join(scale for scale in SCALES if _takes_part(content, scale))
         near = nearest(target, self.wanted, f"`ssm plan --scale {self.scale}` lists its figures")
@@ -177,13 +181,18 @@ def figure_targets(folder: Path) -> tuple[str, ...]:
     return tuple(sorted((path.stem for path in (folder / "figures").glob("*.yaml")), key=natural))
 
 
-def targets_of(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """The targets that are named, or that belong to a named paper such as `lg`.
+def targets_of(folder: Path, names: Sequence[str], scale: str) -> tuple[str, ...]:
+    """The figures of these names, and those of named papers such as `lg`, without those that the scale does not have.
+
+    A scale that inherits has the figures that give it seeds of their own. So it never reads seeds that were read
+    before.
 
     Raises:
-        ConfigError: a name is neither a figure nor a paper.
+        ConfigError: a name is neither a figure nor a paper, or the file of a figure is broken.
     """
-    return _targets_of(str(folder), figure_targets(folder), names)
+    targets = _targets_of(str(folder), figure_targets(folder), names)
+    left_out = _left_out({target: read_config(_figure_file(folder, target)) for target in targets}, scale)
+    return tuple(target for target in targets if target not in left_out)
 
 
 def _targets_of(where: str, existing: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
@@ -192,20 +201,6 @@ def _targets_of(where: str, existing: tuple[str, ...], names: Sequence[str]) -> 
         if name not in existing and name not in papers:
             raise ConfigError(f"{where}: unknown figure '{name}'; {nearest(name, (*existing, *papers))}")
     return tuple(target for target in existing if {target, paper_of(target)} & set(names))
-
-
-def targets_left_out(folder: Path, targets: Sequence[str], scale: str) -> tuple[str, ...]:
-    """The targets that a scale does not have.
-
-    A scale that inherits has the figures that give it seeds of their own. So it never reads seeds that were read
-    before.
-
-    Raises:
-        ConfigError: the file of a figure is missing or broken.
-    """
-    if scale not in INHERITED:
-        return ()
-    return _left_out({target: read_config(_figure_file(folder, target)) for target in targets}, scale)
 
 
 def _left_out(contents: Mapping[str, Mapping[str, Any]], scale: str) -> tuple[str, ...]:
@@ -232,11 +227,8 @@ def _workflow(
     if figures is not None:
         given["figures"] = list(figures)
     written = read_config(path)
-    for key, value in given.items():  # as snakemake --config does, a given section changes only its own keys
-        if isinstance(value, Mapping) and isinstance(written.get(key), Mapping):
-            given[key] = written[key] | value
-    content = written | given
-    changed = sorted(key for key in given if written.get(key) != given[key])
+    content = _merged(written, given)
+    changed = sorted(key for key in given if written.get(key) != content[key])
     source = f"{path} with {', '.join(changed)} given" if changed else str(path)
     wanted = content.get("figures", "all")
     if (isinstance(wanted, str) and wanted != "all") or not wanted:
@@ -244,6 +236,15 @@ def _workflow(
             f"{source}: figures: expected 'all' or a list of figures such as [lg_fig5], got {shown(wanted)}"
         )
     return WorkflowConfig.parse(content, source), source
+
+
+def _merged(written: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`written` with the given values. A section keeps the keys that are not given, as with `snakemake --config`."""
+    content = dict(written)
+    for key, value in given.items():
+        own = written.get(key)
+        content[key] = _merged(own, value) if isinstance(own, Mapping) and isinstance(value, Mapping) else value
+    return content
 
 
 def _figures(

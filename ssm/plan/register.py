@@ -11,7 +11,7 @@ from ssm.base.errors import ConfigError
 from ssm.base.files import write_text
 from ssm.claims.preregistration import Preregistration, Preregistrations, read_preregistrations
 from ssm.figures.figure import FigureTask
-from ssm.plan.library import load_config, targets_left_out, targets_of
+from ssm.plan.library import load_config, targets_of
 from ssm.plan.plan import make_plan
 from ssm.plan.review import Findings, contents, review, seeds_of
 
@@ -37,9 +37,7 @@ def preregister_figures(
     for scale in scales:
         wanted: str | list[str] = "all" if targets is None else list(targets)
         if targets is not None and len(scales) > 1:
-            named = targets_of(Path(folder), targets)
-            left_out = targets_left_out(Path(folder), named, scale)
-            wanted = [target for target in named if target not in left_out]
+            wanted = list(targets_of(Path(folder), targets, scale))
         if not wanted:
             continue
         try:

@@ -299,8 +299,9 @@ def test_a_figure_takes_part_in_desk_only_with_seeds_for_it(folder: Path) -> Non
     assert task.figure.seeds == (2, 3)
     assert library.left_out == ("lg_fig4",)
     why = "'lg_fig4' is no figure of the scale 'desk': its file has no seeds for it. Scales with this figure: smoke"
-    assert library.why_left_out("lg_fig4").startswith(why)
-    assert library.why_left_out("lg_fig4").endswith("Figures of this scale: did you mean 'lg_fig5'?")
+    assert str(library.why_left_out("lg_fig4")).startswith(why)
+    assert str(library.why_left_out("lg_fig4")).endswith("Figures of this scale: did you mean 'lg_fig5'?")
+    assert library.why_left_out("lg_fig5") is library.why_left_out("lg_fig6") is None
     line = "Without seeds for the scale 'desk', and so not planned: lg_fig4."
     assert line in summary(make_plan(library), library.workflow, left_out=library.left_out).splitlines()
     with pytest.raises(
@@ -381,6 +382,16 @@ def test_the_spec_of_a_figure_keeps_the_order_of_its_file(folder: Path, tmp_path
     written = json.loads((tmp_path / "figures/lg_fig9.json").read_text())
     assert list(written["figure"]["arms"]) == ["zero", "after"]
     assert list(FigureTask.load(tmp_path / "figures/lg_fig9.json").figure.arms) == ["zero", "after"]
+
+
+def test_a_given_section_keeps_its_other_keys(folder: Path) -> None:
+    with (folder / "config.yaml").open("a") as config:
+        config.write("hardware: {layer_ms: 3, gpu_tflops: {float32: 50}}\n")
+    hardware = load_config(
+        folder, overrides={"hardware": {"gpus_per_run": 8, "gpu_tflops": {"bfloat16": 100}}}
+    ).workflow.hardware
+    assert (hardware.gpus_per_run, hardware.layer_ms) == (8, 3.0)
+    assert (hardware.gpu_tflops.bfloat16, hardware.gpu_tflops.float32) == (100.0, 50.0)
 
 
 def test_the_summary_counts_shared_work_once(folder: Path) -> None:

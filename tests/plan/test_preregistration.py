@@ -71,6 +71,16 @@ def test_an_unknown_figure_is_named_without_settings_that_nobody_gave(
 ) -> None:
     line = refused(folder, capsys, "lg_fig55")
     assert line.startswith(f"ssm register: {folder}/config.yaml with figures given: figures: unknown figure 'lg_fig55'")
+    assert main(["register", "lg_fig55", "--config", str(folder)]) == 2  # at all scales
+    assert capsys.readouterr().err == f"ssm register: {folder}: unknown figure 'lg_fig55'; did you mean 'lg_fig5'?\n"
+
+
+def test_a_paper_is_registered_at_all_scales_that_it_has(folder: Path) -> None:
+    edit(folder, "training.yaml", "{smoke: 32, paper: 2048}", "32")
+    edit(folder, "training.yaml", "{smoke: 128, paper: 524_288}", "128")
+    assert main(["register", "lg", "--config", str(folder)]) == 0
+    figures = json.loads((folder / PREREGISTERED).read_text())["figures"]
+    assert {target: list(scales) for target, scales in figures.items()} == {"lg_fig5": ["smoke", "gpu", "paper"]}
 
 
 def test_a_figure_that_is_measured_already_is_warned_about(
@@ -319,6 +329,8 @@ def test_a_number_has_one_region_in_all_figures(folder: Path, capsys: pytest.Cap
     (folder / "figures/lg_fig6.yaml").write_text(other.lstrip())
     line = refused(folder, capsys)
     assert "lg_fig6 (smoke): mended: expects < 1.3, but lg_fig5 repaired expects < 1.1 of the same number" in line
+    edit(folder, "figures/lg_fig6.yaml", "{below: 1.3}", "{below: 1.3}\n    ours: true")
+    assert "lg_fig6 (smoke): mended: expects < 1.3, but lg_fig5 repaired" in refused(folder, capsys)
     edit(folder, "figures/lg_fig6.yaml", "1.3", "1.1")
     assert preregistrations(folder) == 0
     numbers = [task(folder, target).numbers for target in ("lg_fig5", "lg_fig6")]

@@ -73,6 +73,9 @@ def test_another_context_text_or_model_makes_new_answers(own: Path) -> None:
     (own / "my model").rename(own / "moved")
     done = snakemake(own, "--cores", "1", *BOTH)
     assert done.returncode == 0, done.stdout + done.stderr
+    why = "(files of its text or checkpoint are missing, so changes are not noticed)"
+    for what in ("diagnosis", "extension"):
+        assert f"Report: {ANSWERS}/{what}/index.html {why}\n" in done.stderr
     assert (own / "calls.txt").read_text() == ""
 
 

@@ -115,6 +115,16 @@ def test_a_file_of_no_planned_job_is_answered_with_the_nearest_and_no_traceback(
     assert not list((own / ".snakemake" / "locks").iterdir())
 
 
+def test_a_figure_that_the_config_does_not_name_says_so(own: Path) -> None:
+    chosen = ["--config", "figures=[lg_fig5]"]
+    result = snakemake(own, "-n", "lg_fig4", *chosen)
+    assert result.returncode != 0
+    why = "'lg_fig4' is not planned, because 'figures' of config.yaml (or of --config) does not name it\n"
+    assert result.stderr.endswith(why)
+    planned = snakemake(own, "-n", "a b/smoke/figures/lg_fig5.svg", *chosen)
+    assert (planned.returncode, "not planned" in planned.stderr) == (0, False)
+
+
 def test_a_target_of_a_checkpoint_that_the_scale_lacks_says_so(own: Path) -> None:
     models = own / "config" / "models.yaml"
     models.write_text(models.read_text().replace("context: {smoke: 64, paper: 2048}", "context: {paper: 2048}"))

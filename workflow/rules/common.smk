@@ -128,12 +128,19 @@ def jobs_of_targets():
 def name_reports():
     """Print the paths of the reports that are finished."""
     dag = getattr(workflow, "_dag", None)
+    kept = {job.target: job for id, job in CHECKPOINTS.items() if id not in ANSWERABLE}
     for job in () if dag is None or workflow.dryrun else dag.jobs:
         if dag.finished(job) or not dag.needrun(job):
             if job.rule.name == "report":
                 print(f"Report: {job.output[0]}", file=sys.stderr)
             elif job.rule.name == "answer":
                 print(f"Report: {job.params.folder}/index.html", file=sys.stderr)
+            elif answered := kept.get(job.rule.name):
+                print(
+                    f"Report: {S}/checkpoints/{answered.id}/index.html (files of its text or checkpoint are missing, so "
+                    "changes are not noticed)",
+                    file=sys.stderr,
+                )
 
 
 def explain_locks():
@@ -189,10 +196,8 @@ def explain_unknown_targets():
         known = workflow.is_rule(target) or Path(target).exists()
         if Path(target).parent in (Path(f"{S}/figures"), Path(f"{S}/verdicts")):
             target = Path(target).stem
-        if target in LIBRARY.left_out:
-            print(LIBRARY.why_left_out(target), file=sys.stderr)
-        elif not known and target in figure_targets(Path("config")):
-            print(f"config.yaml: 'figures' leaves out '{target}'", file=sys.stderr)
+        if why := LIBRARY.why_left_out(target):
+            print(why, file=sys.stderr)
         elif not known and (why := LIBRARY.why_no_checkpoint(target)):
             print(why, file=sys.stderr)
         elif re.fullmatch(r"[\w.-]+", target) and not (
