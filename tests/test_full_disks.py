@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,26 @@ def test_a_file_that_cannot_grow_is_one_line(
     assert "File too large" in said
     files = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert files <= {".lock", "progress.json"}  # files of a run that are smaller than the limit
+
+
+@pytest.mark.parametrize(
+    ("verb", "work"), [("evaluate", "ssm.evaluation.measure.measure"), ("bench", "ssm.cli.bench._training")]
+)
+def test_a_table_that_cannot_be_written_is_refused_before_any_work(
+    verb: str,
+    work: str,
+    world: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module, _, name = work.rpartition(".")
+    monkeypatch.setattr(import_module(module), name, lambda *_: pytest.fail("the work began"))
+    (tmp_path / "file").touch()
+    out = tmp_path / "file"
+    command = ["bench", "training", "--out", f"{out}/t.parquet"] if verb == "bench" else arguments(verb, world, out)
+    assert main(command) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"ssm {verb}: {out}/t.parquet: cannot be written")
 
 
 def test_training_on_a_full_disk_can_continue_from_its_last_checkpoint(world: Path, tmp_path: Path, disk: Path) -> None:

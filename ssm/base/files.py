@@ -87,11 +87,13 @@ def require_writable(path: Path) -> None:
     """Raise now what writing the file `path` would raise later, after long work.
 
     Raises:
-        OutputError: the folder cannot be made or written, or `path` does not end in a name.
+        OutputError: `path` is a folder or does not end in a name, or its folder cannot be made or written.
     """
     temporary = _temporary(_named(path, "file"))
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         temporary.touch()
         temporary.unlink()
 

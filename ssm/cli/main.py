@@ -74,9 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ssm {verb}: {UserError(reason)}", file=sys.stderr)
         return 2
     except (MemoryError, OSError, RuntimeError) as error:
-        if getattr(error, "errno", None) in FULL:  # files report this as an OutputError, so it is stdout
+        if isinstance(error, OSError) and error.errno in FULL:  # other files give an OutputError
             _discard_stdout()
-            print(f"ssm {verb}: standard output cannot be written ({first_line(error)})", file=sys.stderr)
+            where = error.filename or "standard output or a temporary file"
+            print(f"ssm {verb}: {UserError(f'{where}: cannot be written ({error.strerror})')}", file=sys.stderr)
             return 2
         if not _is_lack_of_memory(error):
             raise

@@ -13,7 +13,7 @@ from small import content
 
 from ssm.base import files
 from ssm.base.errors import DataError, OutputError
-from ssm.base.files import atomic_file, atomic_folder, name_lock, reading, replacing
+from ssm.base.files import atomic_file, atomic_folder, name_lock, reading, replacing, require_writable
 
 
 @pytest.mark.parametrize("path", [".", "", "..", "/", "a/.."])
@@ -23,6 +23,16 @@ def test_a_path_without_a_name_of_its_own(path: str, tmp_path: Path, monkeypatch
         with pytest.raises(OutputError, match="expected the name of a new"), writing(path):
             pytest.fail("nothing may be written")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_is_known_before(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, reason in ((tmp_path / "file" / "table", "(Not a directory|File exists)"), (tmp_path, "Is a directory")):
+        with pytest.raises(OutputError, match=rf"{path}: cannot be written \({reason}\)"):
+            require_writable(path)
+    require_writable(tmp_path / "deep" / "table")
+    assert not list((tmp_path / "deep").iterdir())
+    require_writable(tmp_path / "file")
 
 
 def test_a_name_is_held_by_one_alone(tmp_path: Path) -> None:

@@ -150,6 +150,8 @@ def test_a_crossing_that_must_hold_is_the_first_that_does(tmp_path: Path) -> Non
     steady = family(tmp_path, lambda seed, x: (2.0 if x > 40 else heights[x] * (x == 16)) + 0.1 * seed)
     held = read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 1.0, "holds": 2}, steady)
     assert held.value == pytest.approx(32 + 32 * (0.5 + 0.45 + 0.4) / 3)
+    with pytest.raises(UndecidableError, match="stays there for 9 points"):  # the curve has four
+        read(tmp_path, {"kind": "crossing", "sweep": ARMS, "value": 1.0, "holds": 9}, steady)
 
 
 def test_an_area_is_the_mean_height(tmp_path: Path) -> None:

@@ -199,6 +199,15 @@ def test_a_closed_pipe_gives_no_message() -> None:
     assert (result.returncode, result.stderr) == (141, b"")
 
 
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "ssm", "--version"]
+        result = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 2
+    where = "standard output or a temporary file"
+    assert result.stderr == f"ssm --version: {where}: cannot be written (No space left on device)\n"
+
+
 def test_plan_writes_specs_with_changed_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write_config(tmp_path / "config")
     command = ["plan", "--config", str(config), "--figures", "lg_fig5", "--write", str(tmp_path / "specs")]

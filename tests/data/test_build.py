@@ -273,6 +273,10 @@ def test_a_finished_store_of_a_changed_text_is_refused(tmp_path: Path) -> None:
     os.utime(added, (later, later))
     with pytest.raises(OutputError, match=r"added\.txt"):
         build_store(spec, tmp_path / "store")
+    archive = tmp_path / "texts" / "more.zip"
+    archive.touch()
+    with pytest.raises(DataError, match=r"more\.zip: \.zip files cannot be read"):
+        build_store(spec, tmp_path / "store")
     shutil.rmtree(tmp_path / "texts")
     assert not build_store(spec, tmp_path / "store"), "the tokens are complete without their text"
 

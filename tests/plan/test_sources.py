@@ -52,6 +52,14 @@ def test_missing_files_are_no_error(tmp_path: Path, path: str) -> None:
     assert sources({"kind": "files", "paths": [str(tmp_path / path)]}) is None
 
 
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """Otherwise nobody would notice that the other files changed."""
+    for name in ("a.txt", "more.zip"):
+        (tmp_path / name).touch()
+    with pytest.raises(DataError, match=r"more\.zip: \.zip files cannot be read"):
+        sources({"kind": "files", "paths": [str(tmp_path)]})
+
+
 @pytest.mark.parametrize(
     ("find", "error"),
     [(weight_files, CheckpointError), (settings_files, CheckpointError), (tokenizer_files, DataError)],

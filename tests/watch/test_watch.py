@@ -62,7 +62,8 @@ def results(tmp_path: Path) -> Path:
         write_json(results / f"specs/runs/{name}.json", {})
     for name in ("a", "b", "c"):
         write_json(results / f"specs/measurements/{name}.json", {})
-    metrics(results / "tables/a.parquet", [1.0])
+    for name in ("a", "old"):  # the second is not planned
+        metrics(results / f"tables/{name}.parquet", [1.0])
     write_json(results / "runs/done/run.json", record | {"status": "finished"})
     metrics(results / "runs/done/metrics.parquet", [4.0, 3.0, 2.0, 1.25])
     write_json(results / "runs/dead/run.json", record | {"status": "diverged", "steps": 120})
@@ -97,6 +98,8 @@ def test_every_state_is_recognized_and_nothing_is_written(results: Path) -> None
     expected |= {"late": "waiting", "done": "finished"}
     assert [(run.id, run.state) for run in view.runs] == list(expected.items())
     assert (view.tables, view.planned_tables) == (1, 3)
+    (results / "tables/a.parquet").unlink()
+    assert Watcher(results, stale=180).look().tables == 0
 
 
 def test_a_running_run_shows_progress_rate_time_left_and_loss_in_80_columns(
