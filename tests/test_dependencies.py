@@ -110,4 +110,5 @@ def test_all_requirements_are_pinned() -> None:
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
     assert all(line.count("==") == 1 and "+" not in line and "/" not in line for line in lines)
     wanted = CORE.union(*(EXTRAS[name] for name in ("dev", "slurm", "bench", "workflow", "harness")))
+    wanted -= {"triton"}  # each CUDA build of torch needs a version of its own
     assert wanted <= packages(lines) | {PROJECT["name"]}

@@ -218,3 +218,10 @@ def test_error_of_unsupported_inputs() -> None:
         emulate(make("causal_conv1d"))
     with pytest.raises(ValueError, match="takes N from 1 to 2048, got 2049"):
         emulate(in_float32("selective_scan", length=1, batch=1, width=1, state=2049))
+
+
+def test_a_gpu_with_little_shared_memory_takes_few_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "shared_memory", lambda device: 99 * 1024)  # sm_86 and sm_89
+    few, many = (scan.Inputs(*[torch.zeros(1, N)] * len(scan.Inputs._fields)) for N in (64, 65))
+    assert scan.unsuited(few) is None
+    assert scan.unsuited(many) == "needs 166,912 bytes of shared memory per block for N above 64"

@@ -389,6 +389,12 @@ def test_a_skipped_kernel_is_skipped_under_the_sanitizer(tmp_path: Path, monkeyp
         sanitizer.run(Setting(True, tmp_path, ROOT), "memcheck, selective_scan, cuda")
 
 
+def test_only_the_cuda_sources_are_checked_for_races(tmp_path: Path) -> None:
+    found = [name.split(", ") for name in sanitizer.names(Setting(False, tmp_path, ROOT))]
+    backends = {tool: {backend for other, _, backend in found if other == tool} for tool, *_ in found}
+    assert backends == {"memcheck": {"cuda", "triton"}, "racecheck": {"cuda"}}
+
+
 def test_no_task_asks_for_what_a_backend_refuses(tmp_path: Path) -> None:
     """The CUDA scans compute in float32 only."""
     names = kernels.names(Setting(True, tmp_path, ROOT))

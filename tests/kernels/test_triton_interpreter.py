@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 import torch
@@ -178,3 +180,46 @@ def test_error_without_a_gpu() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(backends.BackendError, match="'triton' cannot run on cpu: it needs a CUDA device"):
             case.function("triton")(*case.values)
+
+
+def sizes(case: Case) -> list[tuple[tuple[int, ...], int]]:
+    """The shape of each output and gradient, and how many of its elements are not zero."""
+    return [(tuple(x.shape), int(x.count_nonzero())) for x in run(case, "triton")]
+
+
+@rows([("gated_scan", 4), *exhaustive(("selective_scan", 0), ("diagonal_scan", 5), ("delta_scan", 5))])
+def test_an_empty_batch(interpreted: Call, operation: str, variant: int) -> None:
+    case = make(operation, 10, variant=variant, **{**SMALL, "batch": 0}).to(torch.float32)
+    assert interpreted(sizes, case) == [(tuple(x.shape), 0) for x in run(case, "reference")]
+
+
+@pytest.mark.parametrize(
+    ("version", "capability", "variable"),
+    [
+        ("3.8.1", (9, 0), "DISABLE_MMA_V3"),
+        ("3.10.0", (9, 0), None),
+        ("3.10.0", (10, 3), "DISABLE_MMA_V5"),
+        ("3.6.0", (12, 0), None),
+        ("3.6.0", (8, 6), None),
+    ],
+)
+def test_matrix_instructions_that_triton_uses_wrongly_are_avoided(
+    version: str,
+    capability: tuple[int, int],
+    variable: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    import triton
+    from ssm_kernels.native.triton_launch import avoid_unsafe_products
+
+    monkeypatch.setattr(triton, "__version__", version)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    for own in ({}, {"DISABLE_MMA_V3": "0", "DISABLE_MMA_V5": "0"}):  # a user's setting stays
+        caplog.clear()
+        with mock.patch.dict(os.environ, own):
+            before = dict(os.environ)
+            avoid_unsafe_products.__wrapped__(torch.device("cuda"))
+            new = {} if own or variable is None else {variable: "1"}
+            assert dict(os.environ) == before | new
+        assert len(caplog.records) == len(new)

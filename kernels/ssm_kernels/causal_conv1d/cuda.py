@@ -119,5 +119,4 @@ def _launch(
         run_length=runs[1],
         silu=options.activation == "silu",
     )
-    if inputs.x.numel():
-        native.call(library, name, convolution, "causal_conv1d_error", inputs.x.device)
+    native.call(library, name, convolution, "causal_conv1d_error", inputs.x.device)

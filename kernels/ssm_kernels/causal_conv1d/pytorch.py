@@ -69,7 +69,7 @@ def backward(
 def _blocks(x: Tensor) -> Iterator[slice]:
     """Blocks of steps that are processed together."""
     B, T, D = x.shape
-    length = max(1, BLOCK.get(x.device.type, BLOCK_ELSEWHERE) // max(1, B * D))
+    length = max(1, BLOCK.get(x.device.type, BLOCK_ELSEWHERE) // (B * D))
     return (slice(start, min(start + length, T)) for start in range(0, T, length))
 
 

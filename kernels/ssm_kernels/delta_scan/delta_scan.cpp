@@ -18,7 +18,6 @@ constexpr int64_t LEAST = 32;
 
 template <typename T>
 void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
-    if (in.B * in.H == 0) return;
     const int64_t parts = tasks::parts_for(threads, in.B * in.G, in.sharing());
     const auto width_of = [&](int64_t slices) { return padded<T>((in.V + slices - 1) / slices); };
     int64_t slices = std::max<int64_t>(1, threads / (in.B * in.H));
@@ -37,11 +36,6 @@ void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
 template <typename T>
 void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int64_t threads) {
     const int64_t keys = in.B * in.T_ * in.G * in.K;
-    if (in.B * in.H == 0) {
-        std::fill_n(out.dq, keys, T(0));
-        std::fill_n(out.dk, keys, T(0));
-        return;
-    }
     const int64_t parts = tasks::parts_for(tasks::ENOUGH, in.B * in.G, in.sharing());
     Buffer<T> dq(parts > 1 ? parts * keys : 0), dk(parts > 1 ? parts * keys : 0);
     Gradients<T> own = out;

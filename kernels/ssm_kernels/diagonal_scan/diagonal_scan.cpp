@@ -30,7 +30,6 @@ struct Sizes {
 // time. A block is a number of whole chunks. make(channels of a block) creates the scratch.
 template <typename Make, typename Body>
 void for_each_block(Sizes n, int64_t threads, Make make, Body body) {
-    if (n.B == 0 || n.D == 0) return;
     const int64_t wanted = (threads + n.B - 1) / n.B, chunks = (n.D + CHUNK - 1) / CHUNK;
     const int64_t width = (chunks + wanted - 1) / wanted * CHUNK, blocks = (n.D + width - 1) / width;
     const auto scratch = [&] { return make(std::min(width, n.D)); };

@@ -71,7 +71,7 @@ def _scan_in_place(x: Tensor, a: Tensor, resets: Tensor | None, start: Tensor, r
     It gives each segment's final state and total decay, and so all initial states. The second pass starts from these.
     """
     B, T, D = x.shape
-    segments = min(max(1, ROW.get(x.device.type, ROW_ELSEWHERE) // max(1, B * D)), T // 16)
+    segments = min(max(1, ROW.get(x.device.type, ROW_ELSEWHERE) // (B * D)), T // 16)
     segments = segments if segments >= 6 else 1  # three passes instead of one
     length = T // segments
     whole = segments * length

@@ -21,7 +21,6 @@ bool per_key(const Inputs<T>& in) {
 
 template <typename T>
 void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
-    if (in.B * in.H == 0) return;
     const int64_t parts = parts_for(threads, in.B * in.G, in.sharing());
     const int64_t most = (in.sharing() + parts - 1) / parts;  // heads per part
     const auto with = [&](auto make) {
@@ -32,18 +31,8 @@ void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     per_key(in) ? with([&] { return PerKeyForward<T>(in); }) : with([&] { return PerHeadForward<T>(in, most); });
 }
 
-// Gradients for an empty batch or without heads: zeros for inputs that still have elements.
-template <typename T>
-void zeros(const Inputs<T>& in, const Gradients<T>& out) {
-    std::fill_n(out.dq, in.B * in.T_ * in.G * in.K, T(0));
-    std::fill_n(out.dk, in.B * in.T_ * in.G * in.K, T(0));
-    if (in.decay == CONSTANT) std::fill_n(out.dlog_decay, in.H, T(0));
-    if (in.bonus != nullptr) std::fill_n(out.dbonus, in.H * in.K, T(0));
-}
-
 template <typename T>
 void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int64_t threads) {
-    if (in.B * in.H == 0) return zeros(in, out);
     const int64_t parts = parts_for(tasks::ENOUGH, in.B * in.G, in.sharing()), most = (in.sharing() + parts - 1) / parts;
     const int64_t keys = in.B * in.T_ * in.G * in.K;
     Buffer<T> dq(parts > 1 ? parts * keys : 0), dk(parts > 1 ? parts * keys : 0);

@@ -19,6 +19,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from ssm_kernels.backends import constant_when_compiled
 from ssm_kernels.native.compiler import ROOT, NativeUnavailable, build, find_compiler, open_library
 
 NVCC_FLAGS = ("-std=c++17", "-O3")
@@ -92,9 +93,13 @@ def multiprocessors(device: torch.device) -> int:
     return count
 
 
+@constant_when_compiled
 def shared_memory(device: torch.device) -> int:
-    """The most shared memory that a block can have, in bytes."""
-    size: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    """The most shared memory that a block can have, in bytes. For the CPU it is that of an H100."""
+    if device.type == "cpu":
+        return 227 * 1024
+    # The stub of torch does not declare this attribute.
+    size: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
     return size
 
 

@@ -45,13 +45,13 @@ class Launch(NamedTuple):
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages, "enable_fp_fusion": True}
         first = next(x for x in self.arguments if isinstance(x, Tensor))
         if first.is_cuda:
-            avoid_unsafe_products(torch.cuda.get_device_capability(first.device))
+            avoid_unsafe_products(first.device)
         with torch.cuda.device(first.device) if first.is_cuda else nullcontext():
             self.kernel[self.grid](*self.arguments, **self.constants, **options)
 
 
 @cache
-def avoid_unsafe_products(capability: tuple[int, int]) -> None:
+def avoid_unsafe_products(device: torch.device) -> None:
     """Compile matrix products of this process without instructions that the installed Triton does not use safely.
 
     - Hopper, wgmma: before 3.9, programs of more than four warps can overwrite shared memory that is still read
@@ -60,16 +60,20 @@ def avoid_unsafe_products(capability: tuple[int, int]) -> None:
 
     The older instructions are slower. A user's own setting of these variables stays.
     """
-    major, version = capability[0], tuple(int(part) for part in triton.__version__.split(".")[:2])
-    variable = {10: "DISABLE_MMA_V5", 11: "DISABLE_MMA_V5"}.get(major)
+    major, minor = torch.cuda.get_device_capability(device)
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     if major == 9 and version < SAFE_WGMMA:
         variable = "DISABLE_MMA_V3"
-    if variable is not None and variable not in os.environ:
+    elif major in (10, 11):
+        variable = "DISABLE_MMA_V5"
+    else:
+        return
+    if variable not in os.environ:
         os.environ[variable] = "1"
         log.warning(
-            "triton %s: %s=1 is set, because its newest matrix instructions can give wrong results on a GPU of sm_%d%d; "
+            "triton %s: %s=1 is set, because its newest matrix instructions can give wrong results on sm_%d%d; "
             "products are slower, also in other Triton kernels of this process",
-            *(triton.__version__, variable, *capability),
+            *(triton.__version__, variable, major, minor),
         )
 
 

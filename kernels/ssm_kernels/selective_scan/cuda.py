@@ -42,10 +42,10 @@ def unsuited(inputs: Inputs) -> str | None:
     """The reason why it does not support these inputs; None if it does."""
     if any(x is not None and x.dtype == torch.float64 for x in inputs):
         return "computes in float32 and takes no float64"
-    N, device = inputs.A.shape[1], inputs.u.device
+    N = inputs.A.shape[1]
     if not 1 <= N <= LARGEST_N:
         return f"takes N from 1 to {LARGEST_N}, got {N}"
-    if device.type == "cuda" and N > SMALL_N and native.shared_memory(device) < SHARED_BYTES:
+    if N > SMALL_N and native.shared_memory(inputs.u.device) < SHARED_BYTES:
         return f"needs {SHARED_BYTES:,} bytes of shared memory per block for N above {SMALL_N}"
     return None
 
@@ -127,7 +127,7 @@ def _tile(N: int) -> int:
 def _segments(inputs: Inputs, library: ctypes.CDLL, at_once: int, enough: float) -> tuple[int, int]:
     """Number and length of the segments of a sequence, so that all multiprocessors are busy."""
     batch, length, channels = inputs.u.shape
-    blocks = max(1, batch) * -(-max(1, channels) // library.selective_scan_block_channels())
+    blocks = batch * -(-channels // library.selective_scan_block_channels())
     tile = _tile(inputs.A.shape[1])
     tiles = -(-length // tile)
     processors = native.multiprocessors(inputs.u.device)
@@ -154,5 +154,4 @@ def _launch(
     scan = Scan(
         **pointers, batch=batch, length=length, channels=channels, segments=segments, segment_length=segment_length
     )
-    if inputs.u.numel():
-        native.call(library, name, scan, "selective_scan_error", inputs.u.device)
+    native.call(library, name, scan, "selective_scan_error", inputs.u.device)
