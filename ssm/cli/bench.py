@@ -29,12 +29,12 @@ ssm bench scans:
   with wrong results are not timed.
 
   limit/t is the lower limit of the time, divided by the measured time: 1 is
-  the best possible. The limit is the larger of two times. The first is that
+  the best possible. The limit is the largest of these times. The first is that
   of the fewest multiply-adds of any known form of the scan, at the full rate
   of the processor or GPU. The second is that of one pass over each input and
-  output, at the rate of the fastest stream. On a GPU, exponentials give a third
-  time. All rates are measured in the same run. A row above 1.05 gives a warning: its limit was disturbed, or is
-  wrong.
+  output, at the rate of the fastest stream. On a GPU, there is a third, that of
+  the exponentials. All rates are measured in the same run. A row above 1.05
+  gives a warning: its limit was disturbed, or is wrong.
 
 ssm bench training:
   times training steps of small models against those of transformers, and

@@ -1,8 +1,8 @@
 """Fits of known memories on a window, and their errors after it (ls eq. 12 and 13).
 
 A layer without activations computes y_t = sum_k c_k int_0^t exp(-r_k s) x_{t-s} ds. So fitting it to a linear
-functional means fitting its memory rho(s). Least squares uses the fixed rates 1, ..., n. The fit is then a polynomial in
-u = exp(-s), known on [exp(-T), 1] and extrapolated to 0. The sum of squares over Gauss nodes is solved in three
+functional means fitting its memory rho(s). Least squares uses the fixed rates 1, ..., n. The fit is then a polynomial
+in u = exp(-s), known on [exp(-T), 1] and extrapolated to 0. The sum of squares over Gauss nodes is solved in three
 precisions, by Householder reflections without regularization. The solution with 60 digits counts as exact; differences
 of the others from it are rounding errors. Gradient descent (Adam) also fits the rates.
 """
