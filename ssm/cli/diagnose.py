@@ -117,7 +117,7 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16"),
-        help="of the computation (default: bfloat16 on a GPU, float32 on a CPU)",
+        help="of the computation (default: bfloat16 on a GPU; float32 on a CPU, and for MiniMax and xLSTM)",
     )
     parser.add_argument(
         "--seed",

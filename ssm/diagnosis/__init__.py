@@ -94,7 +94,7 @@ def settings_of(
         context: T, tokens; None: the value in the model's files.
         length: tokens; None: 16 T, or the end of the model's table of positions if that is shorter.
         budget: minutes.
-        precision: None: bfloat16 on a GPU, float32 elsewhere.
+        precision: None: `LoadedModel.default_precision`.
         tolerance: None: TOLERANCE.
         others: fields of `DiagnosisSpec`.
 
@@ -117,7 +117,7 @@ def settings_of(
         "context": context,
         "length": length or min(DEFAULT_CONTEXTS * context, loaded.longest or DEFAULT_CONTEXTS * context),
         "budget_seconds": 60.0 * budget,
-        "precision": precision or ("bfloat16" if device.type == "cuda" else "float32"),
+        "precision": precision or loaded.default_precision(device),
         "tolerance": tolerance if tolerance is not None else TOLERANCE,
         **others,
     }

@@ -41,7 +41,8 @@ class HarnessModel(TemplateLM):
     Args:
         pretrained: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.load.load_any_model`).
         tokenizer: see `ssm.data.own_text.tokenizer_named`; None: the model's own.
-        dtype: float32 or bfloat16 (scans stay in float32); "auto": bfloat16 on a GPU, float32 on a CPU.
+        dtype: float32 or bfloat16 (scans stay in float32, except those of MiniMax and xLSTM); "auto":
+            `LoadedModel.default_precision`.
         max_length: tokens. Longer texts are cut, as by the harness's own models: a whole text into windows, a context
             to its last tokens. The log says so. None: nothing is cut, unless the model has a fixed number of
             positions.
@@ -84,7 +85,7 @@ class HarnessModel(TemplateLM):
         # The harness passes cuda by default, also without a GPU. So cuda means auto, as for the harness's own models.
         self._device = prepare_device("cpu" if name == "cpu" else "auto")
         self.loaded = load_any_model(str(pretrained), self._device)
-        self.precision = dtype if dtype != "auto" else PRECISIONS[self._device.type == "cuda"]
+        self.precision = dtype if dtype != "auto" else self.loaded.default_precision(self._device)
         spec = tokenizer_of(self.loaded, tokenizer)
         self.text = make_tokenizer(spec, iter(()))  # the harness expects `tokenizer` to be of transformers
         self.special = special_tokens(self.loaded, spec, self.text)

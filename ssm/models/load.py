@@ -83,6 +83,11 @@ class LoadedModel:
             return False
         return self.why_not_extend == model.untrainable and bool(model.spec.decays)
 
+    def default_precision(self, device: torch.device) -> str:
+        """bfloat16 on a GPU, if recurrences stay in float32 under autocast; else float32."""
+        keeps = not isinstance(self.model, ForeignModel) or self.model.keeps_scans
+        return "bfloat16" if device.type == "cuda" and keeps else "float32"
+
     @property
     def spec(self) -> AnyModel:
         return self.model.spec

@@ -16,6 +16,7 @@ from ssm.base.errors import CheckpointError
 from ssm.models.foreign import ForeignModel, ReadingMode, load_foreign
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
+from ssm.models.state import State
 
 VOCABULARY = 67
 ATTENTION = {
@@ -134,6 +135,53 @@ def test_pieces_equal_the_whole(name: str, tmp_path: Path) -> None:
     assert model.is_recurrent == bool(shapes)
     assert model.hidden_size == model.vocab_size == wanted.shape[-1] == VOCABULARY
     assert model.parameters_count == sum(p.numel() for p in peer.parameters())
+
+
+SLOW = -7.0  # an A_log: a state keeps about 99.9% from token to token
+KEEP = [name for name, (_, _, shapes) in MODELS.items() if shapes and name not in ("MiniMax", "xLSTM")]
+
+
+@pytest.mark.parametrize("name", KEEP)
+def test_recurrences_stay_in_float32_under_autocast(name: str) -> None:
+    """In short pieces: each would round a state in bfloat16."""
+    model, sizes = ForeignModel(made(name), "x"), (1, 3) * 15
+    assert model.keeps_scans
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if key.endswith("A_log"):
+                parameter.fill_(SLOW)
+    wanted = in_pieces(model, tokens(60), sizes)[1].recurrent_states()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = in_pieces(model, tokens(60), sizes)[1].recurrent_states()
+    assert {state.dtype for state in found} == {torch.float32}
+    assert (found[0] - wanted[0]).abs().max() < 0.02 * wanted[0].abs().max()  # later layers have other inputs
+
+
+@torch.inference_mode()
+def test_a_slow_decay_is_not_rounded_away_under_autocast() -> None:
+    """A large state decays by 0.3% in a piece, which bfloat16 rounds to nothing or to twice as much."""
+    model = ForeignModel(made("Bamba"), "x")
+    for key, parameter in model.named_parameters():
+        if key.endswith("A_log"):
+            parameter.fill_(SLOW)
+    first, *others = model(tokens(3))[1].layers
+    start = State((first | {"memory": torch.full_like(first["memory"], 1e4)}, *others))
+
+    def decayed(precision: torch.dtype) -> Tensor:
+        state = start
+        with torch.autocast("cpu", precision, enabled=precision == torch.bfloat16):
+            for piece in tokens(60).split(2, dim=1):
+                _, state = model(piece, state)
+        return state.recurrent_states()[0]
+
+    wanted, found = decayed(torch.float32), decayed(torch.bfloat16)
+    assert wanted.max() < 0.98e4
+    assert (found - wanted).abs().max() < 1e-3 * wanted.max()
+
+
+def test_float32_is_the_default_if_autocast_would_round_states() -> None:
+    assert ForeignModel(made("Llama"), "x").keeps_scans
+    assert not any(ForeignModel(made(name), "x").keeps_scans for name in ("MiniMax", "xLSTM"))
 
 
 def test_states_against_the_recurrence() -> None:

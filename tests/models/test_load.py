@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ssm.base.errors import CheckpointError
 from ssm.base.files import write_json
+from ssm.diagnosis import settings_of
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import export_checkpoint
@@ -165,6 +166,14 @@ def test_the_context_in_config_json(mamba2: Path, tmp_path: Path) -> None:
     loaded = load_any_model(tmp_path / "neox")
     assert (loaded.context, loaded.longest) == (40, None)
     assert loaded.why_not_extend == "it has no recurrent state to start from: it keeps keys and values of its tokens"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("Bamba", "bfloat16"), ("MiniMax", "float32")])
+def test_the_default_precision(name: str, expected: str, tmp_path: Path) -> None:
+    made(name).save_pretrained(tmp_path)
+    loaded = load_any_model(tmp_path)
+    assert settings_of(loaded, torch.device("cuda"), context=16).precision == expected
+    assert settings_of(loaded, torch.device("cpu"), context=16).precision == "float32"
 
 
 def test_the_fingerprint_depends_on_the_contents(mamba2: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ssm.base.errors import CheckpointError, first_line
 from ssm.models.families import NO_PASS, OWN_CACHE
 from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keeping_tokens, too_old
-from ssm.models.foreign.kernels import without_kernels
+from ssm.models.foreign.kernels import has_scans, scans_in_float32, without_kernels
 from ssm.models.foreign.self_check import Expected
 from ssm.models.formats.format import usual_peak_lr
 from ssm.models.state import State
@@ -148,6 +148,11 @@ class ForeignModel(nn.Module):
     def is_recurrent(self) -> bool:
         """Whether some layer has a recurrent state."""
         return bool(self.recurrent)
+
+    @property
+    def keeps_scans(self) -> bool:
+        """Whether its recurrences stay in float32 under autocast."""
+        return not self.is_recurrent or has_scans(self.code)
 
     @property
     def architecture(self) -> str:
@@ -295,14 +300,18 @@ class ForeignModel(nn.Module):
         return torch.cat(logits, 1), state
 
     def _forward(self, tokens: Tensor, **options: Any) -> Any:
+        device = tokens.device.type
         try:
-            with without_kernels(self.code) if tokens.device.type == "cpu" else nullcontext():
+            with (
+                without_kernels(self.code) if device == "cpu" else nullcontext(),
+                scans_in_float32(self.code, device) if torch.is_autocast_enabled(device) else nullcontext(),
+            ):
                 output = self.inner(input_ids=tokens, **options)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # other people's code can raise anything
             raise CheckpointError(
-                f"{self.source}: the forward pass of {self.architecture} fails on device '{tokens.device.type}' "
+                f"{self.source}: the forward pass of {self.architecture} fails on device '{device}' "
                 f"({first_line(error)})"
             ) from error
         if getattr(output, "logits", None) is None:
