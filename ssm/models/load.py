@@ -219,8 +219,9 @@ def _tokenizer(source: Source, vocab_size: int) -> tuple[TokenizerSpec | None, s
 
 
 def context_of(config: Mapping[str, Any]) -> int | None:
-    """The training context in a config.json, in tokens; None: it has none."""
-    values = (config.get(key) for key in CONTEXT_KEYS)
+    """The training context in a config.json, or in its part about text, in tokens; None: it has none."""
+    parts = (config, config.get("text_config"))
+    values = (part.get(key) for part in parts if isinstance(part, Mapping) for key in CONTEXT_KEYS)
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 

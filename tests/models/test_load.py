@@ -160,6 +160,8 @@ def test_a_folder_with_a_long_name(mamba2: Path, tmp_path: Path) -> None:
 
 def test_the_context_in_config_json(mamba2: Path, tmp_path: Path) -> None:
     assert load_any_model(mamba2).context is None
+    reconfigure(mamba2, text_config={"max_position_embeddings": 256})
+    assert load_any_model(mamba2).context == 256
     reconfigure(mamba2, context_length=512)
     assert load_any_model(mamba2).context == 512
     hf.made("GPTNeoX", **NEOX, max_position_embeddings=40).save_pretrained(tmp_path / "neox")
