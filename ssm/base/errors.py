@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 LINE, WORD = 1500, 300  # longest message and longest word in characters; the middle of longer ones is left out
@@ -43,6 +44,12 @@ class TableError(UserError):
 
 class OutputError(UserError):
     """An output cannot be written."""
+
+
+def is_lack_of_memory(error: Exception) -> bool:
+    """Whether an error is one of Python, numpy, torch (which is not imported here) or the operating system."""
+    of_torch = any(words in str(error) for words in ("out of memory", "can't allocate memory", "ALLOC_FAILED"))
+    return isinstance(error, MemoryError) or of_torch or getattr(error, "errno", None) == errno.ENOMEM
 
 
 def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import os
 import sys
@@ -12,7 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import ssm
-from ssm.base.errors import UserError, first_line, nearest
+from ssm.base.errors import UserError, first_line, is_lack_of_memory, nearest
 from ssm.base.files import FULL
 from ssm.base.fork_client import run_in_worker
 from ssm.base.stopping import Preempted, preempted_by_signals, report
@@ -79,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             where = error.filename or "standard output or a temporary file"
             print(f"ssm {verb}: {UserError(f'{where}: cannot be written ({error.strerror})')}", file=sys.stderr)
             return 2
-        if not _is_lack_of_memory(error):
+        if not is_lack_of_memory(error):
             raise
         less = getattr(_module(verb), "LESS_MEMORY", "")  # what the user can change
         hint = f"; less is needed with {less}" if less else ""
@@ -96,12 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _discard_stdout() -> None:
     """Redirect stdout to nothing. Python flushes it once more when it exits, and this must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _is_lack_of_memory(error: Exception) -> bool:
-    """Whether an error is one of Python, numpy, torch (which is not imported here) or the operating system."""
-    of_torch = any(words in str(error) for words in ("out of memory", "can't allocate memory", "ALLOC_FAILED"))
-    return isinstance(error, MemoryError) or of_torch or getattr(error, "errno", None) == errno.ENOMEM
 
 
 def _dispatch(verb: str, arguments: list[str]) -> int:

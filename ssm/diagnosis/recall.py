@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -39,9 +40,8 @@ def passkeys(session: Session) -> pl.DataFrame | None:
     if not lengths:
         session.missing.append(f"passkey: its shortest prompt has {pieces.shortest} tokens")
         return None
-    if not session.affordable("passkey", TRIALS * len(DEPTHS) * sum(lengths)):
-        return None
-    return passkey(spec.model_copy(update={"lengths": lengths}), ctx)
+    spec = spec.model_copy(update={"lengths": lengths})
+    return session.measured("passkey", TRIALS * len(DEPTHS) * sum(lengths), lambda: passkey(spec, ctx))
 
 
 def needles(session: Session) -> pl.DataFrame | None:
@@ -61,14 +61,9 @@ def needles(session: Session) -> pl.DataFrame | None:
         return None
     lengths = tuple(length for length in lengths if length >= needle.shortest)
     answer = tasks[0].answering(needle.room)
-    if not session.affordable("needles", TRIALS * len(DEPTHS) * sum(length + answer for length in lengths)):
-        return None
+    tokens = TRIALS * len(DEPTHS) * sum(length + answer for length in lengths)
     specs = [Accuracy(task=task, lengths=lengths, examples=TRIALS) for task in tasks]
-    try:
-        return pl.concat(accuracy(spec, session.ctx) for spec in specs)
-    except UserError as error:  # for example, no sentence of the text ends
-        session.missing.append(f"needles: {error}")
-        return None
+    return session.measured("needles", tokens, lambda: pl.concat(accuracy(spec, session.ctx) for spec in specs))
 
 
 def ruler(session: Session) -> pl.DataFrame | None:
@@ -89,11 +84,11 @@ def ruler(session: Session) -> pl.DataFrame | None:
             continue
         lengths = tuple(length for length in asked if length >= shortest)
         answer = task.answering(task.longest_answer)
-        if session.affordable(name, PROMPTS * sum(length + answer for length in lengths)):
-            try:
-                tables.append(accuracy(Accuracy(task=task, lengths=lengths, examples=PROMPTS), session.ctx))
-            except UserError as error:  # for example, the states cannot be split by sequences
-                session.missing.append(f"{name}: {error}")
+        tokens = PROMPTS * sum(length + answer for length in lengths)
+        spec = Accuracy(task=task, lengths=lengths, examples=PROMPTS)
+        table = session.measured(name, tokens, partial(accuracy, spec, session.ctx))
+        if table is not None:
+            tables.append(table)
     return pl.concat(tables) if tables else None
 
 

@@ -20,7 +20,7 @@ from ssm.base.tables import SPELLED_BYTES
 from ssm.specs import measurements
 
 SCHEMAS = measurements.SCHEMAS | {SPELLED_BYTES.name: SPELLED_BYTES}
-SPENT = "the budget was spent"  # why a measurement is missing
+SPENT, OUT_OF_MEMORY = "the budget was spent", "out of memory"  # why a measurement is missing
 T = TypeVar("T")
 # JSON has neither NaN nor infinity. Both are written as null, and each of these types reads null as its own value.
 Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]

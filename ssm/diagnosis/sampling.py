@@ -12,7 +12,6 @@ import polars as pl
 import torch
 
 from ssm.base.bins import bin_edges
-from ssm.base.errors import UserError
 from ssm.base.tables import SPELLED_BYTES
 from ssm.data.own_text import disjoint_windows
 from ssm.data.spelled import spelled_bytes
@@ -179,41 +178,31 @@ class _Sampler:
 
     def _states(self, sequences: int) -> pl.DataFrame | None:
         spec = StateStatistics(length=self.spec.length, sequences=sequences)
-        if not self.session.affordable("state statistics", sequences * self.spec.length):
-            return None
-        try:
-            return state_statistics(spec, self.ctx)
-        except UserError as error:
-            self.session.missing.append(f"state statistics: {error}")
-            return None
+        tokens = sequences * self.spec.length
+        return self.session.measured("state statistics", tokens, lambda: state_statistics(spec, self.ctx))
 
     def _remembrance(self, sequences: int) -> pl.DataFrame | None:
         spec = EffectiveRemembrance(length=self.spec.length, sequences=sequences)
-        if not self.session.affordable("Effective Remembrance", int(spec.tokens)):
-            return None
-        return effective_remembrance(spec, self.ctx)
+        tokens = int(spec.tokens)
+        return self.session.measured("Effective Remembrance", tokens, lambda: effective_remembrance(spec, self.ctx))
 
     def _decays(self, sequences: int) -> dict[str, pl.DataFrame]:
         """Tables of the memory of states and of the range of their decays, on windows of T tokens."""
         context = self.spec.context
-        if not self.session.affordable("decays", 2 * sequences * context):
-            return {}
-        try:
+
+        def measure() -> dict[str, pl.DataFrame]:
             return {
                 "memory_length": memory_length(MemoryLength(length=context, sequences=sequences), self.ctx),
                 "decay_range": decay_range(DecayRange(length=context, sequences=sequences), self.ctx),
             }
-        except UserError as error:
-            self.session.missing.append(f"decays: {error}")
-            return {}
+
+        return self.session.measured("decays", 2 * sequences * context, measure) or {}
 
     def _contexts(self, sequences: int) -> pl.DataFrame | None:
         """The loss on the same targets, by the number of tokens read before them."""
         spec = ContextLoss(length=self.spec.length, sequences=sequences, shortest=max(1, self.spec.context // SHORTEST))
-        probes = PROBED * len(spec.contexts)  # tokens that are read to measure the size of a state
-        if not self.session.affordable("effective length", sequences * spec.tokens + probes):
-            return None
-        return context_loss(spec, self.ctx)
+        tokens = sequences * spec.tokens + PROBED * len(spec.contexts)  # the latter to measure the size of a state
+        return self.session.measured("effective length", tokens, lambda: context_loss(spec, self.ctx))
 
     def _spelled(self, sequences: int) -> pl.DataFrame:
         """The bytes of text that the targets of each window and bin spell."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
+from ssm.base.errors import UserError, is_lack_of_memory
 from ssm.data.batches import HeldOutWindows
-from ssm.diagnosis.result import SPENT
+from ssm.diagnosis.result import OUT_OF_MEMORY, SPENT
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.measurements.restart_loss import octaves
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,27 @@ class Session:
         """Seconds since the start."""
         return time.monotonic() - self.started
 
-    def affordable(self, what: str, tokens: int) -> bool:
-        """Whether the budget allows this many more tokens. If so, they count as read; else `what` counts as missing."""
+    def measured(self, what: str, tokens: int, measure: Callable[[], T]) -> T | None:
+        """The result of `measure`; None: `what` was not measured, and `missing` has the reason.
+
+        Args:
+            tokens: that the model reads for it. It is not measured if the budget does not allow them.
+        """
         if self.spent() + tokens / self.rate > self.spec.budget_seconds:
             self.missing.append(f"{what}: {SPENT}")
-            return False
+            return None
+        try:
+            result = measure()
+        except UserError as error:
+            self.missing.append(f"{what}: {error}")
+            return None
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            self.missing.append(f"{what}: {OUT_OF_MEMORY}")
+            return None
         self.tokens += tokens
-        return True
+        return result
 
     def asked_lengths(self) -> tuple[int, ...]:
         """Lengths of the recall tests: half the context, and the context times 1, 2, 4 ..."""

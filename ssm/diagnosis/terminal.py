@@ -27,12 +27,16 @@ from ssm.diagnosis.outcome import (
     worth_extending,
 )
 from ssm.diagnosis.readings import bits_per_byte, perplexity, ratio_spans, ratios
-from ssm.diagnosis.result import SPENT, Diagnosis, Facts, Interval, Tables
+from ssm.diagnosis.result import OUT_OF_MEMORY, SPENT, Diagnosis, Facts, Interval, Tables
 from ssm.diagnosis.verdict import digits, ends, sentence_of
 
 WIDTH = 80
 NONE = "-"
 SPANS = "Each row is measured on the last quarter of its length, the first row on the second half of the context."
+LEFT_OUT = {  # why a measurement is missing -> the same as part of a sentence, and what helps
+    SPENT: (SPENT, "A larger --budget helps."),
+    OUT_OF_MEMORY: ("the memory was too small", "A smaller --length, or --precision bfloat16, may help."),
+}
 RATIO = (
     "Ratio: perplexity with the full history, divided by that of a restart: the same model, which reads only the last "
     "T/2 to T tokens (T: the context)."
@@ -148,11 +152,13 @@ def paragraph(text: str) -> list[str]:
 
 
 def _left_out(facts: Facts) -> list[str]:
-    """What the budget did not allow to measure."""
-    names = [what for what, why in facts.why_missing().items() if why == SPENT]
-    if not names:
-        return []
-    return [*paragraph(f"Not measured, because the budget was spent: {', '.join(names)}. A larger --budget helps."), ""]
+    """What the budget or the memory did not allow to measure."""
+    lines = []
+    for reason, (because, remedy) in LEFT_OUT.items():
+        names = [what for what, why in facts.why_missing().items() if why == reason]
+        if names:
+            lines += [*paragraph(f"Not measured, because {because}: {', '.join(names)}. {remedy}"), ""]
+    return lines
 
 
 def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from ssm.base.errors import DataError
 from ssm.data.build import build_store
 from ssm.data.own_text import disjoint_windows, own_text
 from ssm.data.store import TokenStore
+from ssm.diagnosis import sampling
 from ssm.diagnosis import session as session_module
 from ssm.diagnosis.readings import recalled, solved
 from ssm.diagnosis.recall import needles as told
@@ -291,6 +292,31 @@ def test_a_missing_state_is_reported(store: TokenStore) -> None:
     found, _ = taken(store, breaks)
     assert found.tables.state_statistics is None
     assert any(text.startswith("state statistics: the model has no recurrent state") for text in found.missing)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_a_lack_of_memory_costs_one_measurement(
+    store: TokenStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """What is not measured does not count as read."""
+    whole, _ = taken(store, breaks)
+
+    def lacking(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(sampling, "effective_remembrance", lacking)
+    found, _ = taken(store, breaks)
+    assert "Effective Remembrance: out of memory" in found.missing
+    assert found.tables.present().keys() == whole.tables.present().keys() - {"effective_remembrance"}
+    assert found.stopped_by == whole.stopped_by
+    assert found.tokens < whole.tokens
 
 
 def test_a_text_of_too_few_windows(store: TokenStore) -> None:

@@ -154,10 +154,12 @@ def test_a_model_that_holds_can_be_read_further() -> None:
     assert "ssm extend" not in text
 
 
-def test_what_the_budget_left_out_is_named() -> None:
-    missing = ("passkey: not requested (--no-passkey)", "needles: the budget was spent", "RULER: the budget was spent")
+def test_what_the_budget_and_the_memory_left_out_is_named() -> None:
+    spent = ("needles: the budget was spent", "RULER: the budget was spent")
+    missing = ("passkey: not requested (--no-passkey)", *spent, "decays: out of memory")
     text = " ".join(lines_of(diagnosis(everything(0, factor=1.0), missing=missing)))
     assert "Not measured, because the budget was spent: needles, RULER. A larger --budget helps." in text
+    assert "Not measured, because the memory was too small: decays. A smaller --length" in text
 
 
 def test_a_model_that_cannot_be_extended_gets_no_command() -> None:

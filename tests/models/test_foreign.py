@@ -282,6 +282,7 @@ class Toy(nn.Module):
             "forgotten": reordering misses the state;
             "none": no cache is returned;
             "broken": the forward pass raises an error.
+            "memory": it needs too much memory.
         gain: weight of the state in the logits. The token itself has weight 1.
     """
 
@@ -304,6 +305,8 @@ class Toy(nn.Module):
     ) -> Any:
         if self.error == "broken":
             raise RuntimeError("no\nsuch kernel")
+        if self.error == "memory":
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
         x = self.embedding(input_ids)  # (B, T, D)
         h = torch.zeros(len(x), 8) if past_key_values is None else past_key_values.states()[0].clone()
         if self.error == "always" or (self.error == "several" and x.shape[1] > 1):
@@ -382,6 +385,8 @@ def test_no_cache_and_no_forward_pass() -> None:
         ForeignModel(Toy("none"), "x")
     with pytest.raises(CheckpointError, match=r"^x: the forward pass of Toy fails on device 'cpu' \(no\)$"):
         ForeignModel(Toy("broken"), "x")
+    with pytest.raises(RuntimeError, match="allocate memory"):  # the caller says what needs less
+        ForeignModel(Toy("memory"), "x")
     with pytest.raises(CheckpointError, match=r"^x: returns 19 logits, but its vocab_size is 18$"):
         ForeignModel(Toy(vocab_size=18), "x")
     bert = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}

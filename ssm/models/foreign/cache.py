@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ssm.base.errors import CheckpointError, first_line
+from ssm.base.errors import CheckpointError, first_line, is_lack_of_memory
 from ssm.models.state import State
 
 OLDEST_TRANSFORMERS = "5.17"  # oldest transformers, as in pyproject.toml; its cache has this interface since 5.14
@@ -48,9 +47,9 @@ class ForeignState:
         try:
             cache = deepcopy(self.cache, dict(shared))
             _select(cache, rows)
-        except torch.OutOfMemoryError:
-            raise
         except Exception as error:  # other people's code can raise anything
+            if is_lack_of_memory(error):
+                raise
             kind = type(self.cache).__name__
             raise CheckpointError(
                 f"a cache of transformers' class {kind} cannot be split by sequences ({first_line(error)})"

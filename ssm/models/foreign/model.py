@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ssm.base.errors import CheckpointError, first_line
+from ssm.base.errors import CheckpointError, first_line, is_lack_of_memory
 from ssm.models.families import NO_PASS, OWN_CACHE
 from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keeping_tokens, too_old
 from ssm.models.foreign.kernels import has_scans, scans_in_float32, without_kernels
@@ -307,9 +307,9 @@ class ForeignModel(nn.Module):
                 scans_in_float32(self.code, device) if torch.is_autocast_enabled(device) else nullcontext(),
             ):
                 output = self.inner(input_ids=tokens, **options)
-        except torch.OutOfMemoryError:
-            raise
         except Exception as error:  # other people's code can raise anything
+            if is_lack_of_memory(error):
+                raise
             raise CheckpointError(
                 f"{self.source}: the forward pass of {self.architecture} fails on device '{device}' "
                 f"({first_line(error)})"
