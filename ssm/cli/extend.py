@@ -234,6 +234,9 @@ def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, 
     kind, count = decides_more(after.readings, after.facts) if after is not None else ("text", 0)
     if kind == "text":
         what, more = "on more text", ["--held-out", "MORE.txt"]
+        if count > args.sequences:
+            more += ["--sequences", str(count)]
+            without.append("sequences")
     else:
         what = {"budget": "for longer", "sequences": "on more windows"}[kind]
         more = [*(["--held-out", *held_out] if held_out else []), f"--{kind}", str(count)]

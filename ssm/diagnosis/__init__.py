@@ -150,6 +150,7 @@ def diagnose_loaded(
         context=spec.context,
         length=spec.length,
         sequences=sampled.sequences,
+        limit=spec.sequences,
         tokens_read=sampled.tokens,
         seconds=sampled.seconds,
         tokens_per_second=sampled.tokens_per_second,

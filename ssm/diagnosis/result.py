@@ -163,6 +163,7 @@ class Facts:
     length: int  # tokens
     sequences: int
     windows: int  # that the text has, read or not
+    limit: int  # of windows: no more are read
     tokens_read: int
     seconds: float
     reading_seconds: float  # of `seconds`, for the verdict alone

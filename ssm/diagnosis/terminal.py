@@ -184,8 +184,11 @@ def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
     if fails_between(readings, facts):
         return paragraph("The page shows the ratio at every position.")
     kind, count = decides_more(readings, facts)
+    if kind != "text":
+        return paragraph(f"To decide it, {again} --{kind} {count}.")
+    option = f"--sequences {count} and " if count > facts.limit else ""
     tokens = f"more text: {count:,} windows take about {count * (facts.length + 1):,} tokens"
-    return paragraph(f"To decide it, {again} {tokens if kind == 'text' else f'--{kind} {count}'}.")
+    return paragraph(f"To decide it, {again} {option}{tokens}.")
 
 
 def _table_of(diagnosis: Diagnosis) -> list[str]:

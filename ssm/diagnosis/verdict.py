@@ -227,11 +227,13 @@ def _windows(outcome: str, readings: Readings, facts: Facts) -> str:
     """How many windows were read, and what may decide an open verdict, or a warning about few windows."""
     read = f"{facts.sequences:,} windows of the text were read."
     if outcome == NOT_DECIDED and not fails_between(readings, facts):
+        kind, count = decides_more(readings, facts)
+        limit = " and a larger --sequences" if count > facts.limit else ""
         more = {
-            "text": f"The text has {facts.windows:,} windows: more text may decide it.",
+            "text": f"The text has {facts.windows:,} windows: more text{limit} may decide it.",
             "budget": "The time was over: a larger --budget may decide it.",
             "sequences": "The limit of windows was reached: a larger --sequences may decide it.",
-        }[decides_more(readings, facts)[0]]
+        }[kind]
         return f"{read} {more}"
     few = outcome == BREAKS and facts.sequences < ENOUGH
     return f"{read} So few windows may miss what is rare in the text." if few else read

@@ -75,4 +75,5 @@ class HeldOut:
         tokens = ceil(windows * (self.length + 1) / self.share)
         what = "held-out text" if self.share == 1 else "text"
         about = size(tokens * self.bytes / self.tokens)
-        return f"{verdict} for the verdict: {tokens:,} tokens of {what} (about {about})"
+        limit = f" and --sequences {verdict}" if verdict > self.sequences else ""
+        return f"{verdict} for the verdict: {tokens:,} tokens of {what} (about {about}){limit}"

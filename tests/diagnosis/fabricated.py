@@ -14,7 +14,7 @@ from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import Diagnosis, Facts, Tables
 from ssm.diagnosis.verdict import verdict_of
 from ssm.specs.diagnosis import ENOUGH
-from ssm.specs.diagnosis_defaults import TOLERANCE
+from ssm.specs.diagnosis_defaults import SEQUENCES, TOLERANCE
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.measurements.effective_remembrance import EffectiveRemembrance
 from ssm.specs.measurements.length_class import LengthClass
@@ -174,6 +174,7 @@ def facts(**changes: Any) -> Facts:
         "length": LENGTH,
         "sequences": ENOUGH,
         "windows": 16 * ENOUGH,
+        "limit": SEQUENCES,
         "tokens_read": 6_291_456,
         "seconds": 373.2,
         "reading_seconds": 223.9,

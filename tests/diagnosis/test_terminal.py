@@ -102,6 +102,7 @@ def test_a_ratio_of_one_has_three_digits() -> None:
         # 60% of the budget is for reading
         ({"stopped_by": "budget", "seconds": 600.0, "reading_seconds": 540.0}, 32, "another -o and --budget 60."),
         ({"stopped_by": "text"}, 8, "another -o and more text: 64 windows take about 2,097,216 tokens."),
+        ({"stopped_by": "text", "limit": 63}, 8, "another -o and --sequences 64 and more text: 64 windows take about"),
     ],
 )
 def test_an_open_verdict_names_what_can_decide_it(changes: dict[str, Any], sequences: int, says: str) -> None:

@@ -119,16 +119,18 @@ def test_only_heads_that_have_a_growth_are_counted(growth: float, constant: int,
 
 
 @pytest.mark.parametrize(
-    ("stopped_by", "windows", "more"),
+    ("stopped_by", "windows", "limit", "more"),
     [
-        ("text", 8, "The text has 8 windows: more text may decide it."),
-        ("budget", 8, "The time was over: a larger --budget may decide it."),
-        ("sequences", 15, "The text has 15 windows: more text may decide it."),
-        ("sequences", 16, "The limit of windows was reached: a larger --sequences may decide it."),
+        ("text", 8, 63, "The text has 8 windows: more text and a larger --sequences may decide it."),
+        ("text", 8, 64, "The text has 8 windows: more text may decide it."),
+        ("budget", 8, 64, "The time was over: a larger --budget may decide it."),
+        ("sequences", 15, 8, "The text has 15 windows: more text and a larger --sequences may decide it."),
+        ("sequences", 16, 8, "The limit of windows was reached: a larger --sequences may decide it."),
     ],
 )
-def test_it_is_not_decided(stopped_by: str, windows: int, more: str) -> None:
-    found = diagnosis(tables(0, fails_from(28000), sequences=8), stopped_by=stopped_by, windows=windows)
+def test_it_is_not_decided(stopped_by: str, windows: int, limit: int, more: str) -> None:
+    settings = {"stopped_by": stopped_by, "windows": windows, "limit": limit}
+    found = diagnosis(tables(0, fails_from(28000), sequences=8), **settings)
     assert found.verdict.outcome == NOT_DECIDED
     assert found.verdict.paragraph == (
         "Not decided up to 32,768 tokens (16 times its context): at 32,768 tokens its perplexity is 1.10 times (95% "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shlex
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from diagnosis.fabricated import diagnosis, fails_from, tables
 from extension.world import CONTEXT, LENGTH
 from harness import world as tasks
 from printed import commands
 
+from ssm.cli.extend import add_arguments, more_words
 from ssm.cli.main import main
 from ssm.extension.usage import LOADED, usages
 from ssm.models.formats import FORMATS
@@ -96,6 +99,16 @@ def test_mamba_ssm_gets_the_folder(tmp_path: Path) -> None:
     module.write_text(MAMBA_SSM)
     done = run(usages("mamba_ssm", Path("it's") / "model", None)["mamba_ssm"], PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "it's/model on cuda, {}\n"), done.stderr
+
+
+def test_more_text_than_the_limit_of_windows_allows() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    args = parser.parse_args(["theirs", "--text", "a.txt", "--sequences", "8", "-o", "out"])
+    after = diagnosis(tables(0, fails_from(28000), sequences=8), stopped_by="sequences", windows=15, limit=8)
+    what, words = more_words(args, after)
+    given = "--text a.txt --held-out MORE.txt --sequences 64 -o out"
+    assert (what, " ".join(words)) == ("on more text", f"ssm extend theirs {given}")
 
 
 def test_every_format_has_a_command() -> None:
