@@ -12,16 +12,18 @@ from typing import Any
 from ssm.base.errors import OutputError, shown
 from ssm.base.files import LOCK, make_folder, write_json
 from ssm.base.paths import require_outside
-from ssm.base.records import RUN_RECORD, Settings
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS, Settings
 from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.diagnosis import WRITTEN as OF_DIAGNOSIS
 from ssm.models.formats.source import CARD, COMPANIONS, CONFIG, INDEX, OWN_CODE, listed_in
 from ssm.models.formats.write import check_apart
+from ssm.training.checkpoint_file import FILE as CHECKPOINT
 
 SETTINGS, RESULT, PAGE = "extension.json", "result.json", "index.html"
 CHOICE = ("measure", "in_context_tolerance")  # settings that affect only the choice
 READING = ("budget_seconds", "sequences")  # settings that affect how many windows a diagnosis reads
 HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on
+SPEED = ("micro_batch_tokens", "activation_checkpointing")  # settings that affect the time and memory of training
 FILES = ("text_files", "held_out_files")  # digests of what is in the files
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
 MODELS = ("model", "candidate")
@@ -127,9 +129,9 @@ class Folder:
     def record_settings(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Record the settings, and delete results that depend on changed ones.
 
-        Before the first diagnosis, all settings may change. Later, only settings that do not affect training may
-        change, and only if no model was gained: the rules of the choice, the number of windows, and other held-out
-        files. So nothing is trained twice.
+        Before the first diagnosis, all settings may change. Before the first checkpoint of training, those of its time
+        and memory may. Later, only settings that do not affect training may change, and only if no model was gained:
+        the rules of the choice, the number of windows, and other held-out files. So nothing is trained twice.
 
         Args:
             settings: with the keys of HELD_OUT and DIVIDED, and "spec".
@@ -152,8 +154,10 @@ class Folder:
         if old == settings:
             return settings
         if old is not None and begun:
-            if self.model.exists() or _of_training(old) != _of_training(settings):
-                differs = _difference(old, settings)
+            free = () if self._has_trained() else SPEED
+            was, wanted = _without(old, free), _without(settings, free)
+            if self.model.exists() or _of_training(was) != _of_training(wanted):
+                differs = _difference(was, wanted)
                 raise OutputError(f"{self.path}: has another extension ({differs}); give another -o")
             self.delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
             other_text = any(old[key] != settings[key] for key in HELD_OUT)
@@ -165,6 +169,11 @@ class Folder:
             self.delete([self.tokens])
         write_json(path, settings)
         return settings
+
+    def _has_trained(self) -> bool:
+        """Whether a run has a checkpoint, or has ended."""
+        files = (CHECKPOINT, RUN_WEIGHTS, RUN_RECORD)
+        return any((self.run(arm) / file).exists() for arm in ("extended", "control") for file in files)
 
     def delete(self, paths: Sequence[Path]) -> None:
         """Delete files and folders in this order. A kill leaves each of them complete or gone.
@@ -182,9 +191,14 @@ class Folder:
                 raise OutputError(f"{path}: cannot be deleted ({error.strerror or error})") from error
 
 
+def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The settings without some keys of their spec."""
+    return {**settings, "spec": {key: value for key, value in settings["spec"].items() if key not in names}}
+
+
 def _of_training(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that training depends on."""
-    spec = {key: value for key, value in settings["spec"].items() if key not in CHOICE}
+    spec = _without(settings, CHOICE)["spec"]
     spec["diagnosis"] = {key: value for key, value in spec["diagnosis"].items() if key not in READING}
     return {key: value for key, value in settings.items() if key not in HELD_OUT} | {"spec": spec}
 
