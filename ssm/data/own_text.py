@@ -16,7 +16,8 @@ from ssm.base.paths import absolute, home_expanded
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store
-from ssm.data.store import TokenSplit, TokenStore
+from ssm.data.corpora import source_files
+from ssm.data.store import TOKENIZER, TokenSplit, TokenStore
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, DataSpec, FileTokenizer, HubTokenizer, TokenizerSpec
@@ -46,6 +47,18 @@ def own_text(paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path,
     for split, what in ((store.train, "training part"), (store.held_out, "held-out part")):
         split.name = ", ".join(paths) + (f" ({what})" if 0 < held_out < 1 else "")  # for error messages
     return store
+
+
+def require_files(paths: Sequence[str]) -> None:
+    """Check that there are such files, before anything slow.
+
+    Args:
+        paths: as in `own_text`.
+
+    Raises:
+        DataError: a file is missing, or its name says that it cannot be read.
+    """
+    source_files(FilesCorpus(paths=absolute(paths)))
 
 
 def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec:

@@ -19,7 +19,7 @@ from ssm.base.files import atomic_folder, name_lock, write_json, write_text
 from ssm.base.paths import require_outside
 from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
-from ssm.data.own_text import own_text, tokenizer_of
+from ssm.data.own_text import own_text, require_files, tokenizer_of
 from ssm.data.store import TokenStore
 from ssm.diagnosis.outcome import extend_words
 from ssm.diagnosis.page import build_page
@@ -65,6 +65,7 @@ def diagnose(
         UserError: with a message of one line.
     """
     require_outside(out, text)
+    require_files(text)
     chosen = prepare_device(device, threads)
     with name_lock(out), atomic_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
         loaded = load_any_model(model, chosen)

@@ -18,7 +18,7 @@ from ssm.base.files import folder_lock, remove_leftovers
 from ssm.base.paths import absolute
 from ssm.base.records import Result
 from ssm.base.strict_parsing import option, read_json, shaped
-from ssm.data.own_text import tokenizer_of
+from ssm.data.own_text import require_files, tokenizer_of
 from ssm.data.training_batches import training_batches
 from ssm.diagnosis import settings_of
 from ssm.extension.folder import Folder
@@ -80,6 +80,9 @@ def extend(
         Preempted: a signal stopped the process. The same call continues.
     """
     others, share = _files_and_share(held_out)
+    texts, folder, place = [*text, *others], Folder(Path(out)), Path(model)
+    folder.check(place if place.is_dir() else None, texts)
+    require_files(texts)
     chosen = prepare_device(device, threads)
     loaded = load_any_model(model, chosen)
     _require_extendable(loaded, settings.get("policy", USUAL_POLICY))
@@ -89,8 +92,7 @@ def extend(
     else:
         _check_repair(spec.repair, loaded)
     known = tokenizer_of(loaded, tokenizer)
-    folder = Folder(Path(out))
-    folder.begin(_original(loaded), [*text, *others])
+    folder.begin(_original(loaded), texts)
     with folder_lock(folder.path):
         remove_leftovers(folder.path)
         recorded = folder.record_settings(

@@ -107,24 +107,33 @@ class Folder:
         """The folder of the diagnosis before, after or control."""
         return self.path / of
 
-    def begin(self, original: Path, texts: Sequence[str]) -> None:
-        """Make the folder, unless it has an extension already.
+    def check(self, original: Path | None, texts: Sequence[str]) -> None:
+        """Check that the folder is new or has an extension, and does not mix with what the extension reads.
 
         Args:
-            original: the folder of the original model, which is never changed.
+            original: the folder of the original model, which is never changed; None: not known yet.
             texts: files, folders or globs of text. All files in a folder are text.
 
         Raises:
-            OutputError: the folder is inside the original's folder or a text's, has other content, or cannot be
-                written.
+            OutputError: the folder is inside the original's folder or a text's, or has other content.
         """
-        check_apart(self.path, original)
+        if original is not None:
+            check_apart(self.path, original)
         require_outside(self.path, texts)
-        make_folder(self.path)
         temporary = {path.name for path in self.path.glob(f".{SETTINGS}.*.tmp")}  # of a process that was killed
-        present = {path.name for path in self.path.iterdir()} - {LOCK} - temporary
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set[str]()
+        present = names - {LOCK} - temporary
         if present and SETTINGS not in present:
             raise OutputError(f"{self.path}: has other content than an extension; give a new folder with -o")
+
+    def begin(self, original: Path, texts: Sequence[str]) -> None:
+        """Make the folder, unless it has an extension already.
+
+        Raises:
+            OutputError: as in `check`, or the folder cannot be written.
+        """
+        self.check(original, texts)
+        make_folder(self.path)
 
     def record_settings(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Record the settings, and delete results that depend on changed ones.

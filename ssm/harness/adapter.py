@@ -82,6 +82,12 @@ class HarnessModel(TemplateLM):
         name = (device or "auto").removesuffix(":0")
         if name not in ("auto", "cpu", "cuda"):
             raise ConfigError(f"--device {device}: expected auto, cpu or cuda (CUDA_VISIBLE_DEVICES names another GPU)")
+        prefix = None if prefix_token_id is None else _whole("prefix_token_id", prefix_token_id, 0)
+        if add_bos_token not in (None, True, False):
+            raise ConfigError(f"--model_args add_bos_token={add_bos_token}: expected True or False")
+        longest = None if max_length is None else _whole("max_length", max_length, 2)
+        self.max_gen_toks = _whole("max_gen_toks", max_gen_toks, 1)
+        self.batch_size = AUTO if str(batch_size).startswith("auto") else _whole("batch_size", batch_size, 1)
         # The harness passes cuda by default, also without a GPU. So cuda means auto, as for the harness's own models.
         self._device = prepare_device("cpu" if name == "cpu" else "auto")
         self.loaded = load_any_model(str(pretrained), self._device)
@@ -89,17 +95,13 @@ class HarnessModel(TemplateLM):
         spec = tokenizer_of(self.loaded, tokenizer)
         self.text = make_tokenizer(spec, iter(()))  # the harness expects `tokenizer` to be of transformers
         self.special = special_tokens(self.loaded, spec, self.text)
-        self.prefix = self.special.prefix if prefix_token_id is None else _whole("prefix_token_id", prefix_token_id, 0)
+        self.prefix = self.special.prefix if prefix is None else prefix
         vocabulary = self.loaded.model.vocab_size
         if self.prefix is not None and self.prefix >= vocabulary:
             raise ConfigError(f"--model_args prefix_token_id={self.prefix}: the model has {vocabulary} tokens")
-        if add_bos_token not in (None, True, False):
-            raise ConfigError(f"--model_args add_bos_token={add_bos_token}: expected True or False")
         self.leads = self.special.leads if add_bos_token is None else bool(add_bos_token)
-        limits = [self.loaded.longest, None if max_length is None else _whole("max_length", max_length, 2)]
+        limits = [self.loaded.longest, longest]
         self.max_length = min((limit for limit in limits if limit is not None), default=sys.maxsize)  # tokens
-        self.max_gen_toks = _whole("max_gen_toks", max_gen_toks, 1)
-        self.batch_size = AUTO if str(batch_size).startswith("auto") else _whole("batch_size", batch_size, 1)
 
     @property
     def eot_token_id(self) -> int | None:

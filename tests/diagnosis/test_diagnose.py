@@ -19,7 +19,7 @@ from printed import commands
 from safetensors.torch import load_file, save_file
 from small import content, model_spec, text
 
-from ssm.base.errors import TableError
+from ssm.base.errors import DataError, TableError
 from ssm.base.files import name_lock
 from ssm.base.tables import read_provenance
 from ssm.claims import words as claim_words
@@ -204,6 +204,11 @@ def test_bad_options(options: str, said: str, world: Path, tmp_path: Path, capsy
     assert error.startswith("ssm diagnose: ")
     assert said in error
     assert not list(tmp_path.iterdir())
+
+
+def test_missing_text_is_reported_before_the_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.txt: no such file or folder"):
+        diagnose(tmp_path / "none", [str(tmp_path / "none.txt")], tmp_path / "out")
 
 
 @pytest.mark.parametrize("out", ["a:b/report", pytest.param("file:report", marks=pytest.mark.exhaustive)])

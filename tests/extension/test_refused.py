@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from extension.world import extended
 from file_limit import file_limit
 from models.formats import hf
@@ -237,6 +238,8 @@ def test_a_folder_with_other_content(world: Path, tmp_path: Path, capsys: pytest
     err = capsys.readouterr().err
     assert err == f"ssm extend: {tmp_path}: has other content than an extension; give a new folder with -o\n"
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+    with pytest.raises(OutputError, match="has other content"):  # before a model is looked for
+        extended(world, tmp_path, "none")
 
 
 @pytest.mark.parametrize("option", ["--text", "--held-out", "-o", "--tokenizer"])
@@ -302,6 +305,32 @@ def test_a_folder_inside_the_texts(world: Path, tmp_path: Path) -> None:
         said = refused(world, out, text=[str(texts)])
         assert said == f"{out}: is inside {texts}, which is read as text; give another -o"
     assert not (texts / "deep").exists()
+
+
+@pytest.mark.parametrize("option", ["text", "held_out"])
+def test_text_that_is_missing_is_reported_before_the_model_is_loaded(option: str, world: Path, tmp_path: Path) -> None:
+    said = refused(world, tmp_path / "out", "none", **{option: [str(tmp_path / "none.txt")]})
+    assert said == f"{tmp_path}/none.txt: no such file or folder"
+
+
+def test_more_memory_than_there_is_for_training(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same folder goes on with smaller forward passes, until there is a checkpoint."""
+    out = tmp_path / "out"
+
+    def lacking(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ssm.training.step.loss_of", lacking)
+        with pytest.raises(torch.OutOfMemoryError):
+            extended(world, out, **SHORT)
+    before = content(out / "before")
+    with pytest.raises(OutputError, match=r"has another extension \(--steps was 1, is 2\)"):
+        extended(world, out, **SHORT | {"steps": 2, "activation_checkpointing": True})
+    assert extended(world, out, **SHORT, micro_batch_tokens=64)["outcome"]
+    assert content(out / "before") == before
+    with pytest.raises(OutputError, match=r"\(--micro-batch-tokens was 64, is 32\)"):
+        extended(world, out, **SHORT, micro_batch_tokens=32)
 
 
 def test_a_kill_while_the_settings_were_written(world: Path, tmp_path: Path) -> None:

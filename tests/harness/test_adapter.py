@@ -185,14 +185,15 @@ def test_max_length_cuts_texts_as_other_models_do(folder: Path) -> None:
         ({"pretrained": ""}, "--model_args pretrained=MODEL is missing"),
         ({"pretrianed": "x"}, "--model_args pretrianed: unknown; did you mean 'pretrained'?"),
         ({"dtype": "float8"}, "--model_args dtype=float8: expected auto, float32 or bfloat16"),
-        ({"batch_size": "many"}, "--model_args batch_size=many: expected a whole number, 1 or more"),
-        ({"max_length": 1}, "--model_args max_length=1: expected a whole number, 2 or more"),
+        ({"pretrained": "none", "batch_size": "many"}, "--model_args batch_size=many: expected a whole number, 1 or"),
+        ({"pretrained": "none", "max_length": 1}, "--model_args max_length=1: expected a whole number, 2 or more"),
         ({"prefix_token_id": 256}, "--model_args prefix_token_id=256: the model has 256 tokens"),
-        ({"add_bos_token": "no"}, "--model_args add_bos_token=no: expected True or False"),
+        ({"pretrained": "none", "add_bos_token": "no"}, "--model_args add_bos_token=no: expected True or False"),
         ({"device": "mps"}, "--device mps: expected auto, cpu or cuda"),
     ],
 )
 def test_wrong_arguments_are_one_line(folder: Path, arguments: dict[str, Any], said: str) -> None:
+    """Those that do not depend on the model are refused before it is loaded."""
     with pytest.raises(ConfigError, match=re.escape(said)):
         HarnessModel(**{"pretrained": str(folder / "mamba2"), "device": "cpu"} | arguments)
 
