@@ -87,8 +87,9 @@ after a kill:
 
 MODEL: see `ssm diagnose --help`.
 {fill(what_is_extended(), 79)}
-In a hybrid, recurrent layers receive a state; attention starts from an empty
-cache.
+In a hybrid, recurrent layers and attention with a window receive a state.
+Attention without a window starts from an empty cache. So does all attention of
+models that are read through transformers.
 
 examples:
   ssm extend my-mamba --text texts/*.txt --context 2048 --length 32768 \\
