@@ -87,7 +87,10 @@ def _in_processes(
             done, future = in_progress.popleft()
             yield done, future.result()
     except BrokenProcessPool as error:
-        raise DataError("a tokenizing process was killed (out of memory?); try fewer --workers") from error
+        raise DataError(
+            "a tokenizing process was killed (out of memory?); fewer need less: give `ssm tokenize` "
+            "a smaller --workers, or write `taskset -c 0` before another command"
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 

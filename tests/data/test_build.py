@@ -184,7 +184,7 @@ def test_processes_read_ahead_only_as_far_as_they_need(monkeypatch: pytest.Monke
             for child in multiprocessing.active_children():
                 child.kill()
             break
-    with pytest.raises(DataError, match="a tokenizing process was killed"):
+    with pytest.raises(DataError, match=r"a tokenizing process was killed .*; fewer need less"):
         list(encoded)
 
 
