@@ -194,14 +194,14 @@ def _gains(arms: Arms) -> list[Row]:
     curves = [curve for label, diagnosis in known.items() if len((curve := gains(label, diagnosis)).x)]
     if not curves:
         return []
-    last = list(known.values())[-1]
+    last, shortest = list(known.values())[-1], float(curves[-1].x.min())
     panel = CurvePanel(
         curves,
         STYLES,
         "What twice as many tokens gain",
         "tokens read before a target",
         "perplexity / that with twice as many",
-        (float(curves[-1].x.min(initial=1.0)), float(curves[-1].x.max(initial=2.0))),
+        (shortest, max(2 * shortest, float(curves[-1].x.max()))),
         through=last.facts.context,
         level=1.0,
         marks=[Mark(last.facts.context, "")],

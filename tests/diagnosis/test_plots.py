@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -33,6 +34,14 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return chosen
 
 
+@pytest.fixture
+def panels(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The arguments of the panels that are drawn."""
+    seen, real = list[tuple[Any, ...]](), module.CurvePanel
+    monkeypatch.setattr(module, "CurvePanel", lambda *given, **named: seen.append(given) or real(*given, **named))
+    return seen
+
+
 def drawn(found: list[DiagnosisPlot]) -> dict[str, str]:
     """The texts in each plot."""
     return {p.name: " | ".join(re.findall(r"<text[^>]*>([^<]*)</text>", p.svg.decode())) for p in found}
@@ -56,19 +65,14 @@ def test_every_table_has_its_plot() -> None:
     assert "depth of the statement" in texts["needle"]
 
 
-def test_bands_of_states_count_the_windows_of_states(
-    only: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bands_of_states_count_the_windows_of_states(only: Callable[..., None], panels: list[tuple[Any, ...]]) -> None:
     """Losses have 64 windows, and states have 8."""
     only("states")
     found = diagnosis(everything(0, fails_from(3100)))
     statistics = found.tables.state_statistics
     assert statistics is not None
-    panels = []
-    real = module.CurvePanel
-    monkeypatch.setattr(module, "CurvePanel", lambda *given, **named: panels.append(given[0]) or real(*given, **named))
     plots(found)
-    ((curve, *_),) = panels
+    (((curve, *_), *_),) = panels
     assert found.readings.drift is not None
     first = found.readings.drift.top[0]
     own = head_std_curve(statistics).filter(pl.col("layer") == first.layer, pl.col("head") == first.head)
@@ -77,13 +81,14 @@ def test_bands_of_states_count_the_windows_of_states(
     np.testing.assert_allclose((curve.high - curve.low) / 2, half / scale)
 
 
-def test_gains_and_rulers_prompts_have_plots(only: Callable[..., None]) -> None:
+def test_gains_and_rulers_prompts_have_plots(only: Callable[..., None], panels: list[tuple[Any, ...]]) -> None:
     only("gains", "ruler")
     gains = {n: Interval(1.0 + 4 / n, 1.0, 1.0 + 8 / n) for n in (32, 64, 1024, 4096)}
     found = diagnosis(tables(0, accuracy=prompts()))
     found = replace(found, readings=replace(found.readings, effective_length=EffectiveLength(64, None, gains)))
     texts = drawn(plots(found))
     assert "tokens read before a target" in texts["gains"]
+    assert panels[0][5] == (32.0, 4096.0)
     assert "T = 2k" in texts["gains"]
     assert [name in texts["ruler"] for name in ("niah_single_1", "vt", "niah_multikey_2")] == [True, True, False]
     assert texts["ruler"].count("100%") == 1
