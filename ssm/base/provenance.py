@@ -13,7 +13,10 @@ from typing import Any
 
 import ssm
 
-PACKAGES = ("torch", "polars", "pyarrow", "numpy", "tokenizers", "safetensors", "snakemake", "matplotlib")
+PACKAGES = (
+    *("torch", "polars", "pyarrow", "numpy", "tokenizers", "safetensors", "transformers"),
+    *("snakemake", "matplotlib"),
+)
 
 
 @lru_cache(maxsize=1)

@@ -83,6 +83,19 @@ def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec
     return loaded.tokenizer
 
 
+def tokenizer_words(store: TokenStore) -> str:
+    """The name of the tokenizer of a store, and the SHA-256 of its file if it has one."""
+    spec, file = store.spec.spelled_by, store.manifest["files"].get(TOKENIZER)
+    assert spec is not None
+    if isinstance(spec, FileTokenizer):
+        name = spec.path
+    elif isinstance(spec, HubTokenizer):
+        name = spec.name if spec.revision is None else f"{spec.name}@{spec.revision}"
+    else:
+        name = spec.kind
+    return name if file is None else f"{name} (SHA-256 {file['sha256'][:16]}…)"
+
+
 @reading(DataError)
 def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     """The tokenizer that a user names, checked against a model's vocabulary.

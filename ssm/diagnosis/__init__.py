@@ -19,7 +19,7 @@ from ssm.base.files import atomic_folder, name_lock, write_json, write_text
 from ssm.base.paths import require_outside
 from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
-from ssm.data.own_text import own_text, require_files, tokenizer_of
+from ssm.data.own_text import own_text, require_files, tokenizer_of, tokenizer_words
 from ssm.data.store import TokenStore
 from ssm.diagnosis.outcome import extend_words
 from ssm.diagnosis.page import build_page
@@ -161,6 +161,7 @@ def diagnose_loaded(
         precision=spec.precision,
         text=text,
         text_sha256=store.manifest["corpus"]["sha256"],
+        tokenizer=tokenizer_words(store),
         fingerprint=loaded.fingerprint,
         seed=spec.seed,
         tolerance=spec.tolerance,

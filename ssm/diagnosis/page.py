@@ -306,6 +306,7 @@ def _method(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         ("Model", f"{facts.name} ({facts.kind})"),
         ("Fingerprint", f"{facts.fingerprint} (SHA-256 of config and weights)"),
         ("Text", f"{first_files(facts.text, 10)} (SHA-256 {facts.text_sha256[:16]}…)"),
+        ("Tokenizer", facts.tokenizer),
         ("Context T", f"{facts.context:,} tokens"),
         ("Read up to", f"{facts.length:,} tokens ({number(facts.length / facts.context)} T)"),
         ("Sequences", f"{facts.sequences:,}, until {STOPPED.get(facts.stopped_by, facts.stopped_by)}"),

@@ -174,6 +174,7 @@ class Facts:
     precision: str
     text: str  # names of the files
     text_sha256: str
+    tokenizer: str  # its name, and the SHA-256 of its file
     fingerprint: str  # of the weights and their config
     seed: int
     tolerance: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,14 @@ from hypothesis import strategies as st
 from ssm.base.errors import DataError
 from ssm.data.batches import WindowBatches
 from ssm.data.build import build_store
-from ssm.data.own_text import check_vocabulary, disjoint_windows, own_text, tokenizer_named, tokenizer_of
+from ssm.data.own_text import (
+    check_vocabulary,
+    disjoint_windows,
+    own_text,
+    tokenizer_named,
+    tokenizer_of,
+    tokenizer_words,
+)
 from ssm.data.store import TokenSplit
 from ssm.data.tokenizers import train_bpe
 from ssm.specs.corpora.files import FilesCorpus
@@ -185,6 +193,13 @@ def test_the_whole_text_in_one_split(held_out: float, name: str, texts: Path, tm
     assert full.name == str(texts)
     with pytest.raises(DataError, match="texts: 0 tokens, context 4 needs 5"):
         WindowBatches(empty, 4, 2, 0)
+
+
+def test_the_words_of_a_tokenizer(tokenizer: Path, texts: Path) -> None:
+    file = FileTokenizer(path=str(tokenizer / "tokenizer.json"), vocab_size=300)
+    store = own_text([str(texts)], file, tokenizer / "tokens", 0.0)
+    digest = hashlib.sha256((tokenizer / "tokens" / "tokenizer.json").read_bytes()).hexdigest()
+    assert tokenizer_words(store) == f"{file.path} (SHA-256 {digest[:16]}…)"
 
 
 def test_a_share_is_held_out_and_the_store_is_built_once(

@@ -185,6 +185,7 @@ def facts(**changes: Any) -> Facts:
         "precision": "float32",
         "text": "books/*.txt",
         "text_sha256": "ab" * 32,
+        "tokenizer": "bytes",
         "fingerprint": "0123456789abcdef",
         "seed": 1,
         "tolerance": TOLERANCE,

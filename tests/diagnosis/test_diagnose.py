@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from diagnosis.fabricated import diagnosis, everything, facts, fails_from, tables
 from file_limit import file_limit
 from html_page import Page, squeezed
@@ -96,11 +97,15 @@ def test_page_record_and_tables(
     assert sorted(map(int, record["readings"]["effective_length"]["gains"])) == [1, 2, 4, 8, 16]
     assert record["facts"]["can_extend"]
     assert record["facts"]["parameters"] == build_model(model_spec(), 256, seed=1).parameters_count
+    assert record["facts"]["tokenizer"] == "bytes"
+    assert "<dt>Tokenizer</dt>" in page
     names = {path.stem for path in (tmp_path / "out" / "tables").iterdir()}
     inside = {"state_statistics", "effective_remembrance", "memory_length", "decay_range"}
     inside |= {"context_loss", "spelled_bytes"}
     assert names == {"position_loss", "restart_loss", "length_class"} | inside
-    assert read_provenance(tmp_path / "out" / "tables" / "position_loss.parquet")["context"] == 16
+    origin = read_provenance(tmp_path / "out" / "tables" / "position_loss.parquet")
+    assert origin["context"] == 16
+    assert origin["packages"]["transformers"] == transformers.__version__
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"index.html", "diagnosis.json", "tables"}
 
 
