@@ -104,8 +104,8 @@ def launch(
     """
     if max(grid[1:], default=0) > MOST_PROGRAMS:
         raise ValueError(
-            f"{kernel.__name__}: {max(grid[1:]):,} sequences or chunks in one call, at most {MOST_PROGRAMS:,}; split the "
-            "batch or the sequence, or use backend='torch'"
+            f"{kernel.__name__}: {max(grid[1:]):,} sequences or chunks in one call, at most {MOST_PROGRAMS:,}; "
+            "split the batch or the sequence, or use backend='torch'"
         )
     _start(Launch(kernel, grid, arguments, constants, num_warps, num_stages))
 
