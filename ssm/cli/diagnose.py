@@ -117,7 +117,8 @@ def add_diagnosis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16"),
-        help="of the computation (default: bfloat16 on a GPU; float32 on a CPU, and for MiniMax and xLSTM)",
+        help="of the computation (default: bfloat16 on a GPU; float32 on a CPU, and for models "
+        "whose recurrences bfloat16 would round, such as MiniMax and xLSTM)",
     )
     parser.add_argument(
         "--seed",

@@ -99,7 +99,10 @@ examples:
   ssm extend my-mamba --text texts/*.txt --context 2048 --policy scale_a \\
     -o repaired
 """
-LESS_MEMORY = "a smaller --micro-batch-tokens or --length, --activation-checkpointing, or --precision bfloat16"
+LESS_MEMORY = (
+    "a smaller --micro-batch-tokens or --activation-checkpointing; or, with another -o, a smaller --length or "
+    "--precision bfloat16"
+)
 
 
 class _HeldOut(argparse.Action):

@@ -35,7 +35,7 @@ NONE = "-"
 SPANS = "Each row is measured on the last quarter of its length, the first row on the second half of the context."
 LEFT_OUT = {  # why a measurement is missing -> the same as part of a sentence, and what helps
     SPENT: (SPENT, "A larger --budget helps."),
-    OUT_OF_MEMORY: ("the memory was too small", "A smaller --length, or --precision bfloat16, may help."),
+    OUT_OF_MEMORY: ("the memory was too small", "A smaller --length may help."),
 }
 RATIO = (
     "Ratio: perplexity with the full history, divided by that of a restart: the same model, which reads only the last "

@@ -163,7 +163,7 @@ class Folder:
         if old == settings:
             return settings
         if old is not None and begun:
-            free = () if self._has_trained() else SPEED
+            free = () if self.model.exists() or self._has_trained() else SPEED
             was, wanted = _without(old, free), _without(settings, free)
             if self.model.exists() or _of_training(was) != _of_training(wanted):
                 differs = _difference(was, wanted)

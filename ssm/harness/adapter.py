@@ -41,8 +41,8 @@ class HarnessModel(TemplateLM):
     Args:
         pretrained: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.load.load_any_model`).
         tokenizer: see `ssm.data.own_text.tokenizer_named`; None: the model's own.
-        dtype: float32 or bfloat16 (scans stay in float32, except those of MiniMax and xLSTM); "auto":
-            `LoadedModel.default_precision`.
+        dtype: float32 or bfloat16 (scans stay in float32, except those of some models of transformers, such as MiniMax
+            and xLSTM); "auto": `LoadedModel.default_precision`.
         max_length: tokens. Longer texts are cut, as by the harness's own models: a whole text into windows, a context
             to its last tokens. The log says so. None: nothing is cut, unless the model has a fixed number of
             positions.

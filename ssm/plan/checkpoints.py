@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from ssm.base.errors import UserError
 from ssm.base.files import FINISHED
 from ssm.plan.dry_run import capped_checkpoint
 from ssm.plan.library import Library
@@ -31,6 +32,7 @@ class CheckpointJob:
     extends: bool
     files: tuple[Path, ...] | None  # the user's files that it reads; None: one of them is missing
     weights_bytes: int
+    problem: str = ""  # why a file cannot be read; other jobs can still be made
 
     @property
     def what(self) -> str:
@@ -103,13 +105,17 @@ class CheckpointJob:
 
 def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
     """Id -> job; two jobs for every checkpoint."""
-    jobs = []
-    for entry in library.checkpoints.values():
-        spec = capped_checkpoint(entry, library.workflow.dry_run)
+    specs = [capped_checkpoint(entry, library.workflow.dry_run) for entry in library.checkpoints.values()]
+    return {job.id: job for spec in specs for job in (_job(spec, extends=False), _job(spec, extends=True))}
+
+
+def _job(spec: CheckpointSpec, extends: bool) -> CheckpointJob:
+    try:
         weights = weight_files(spec.checkpoint)
-        size = sum(file.stat().st_size for file in weights or ())
         read = [weights, settings_files(spec.checkpoint), tokenizer_files(spec.tokenizer), text_files(spec.text)]
-        jobs.append(CheckpointJob(spec, False, rule_inputs(*read), size))
-        held_out = text_files(spec.held_out) if spec.held_out else ()
-        jobs.append(CheckpointJob(spec, True, rule_inputs(*read, held_out), size))
-    return {job.id: job for job in jobs}
+        if extends and spec.held_out:
+            read.append(text_files(spec.held_out))
+        size = sum(file.stat().st_size for file in weights or ())
+        return CheckpointJob(spec, extends, rule_inputs(*read), size)
+    except UserError as error:
+        return CheckpointJob(spec, extends, (), 0, str(error))

@@ -65,8 +65,8 @@ class CheckpointSpec(Spec):
     budget: Annotated[float, Field(gt=0)] = BUDGET  # minutes for the measurements of a diagnosis
     sequences: int | None = None  # maximum number of windows; default 256
     passkey: bool = True  # also test retrieval: passkeys, needles and prompts of RULER
-    # `bfloat16`: autocast; scans stay in float32, except those of MiniMax and xLSTM. By default bfloat16 on a GPU, and
-    # float32 on a CPU and for these two.
+    # `bfloat16`: autocast; scans stay in float32, except in some models of transformers, such as MiniMax and xLSTM. By
+    # default bfloat16 on a GPU, and float32 on a CPU and for these models.
     precision: Literal["float32", "bfloat16"] | None = None
     seed: int | None = None  # of the order of windows, the prompts of retrieval, and the training batches; default 1
     held_out: Paths | None = None  # files on which the extension is measured; by default, part of `text` is held out

@@ -32,7 +32,7 @@ class DiagnosisSpec(Spec):
     budget_seconds: PositiveFloat = 60 * BUDGET  # questions that are not decided by then stay open
     sequences: Annotated[int, Field(ge=LEAST)] = SEQUENCES  # maximum number of windows
     passkey: bool = True
-    # bfloat16: autocast; scans stay in float32, except those of MiniMax and xLSTM in transformers
+    # bfloat16: autocast; scans stay in float32, except in some models of transformers, such as MiniMax and xLSTM
     precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = SEED  # of the order of the windows, and of the prompts of retrieval
 

@@ -222,6 +222,7 @@ def test_error_of_unsupported_inputs() -> None:
 
 def test_a_gpu_with_little_shared_memory_takes_few_states(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "shared_memory", lambda device: 99 * 1024)  # sm_86 and sm_89
-    few, many = (scan.Inputs(*[torch.zeros(1, N)] * len(scan.Inputs._fields)) for N in (64, 65))
-    assert scan.unsuited(few) is None
-    assert scan.unsuited(many) == "needs 166,912 bytes of shared memory per block for N above 64"
+    found = {N: scan.unsuited(scan.Inputs(*[torch.zeros(1, N)] * len(scan.Inputs._fields))) for N in (64, 65, 256, 257)}
+    assert found[64] is found[256] is None
+    assert found[65] == "needs 166,912 bytes of shared memory per block for N = 65"
+    assert found[257] is not None

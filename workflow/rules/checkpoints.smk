@@ -8,7 +8,7 @@
 rule answer:
     """The diagnosis or extension of a checkpoint."""
     input:
-        lambda wildcards: CHECKPOINTS[wildcards.job].files or [],
+        inputs_of_answer,
     output:
         touch(f"{S}/checkpoints/{{job}}/.{{arguments}}{FINISHED}"),
     log:

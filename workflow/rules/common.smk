@@ -29,6 +29,14 @@ def inputs_of_table(wildcards):
     return files
 
 
+def inputs_of_answer(wildcards):
+    """The user's files that an answer on a checkpoint is made from."""
+    job = CHECKPOINTS[wildcards.job]
+    if job.problem:
+        raise SystemExit(f"{job.target}: {job.problem}")
+    return job.files or []
+
+
 def flags_of_table(table):
     """The inputs of a measurement as arguments of `ssm evaluate`."""
     needs = needs_of("table", table)

@@ -30,11 +30,12 @@ FACTS: dict[str, tuple[int, int]] = {
 # Fewest sentences of a generated story from which the answer follows; one for the other questions.
 FEWEST: dict[str, int] = {"qa2": 2, "qa3": 3, "qa5": 2}
 LONGEST = 21  # bytes of the longest generated answer with its full stop
-# BABILong's files -> the numbers of tokens that they stand for: "4k" for 4,000 and 4,096, "0k" for the story alone.
+# BABILong's files -> the numbers of tokens that they stand for: "4k" for 4,000 to 4,097 (a context of 4,096 and one
+# target more), "0k" for the story alone.
 PUBLISHED: dict[str, range] = {
     "0k": range(1000),
-    **{f"{2**n}k": range(1000 * 2**n, 1024 * 2**n + 1) for n in range(10)},
-    **{f"{n}M": range(n * 1000**2, n * 1024**2 + 1) for n in (1, 10)},
+    **{f"{2**n}k": range(1000 * 2**n, 1024 * 2**n + 2) for n in range(10)},
+    **{f"{n}M": range(n * 1000**2, n * 1024**2 + 2) for n in (1, 10)},
 }
 
 
@@ -48,15 +49,9 @@ class FactsPart(PromptPart):
     facts: Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)] | None = None
 
     @model_validator(mode="after")
-    def _stories_exist(self) -> Self:
-        if self.facts is None:
-            return self
-        if self.facts[0] > self.facts[1]:
+    def _ascending(self) -> Self:
+        if self.facts is not None and self.facts[0] > self.facts[1]:
             raise ValueError(f"facts must ascend, got {list(self.facts)}")
-        for question in self.questions:
-            low, high = self.sentences(question)
-            if low > high:
-                raise ValueError(f"facts {list(self.facts)}: a story with {question} needs at least {low} sentences")
         return self
 
     def sentences(self, question: str) -> tuple[int, int]:
@@ -89,10 +84,25 @@ class FactsTask(SpelledTask):
             raise ValueError("babilong: the published prompts come without shots")
         return self
 
+    @model_validator(mode="after")
+    def _stories_exist(self) -> Self:
+        for part in self.mix if self.babi is None else ():
+            for question in part.questions:
+                low, high = part.sentences(question)
+                if low > high:
+                    raise ValueError(f"facts {list(part.facts or ())}: a story with {question} needs {low} sentences")
+        return self
+
+    def tested(self) -> Self:
+        for part in self.mix if self.babilong is not None else ():
+            published_name(part.length)
+        return self
+
     def at(self, length: int) -> Self:
         if self.babilong is not None:
             published_name(length)
-        return super().at(length)
+        content = self.model_dump() | {"mix": [part.at(length).model_dump() for part in self.mix]}
+        return self.parse(content, f"{self.name} at length {length}")
 
     @property
     def longest_answer(self) -> int:
@@ -122,4 +132,4 @@ def published_name(length: int) -> str:
     for name, lengths in PUBLISHED.items():
         if length in lengths:
             return name
-    raise ConfigError(f"length {length}: BABILong has prompts of {', '.join(PUBLISHED)}; 4k is 4,000 to 4,096 tokens")
+    raise ConfigError(f"length {length}: BABILong has prompts of {', '.join(PUBLISHED)}; 4k is 4,000 to 4,097 tokens")

@@ -202,13 +202,25 @@ def test_prompts_from_babilongs_files(texts: Path, tmp_path: Path) -> None:
         Facts(store.spec.at(8000), "test", 1, store)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"^length 5000: BABILong has prompts of 0k, 1k, .* 10M; 4k is 4,000 to"):
         store.spec.at(5000)  # type: ignore[attr-defined]
+    own = store.spec.model_copy(update={"mix": (store.spec.mix[0].at(5000),)})  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"^length 5000: "):
+        own.tested()  # type: ignore[attr-defined]
     (tmp_path / "babilong" / "qa1" / "4k.json").write_text('[{"input": 1}]')
     with pytest.raises(DataError, match=r"qa1/4k.json: 0.input: expected text, got 1"):
         Facts(store.spec, "test", 1, store)
 
 
 def test_the_names_of_babilongs_files() -> None:
-    names = {1: "0k", 1000: "1k", 1024: "1k", 128_000: "128k", 131_072: "128k", 262_144: "256k", 524_288: "512k"}
+    names = {
+        1: "0k",
+        1000: "1k",
+        1024: "1k",
+        128_000: "128k",
+        131_072: "128k",
+        2049: "2k",
+        262_144: "256k",
+        524_288: "512k",
+    }
     names |= {1_000_000: "1M", 1_048_576: "1M"}
     assert {length: published_name(length) for length in names} == names
 

@@ -186,7 +186,7 @@ def test_test_sets_of_one_length(stores: dict[str, TokenStore]) -> None:
         ({"task": "facts", "mix": [{"length": 300, "facts": [4, 2]}]}, "facts must ascend"),
         (
             {"task": "facts", "mix": [{"length": 300, "questions": ["qa1", "qa3"], "facts": [1, 2]}]},
-            r"mix.0: facts \[1, 2\]: a story with qa3 needs at least 3 sentences",
+            r"facts \[1, 2\]: a story with qa3 needs 3 sentences",
         ),
         ({"task": "facts", "mix": [{"length": 300, "questions": ["qa11"]}]}, "unknown name 'qa11'"),
         (
