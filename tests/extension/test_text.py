@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,7 @@ def test_the_share_is_enough_for_a_verdict_and_at_most_half(words: int, tmp_path
     assert (found.held_out.verdict, found.held_out.choice) == windows
     if words == 1_000:
         assert found.held_out.line.endswith("takes 64 for the verdict: 10,400 tokens of text (about 10 kB)")
+        assert replace(found.held_out, sequences=63).decides.endswith("(about 10 kB) and --sequences 64")
         (tmp_path / "enough.txt").write_text((text(0, 9_000) * 2)[:10_400])
         enough = tokenized([str(tmp_path / "enough.txt")], (), True, None, BYTES, SPEC, tmp_path / "enough")
         assert enough.held_out.verdict == ENOUGH
