@@ -184,7 +184,7 @@ def test_means_of_two_kinds_assume_the_limits_alone(tmp_path: Path) -> None:
     [
         (MEAN | {"arm": "base", "limits": None}, "'two_kinds' needs 'limits'"),
         (MEAN | {"arm": "base", "against": "passed", "scale": "ratio"}, "compares arms by their difference"),
-        ({"kind": "area", "sweep": {"of": MEAN, "over": "d_state"}}, "two_kinds: leave it out here"),
+        ({"kind": "area", "sweep": {"of": MEAN, "over": "d_state"}}, "two_kinds: leave it out of"),
     ],
 )
 def test_two_kinds_where_they_cannot_be_are_refused(quantity: dict[str, Any], message: str) -> None:
