@@ -24,7 +24,7 @@ void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     while (slices > 1 && in.V - (slices - 1) * width_of(slices) < LEAST) slices--;  // columns of the last slice
     const int64_t width = width_of(slices);
     const auto with = [&](auto make) {
-        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts * slices, threads, make, [&](int64_t i, auto& worker) {
+        threads::for_each(in.B * in.G * parts * slices, threads, make, [&](int64_t i, auto& worker) {
             const int64_t first = i % slices * width;
             worker.run(tasks::task_of(i / slices, parts, in.G, in.sharing()), {first, std::min(width, in.V - first)}, y,
                        hT, saved);
@@ -41,7 +41,7 @@ void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int6
     Gradients<T> own = out;
     if (parts > 1) own.dq = dq, own.dk = dk;
     const auto with = [&](auto make) {
-        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
+        threads::for_each(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
             worker.run(tasks::task_of(i, parts, in.G, in.sharing()), saved);
         });
     };

@@ -24,7 +24,7 @@ void forward(const Inputs<T>& in, T* y, T* hT, T* saved, int64_t threads) {
     const int64_t parts = parts_for(threads, in.B * in.G, in.sharing());
     const int64_t most = (in.sharing() + parts - 1) / parts;  // heads per part
     const auto with = [&](auto make) {
-        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
+        threads::for_each(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
             worker.run(task_of(i, parts, in.G, in.sharing()), y, hT, saved);
         });
     };
@@ -42,7 +42,7 @@ void backward(const Inputs<T>& in, const Gradients<T>& out, const T* saved, int6
     if (in.decay == CONSTANT) own.dlog_decay = dlog_decay;
     if (in.bonus != nullptr) own.dbonus = dbonus;
     const auto with = [&](auto make) {
-        threads::for_each<threads::DYNAMIC>(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
+        threads::for_each(in.B * in.G * parts, threads, make, [&](int64_t i, auto& worker) {
             worker.run(task_of(i, parts, in.G, in.sharing()), saved);
         });
     };

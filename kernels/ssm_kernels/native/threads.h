@@ -12,11 +12,12 @@
 
 namespace threads {
 
-enum Schedule { STATIC, DYNAMIC };
-
 // Calls body(i, scratch) for all i < items. Every thread creates its scratch with make(). If one of these calls fails,
 // no body is called, and std::bad_alloc is thrown.
-template <Schedule SCHEDULE = STATIC, typename Make, typename Body>
+//
+// A thread takes items that follow each other. If threads took them in turn, they would process neighboring heads at the
+// same time, and each core would prefetch memory that another one writes.
+template <typename Make, typename Body>
 void for_each(int64_t items, int64_t threads, const Make& make, const Body& body) {
     using Scratch = decltype(make());
     bool failed = false;
@@ -32,13 +33,8 @@ void for_each(int64_t items, int64_t threads, const Make& make, const Body& body
         }
 #pragma omp barrier
         if (!failed) {  // the same for all threads: it no longer changes
-            if constexpr (SCHEDULE == DYNAMIC) {
-#pragma omp for schedule(dynamic, 1)
-                for (int64_t i = 0; i < items; i++) body(i, *scratch);
-            } else {
 #pragma omp for schedule(static)
-                for (int64_t i = 0; i < items; i++) body(i, *scratch);
-            }
+            for (int64_t i = 0; i < items; i++) body(i, *scratch);
         }
     }
     if (failed) throw std::bad_alloc();
