@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from ssm.specs.config import WorkflowConfig
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS
 from ssm.specs.extension import BATCH_CONTEXTS, MOST_CHOICE_WINDOWS
 
+Files = tuple[Path, ...] | None  # of the user's; None: one of them is missing
 BYTES_PER_PARAMETER = 2  # in a file; with 4 bytes, the job requests more than it needs
 UNSEEN_BYTES = 3_000_000_000  # assumed size of weights that are not on this machine yet
 TABLES = 6  # of a diagnosis
@@ -30,7 +33,7 @@ class CheckpointJob:
 
     spec: CheckpointSpec
     extends: bool
-    files: tuple[Path, ...] | None  # the user's files that it reads; None: one of them is missing
+    files: Files  # that it reads
     weights_bytes: int
     problem: str = ""  # why a file cannot be read; other jobs can still be made
 
@@ -106,15 +109,16 @@ class CheckpointJob:
 def checkpoint_jobs(library: Library) -> dict[str, CheckpointJob]:
     """Id -> job; two jobs for every checkpoint."""
     specs = [capped_checkpoint(entry, library.workflow.dry_run) for entry in library.checkpoints.values()]
-    return {job.id: job for spec in specs for job in (_job(spec, extends=False), _job(spec, extends=True))}
+    listed = cache(text_files)  # both jobs of a checkpoint read its text
+    return {job.id: job for spec in specs for job in (_job(spec, extends, listed) for extends in (False, True))}
 
 
-def _job(spec: CheckpointSpec, extends: bool) -> CheckpointJob:
+def _job(spec: CheckpointSpec, extends: bool, listed: Callable[[tuple[str, ...]], Files]) -> CheckpointJob:
     try:
         weights = weight_files(spec.checkpoint)
-        read = [weights, settings_files(spec.checkpoint), tokenizer_files(spec.tokenizer), text_files(spec.text)]
+        read = [weights, settings_files(spec.checkpoint), tokenizer_files(spec.tokenizer), listed(spec.text)]
         if extends and spec.held_out:
-            read.append(text_files(spec.held_out))
+            read.append(listed(spec.held_out))
         size = sum(file.stat().st_size for file in weights or ())
         return CheckpointJob(spec, extends, rule_inputs(*read), size)
     except UserError as error:

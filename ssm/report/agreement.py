@@ -19,7 +19,7 @@ from ssm.report.gather import Results, Verdict
 from ssm.report.image import Image, png_image
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference, open_png, read_references
-from ssm.report.scales import all_scales
+from ssm.report.scales import with_other_scales
 from ssm.report.strip import REPORTED, strip_of_scales
 from ssm.specs.base import SCALES
 
@@ -128,7 +128,8 @@ class ReferenceResults:
         words = []
         for one, row in self._scales(claim, scale).items():
             other = "" if row["expected"] == claim.row["expected"] else f", expected {row['expected']}"
-            words += [] if row["estimate"] is None else [f"{one} {measured(row)}{other}"]
+            if row["estimate"] is not None:
+                words.append(f"{one} {measured(row)}{other}")
         return "; ".join(words + ([] if paper is None else [f"{REPORTED} {number(paper)}"]))
 
     def _scales(self, claim: Verdict, scale: str) -> dict[str, dict[str, Any]]:
@@ -182,7 +183,7 @@ def reference_results(results: Results, folder: Path, reference: Path | None) ->
     return ReferenceResults(
         {name: _figure(one, reference, results, folder) for name, one in references.items() if name not in finished},
         {name: _agreement(folder, {name: references[name]}) for name in finished if name in references},
-        _by_scale(all_scales(reference)),
+        _by_scale(with_other_scales(in_folder.values(), reference)),
     )
 
 

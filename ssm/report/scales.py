@@ -35,14 +35,21 @@ class SizedStatement:
 def all_scales(folder: Path) -> list[Reference]:
     """The references in `folder`, such as reports/smoke, and those of other scales beside it, smallest scale first.
 
-    The folder may have any name. A folder beside it counts only if it has the name of a scale that `folder` lacks.
-
     Raises:
         ConfigError: a file is not a reference.
     """
-    found = list(read_references(folder).values())
-    own = {reference.scale for reference in found}
-    beside = [folder.absolute().with_name(scale) for scale in SCALES if scale not in own]  # "." has no name
+    return with_other_scales(read_references(folder).values(), folder)
+
+
+def with_other_scales(own: Iterable[Reference], folder: Path) -> list[Reference]:
+    """The references `own` of `folder`, and those of other scales beside it, smallest scale first.
+
+    The folder may have any name. A folder beside it counts only if it has the name of a scale that `folder` lacks.
+    Raises as `all_scales`.
+    """
+    found = list(own)
+    scales = {reference.scale for reference in found}
+    beside = [folder.absolute().with_name(scale) for scale in SCALES if scale not in scales]  # "." has no name
     found += [one for other in beside for one in read_references(other).values() if one.scale == other.name]
     return sorted(found, key=lambda reference: SCALES.index(reference.scale))
 

@@ -14,8 +14,7 @@ from ssm_kernels.selective_scan.inputs import Inputs, Options
 
 SOURCE = "selective_scan/selective_scan.cu"
 LARGEST_N = 2048
-SHARED_BYTES = 163 * 1024  # that a block can have on sm_80; the backward pass needs less than 99 KiB for other N
-LARGE = (*range(65, 129), *range(257, LARGEST_N + 1))  # N for which it needs more: see backward_shared
+SHARED_BYTES = 163 * 1024  # that a block can have on sm_80
 # Blocks that one multiprocessor runs at once, given their registers. With fewer blocks than ENOUGH times the number of
 # multiprocessors, the sequence is cut into segments. This costs another pass, which finds their initial states.
 FORWARD_BLOCKS, BACKWARD_BLOCKS = 3, 2
@@ -46,7 +45,8 @@ def unsuited(inputs: Inputs) -> str | None:
     N = inputs.A.shape[1]
     if not 1 <= N <= LARGEST_N:
         return f"takes N from 1 to {LARGEST_N}, got {N}"
-    if N in LARGE and native.shared_memory(inputs.u.device) < SHARED_BYTES:
+    large = 64 < N <= 128 or N > 256  # for other N, the backward pass needs less than 99 KiB: see backward_shared
+    if large and native.shared_memory(inputs.u.device) < SHARED_BYTES:
         return f"needs {SHARED_BYTES:,} bytes of shared memory per block for N = {N}"
     return None
 

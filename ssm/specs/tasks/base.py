@@ -72,9 +72,8 @@ class Task(Data, PluginSpec):
         Raises:
             ConfigError: no example has this length.
         """
-        tested = self.tested()
-        content = tested.model_dump() | {"mix": [part.at(length).model_dump() for part in self.mix]}
-        return self.parse(content, f"{self.name} at length {length}")
+        one_length = self.model_copy(update={"mix": tuple(part.at(length) for part in self.mix)})
+        return self.parse(one_length.tested().model_dump(), f"{self.name} at length {length}")
 
     def require_tests(self, examples: int, where: str) -> None:
         """Check that a test set of this size can be made.

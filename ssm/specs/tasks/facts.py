@@ -98,12 +98,6 @@ class FactsTask(SpelledTask):
             published_name(part.length)
         return self
 
-    def at(self, length: int) -> Self:
-        if self.babilong is not None:
-            published_name(length)
-        content = self.model_dump() | {"mix": [part.at(length).model_dump() for part in self.mix]}
-        return self.parse(content, f"{self.name} at length {length}")
-
     @property
     def longest_answer(self) -> int:
         return LONGEST
