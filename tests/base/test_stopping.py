@@ -78,16 +78,17 @@ import torch
 import ssm.base.stopping as stopping
 import ssm.cli.main as module
 
-class Signaled:
+class Index:
     def __index__(self):
         signal.raise_signal({number})
 
+class Deleted:
     def __del__(self):
         signal.raise_signal({number})
 
-    def silently(self):
-        with contextlib.suppress(BaseException):
-            signal.raise_signal({number})
+def silently():
+    with contextlib.suppress(BaseException):
+        signal.raise_signal({number})
 
 stopping.GRACE = {grace}
 module._dispatch = lambda *given: ({work}, time.sleep(60))
@@ -96,7 +97,7 @@ sys.exit(module.main(["train"]))
 
 
 @pytest.mark.parametrize(
-    ("work", "grace"), [("Signaled() and 0", 60), ("torch.empty(3)[Signaled()]", 60), ("Signaled().silently()", 0.2)]
+    ("work", "grace"), [("Deleted() and 0", 60), ("torch.empty(3)[Index()]", 60), ("silently()", 0.2)]
 )
 def test_a_signal_whose_exception_is_dropped_or_replaced_ends_the_command_too(work: str, grace: float) -> None:
     running = python(SIGNALED.format(work=work, grace=grace, number=int(signal.SIGTERM)))
@@ -191,7 +192,7 @@ def test_processes_that_are_only_starting_leave_like_any_others(tmp_path: Path, 
     """The launcher is told when the first of two is there, or both; none has handlers then."""
     (tmp_path / "slow.py").write_text(SLOW.format(folder=str(tmp_path)))
     (tmp_path / "launch.py").write_text(
-        "import os, subprocess, sys, time\nfrom ssm.base import launch as module\nreal = subprocess.Popen\n"
+        "import os, subprocess, sys, time, torch\nfrom ssm.base import launch as module\nreal = subprocess.Popen\n"
         "def started(command, **given):\n"
         f"    child = real([sys.executable, {str(tmp_path / 'slow.py')!r}, given['env']['RANK']], **given)\n"
         f"    time.sleep(0.5 * ({begun} == 1))\n"
