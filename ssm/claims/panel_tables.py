@@ -14,7 +14,7 @@ from ssm.base.columns import listed, maximum, rows_where
 from ssm.base.errors import TableError
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
-from ssm.base.tables import read_provenance, read_table, schema_of
+from ssm.base.tables import read_any
 from ssm.claims.estimate import UndecidableError
 from ssm.claims.reader import SeriesReader
 from ssm.claims.series import PlannedFigure, Series
@@ -74,22 +74,22 @@ class PanelTables:
             UndecidableError: the measurement was not planned, or the run diverged.
             TableError: the table was planned, but it is missing or broken.
         """
-        self._require_measurement(series, name)
-        path = self.folder / f"{series.tables[name]}.parquet"
-        table = read_table(path, SCHEMAS[kind])
-        if read_provenance(path).get("diverged"):  # measured at the last finite weights, not at the end of the run
-            raise UndecidableError(f"the run of '{series.arm}', seed {series.seed}, diverged")
-        return table
+        return self.any_table(series, name, {kind: SCHEMAS[kind]})[0]
 
-    def _require_measurement(self, series: Series, name: str) -> None:
+    def any_table(
+        self, series: Series, name: str, schemas: Mapping[str, Schema] = SCHEMAS
+    ) -> tuple[pl.DataFrame, Schema]:
+        """The table of a series and its schema, one of `schemas`. Raises as `table`.
+
+        Args:
+            name: the name of the measurement.
+        """
         if name not in series.tables:
             raise UndecidableError(f"{name} is not measured for the arm '{series.arm}' at the scale {self.task.scale}")
-
-    def any_table(self, series: Series, name: str) -> tuple[pl.DataFrame, Schema]:
-        """The table of a series and its schema, given the name of the measurement. Raises as `table`."""
-        self._require_measurement(series, name)
-        schema = schema_of(self.folder / f"{series.tables[name]}.parquet", SCHEMAS)
-        return self.table(series, name, schema.name), schema
+        table, schema, provenance = read_any(self.folder / f"{series.tables[name]}.parquet", schemas)
+        if provenance.get("diverged"):  # measured at the last finite weights, not at the end of the run
+            raise UndecidableError(f"the run of '{series.arm}', seed {series.seed}, diverged")
+        return table, schema
 
     def rows(self, table: pl.DataFrame, schema: Schema, where: Mapping[str, Setting]) -> pl.DataFrame:
         """The rows with these values.

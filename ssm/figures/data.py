@@ -18,7 +18,7 @@ import numpy as np
 from ssm.base.columns import maximum, means, rows_where
 from ssm.base.lazy import polars as pl
 from ssm.base.schema import Schema
-from ssm.base.tables import read_provenance, read_table, schema_of
+from ssm.base.tables import read_any
 from ssm.claims.families import value_text
 from ssm.claims.panel_tables import existing_table
 from ssm.claims.reader import ColumnReader
@@ -71,7 +71,14 @@ class Line:
 
 
 def read_planned(task: PlannedFigure, tables: Path, table: str, kind: str) -> pl.DataFrame:
-    """Read a planned table, given its id and the kind of its measurement.
+    """Read a planned table, given its id and the kind of its measurement. Raises as `read_any_planned`."""
+    return read_any_planned(task, tables, table, {kind: SCHEMAS[kind]})[0]
+
+
+def read_any_planned(
+    task: PlannedFigure, tables: Path, table: str, schemas: Mapping[str, Schema] = SCHEMAS
+) -> tuple[pl.DataFrame, Schema]:
+    """Read a planned table of one of the `schemas`, given its id. Returns its schema too.
 
     The table of a diverged run was measured at its last finite weights, not at its end. Its values are therefore
     replaced: floats by NaN, others by null. Its keys stay.
@@ -79,11 +86,10 @@ def read_planned(task: PlannedFigure, tables: Path, table: str, kind: str) -> pl
     Raises:
         TableError: the table is missing or broken; a missing table with the command that makes it.
     """
-    path = existing_table(task, tables, table)
-    frame = read_table(path, SCHEMAS[kind])
-    if read_provenance(path).get("diverged"):
-        return _without_values(frame, SCHEMAS[kind])
-    return frame
+    frame, schema, provenance = read_any(existing_table(task, tables, table), schemas)
+    if provenance.get("diverged"):
+        frame = _without_values(frame, schema)
+    return frame, schema
 
 
 def _without_values(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
@@ -275,9 +281,7 @@ def any_loaded(
     found = []
     for series in task.series:
         if series.panel == panel and reader.measurement in series.tables:
-            path = existing_table(task, tables, series.tables[reader.measurement])
-            schema = schema_of(path, SCHEMAS)
-            found.append((series, read_planned(task, tables, path.stem, schema.name), schema))
+            found.append((series, *read_any_planned(task, tables, series.tables[reader.measurement])))
     return found
 
 

@@ -47,34 +47,30 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
         TableError: the file is missing, not Parquet, or changed since it was written, or the schema or rows are wrong.
     """
     table = _open(path)
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
     if schema is not None:
-        name = _metadata(table.schema, path, "schema")
-        if name != schema.name:
-            raise TableError(f"{path}: has the schema {shown(name)}, expected '{schema.name}'")
-        _check(frame, schema, Path(path))
-    return frame
+        _schema_of(table, path, {schema.name: schema})
+    return _frame(table, path, schema)
+
+
+def read_any(path: str | Path, schemas: Mapping[str, Schema]) -> tuple[pl.DataFrame, Schema, dict[str, Any]]:
+    """Read a table that follows one of `schemas` (by name), its schema, and its provenance.
+
+    Raises:
+        TableError: as in `read_table`.
+    """
+    table = _open(path)
+    schema = _schema_of(table, path, schemas)
+    return _frame(table, path, schema), schema, _provenance(table, path)
 
 
 def schema_name(path: str | Path) -> str:
     """The name of a table's schema. Raises like `read_table`."""
-    return _metadata(_open(path).schema, path, "schema")
-
-
-def schema_of(path: str | Path, schemas: Mapping[str, Schema]) -> Schema:
-    """The schema of a table, out of `schemas` by name. Raises like `read_table`, and if it is not among them."""
-    name = schema_name(path)
-    if name not in schemas:
-        raise TableError(f"{path}: has the schema {shown(name)}; {nearest(name, schemas)}")
-    return schemas[name]
+    return _metadata(_open(path), path, "schema")
 
 
 def read_provenance(path: str | Path) -> dict[str, Any]:
     """The provenance that `write_table` stored. Raises like `read_table`."""
-    text = _metadata(_open(path).schema, path, "provenance")
-    source = f"{path}: its provenance"
-    return dict(shaped(parse_json(text, source, TableError, "JSON object"), Provenance, source, TableError))
+    return _provenance(_open(path), path)
 
 
 def _open(path: str | Path) -> pa.Table:
@@ -94,8 +90,30 @@ def _open(path: str | Path) -> pa.Table:
         raise TableError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
 
 
-def _metadata(schema: pa.Schema, path: str | Path, what: str) -> str:
-    value = (schema.metadata or {}).get(f"ssm.{what}".encode())
+def _frame(table: pa.Table, path: str | Path, schema: Schema | None) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    if schema is not None:
+        _check(frame, schema, Path(path))
+    return frame
+
+
+def _schema_of(table: pa.Table, path: str | Path, schemas: Mapping[str, Schema]) -> Schema:
+    name = _metadata(table, path, "schema")
+    if name not in schemas:
+        hint = f", expected '{next(iter(schemas))}'" if len(schemas) == 1 else f"; {nearest(name, schemas)}"
+        raise TableError(f"{path}: has the schema {shown(name)}{hint}")
+    return schemas[name]
+
+
+def _provenance(table: pa.Table, path: str | Path) -> dict[str, Any]:
+    source = f"{path}: its provenance"
+    content = parse_json(_metadata(table, path, "provenance"), source, TableError, "JSON object")
+    return dict(shaped(content, Provenance, source, TableError))
+
+
+def _metadata(table: pa.Table, path: str | Path, what: str) -> str:
+    value = (table.schema.metadata or {}).get(f"ssm.{what}".encode())
     if value is None:
         raise TableError(f"{path}: has no {what}, so it was not written by ssm")
     return value.decode(errors="replace")

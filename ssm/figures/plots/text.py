@@ -10,15 +10,12 @@ from pydantic import Field, PositiveInt, model_validator
 
 from ssm.base.errors import TableError, nearest
 from ssm.base.lazy import polars as pl
-from ssm.base.tables import schema_of
-from ssm.claims.panel_tables import existing_table
 from ssm.claims.series import PlannedFigure
-from ssm.figures.data import own_table, read_planned
+from ssm.figures.data import own_table, read_any_planned
 from ssm.figures.plot import SeriesPlot
 from ssm.figures.rows import Row
 from ssm.figures.style import ArmStyle
 from ssm.specs.base import Name
-from ssm.specs.measurements import SCHEMAS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,8 +58,7 @@ def _column(plot: Text, task: PlannedFigure, tables: Path) -> list[str]:
     name, column = str(plot.measurement), str(plot.column)
     series = next((one for one in task.series if name in one.tables), None)
     if series is not None:
-        path = existing_table(task, tables, series.tables[name])
-        table: pl.DataFrame | None = read_planned(task, tables, path.stem, schema_of(path, SCHEMAS).name)
+        table: pl.DataFrame | None = read_any_planned(task, tables, series.tables[name])[0]
     else:
         table = own_table(task, tables, name)
     if table is None:
