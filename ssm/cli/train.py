@@ -124,13 +124,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _repair(spec: RunSpec, args: argparse.Namespace, device: torch.device) -> int:
-    from ssm.base.errors import CheckpointError
     from ssm.data.store import TokenStore
     from ssm.evaluation.repairing import repair_run
 
-    if args.parent is None:
-        assert spec.parent is not None
-        raise CheckpointError(f"this run repairs '{spec.parent.id}': give its folder as --parent")
     record = repair_run(spec, TokenStore.open(args.tokens), args.out, device, args.parent)
     print(f"{spec.id}: {record['message']}, chosen in {len(record['trials'])} trials", file=sys.stderr)
     return 0

@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 import torch
 
-from ssm.base.errors import CheckpointError, DataError
+from ssm.base.errors import DataError
 from ssm.base.files import folder_lock, make_folder, remove_leftovers, write_json
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
@@ -33,11 +33,11 @@ from ssm.models.logits import cross_entropy, token_values
 from ssm.models.readable import Readable
 from ssm.models.repairs import repaired
 from ssm.models.trainable import TrainableModel
-from ssm.models.weights_file import digests, load_model, save_weights
+from ssm.models.weights_file import digests, save_weights
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
-from ssm.training.lineage import origin_of
+from ssm.training.lineage import origin_of, starting_weights
 from ssm.training.run_folder import require_own_folder
 from ssm.training.run_record import inherited, run_record
 
@@ -50,7 +50,9 @@ class Trial:
     loss: float  # nats per token
 
 
-def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.device, parent: Path) -> dict[str, Any]:
+def repair_run(
+    run: RunSpec, store: TokenStore, folder: Path, device: torch.device, parent: Path | None
+) -> dict[str, Any]:
     """Fill the folder of a run that repairs its parent, and return the content of run.json.
 
     Writes model.safetensors (the weights of the parent, and the numbers to apply when they are loaded), an empty
@@ -63,11 +65,8 @@ def repair_run(run: RunSpec, store: TokenStore, folder: Path, device: torch.devi
     """
     assert run.repair is not None
     store.require(run.data, "the run")
-    started, path = time.monotonic(), parent / RUN_WEIGHTS
-    model, trained = load_model(path, device)
-    if trained != run.parent:
-        assert run.parent is not None
-        raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
+    started, model = time.monotonic(), starting_weights(run, parent).to(device)
+    assert parent is not None  # otherwise this is an error of `starting_weights`
     require_own_folder(folder, run)
     make_folder(folder)
     with folder_lock(folder):

@@ -38,11 +38,11 @@ def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
     if run.checkpoint is not None:
         raise CheckpointError(f"{run.id}: its weights were imported; a run of zero steps cannot be trained")
     if run.parent is None and parent is not None:
-        raise CheckpointError(f"{run.id}: this run continues no other run; leave --parent out")
+        raise CheckpointError(f"{run.id}: this run starts from no other run; leave --parent out")
     if run.parent is None:
         return build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
     if parent is None:
-        raise CheckpointError(f"this run continues '{run.parent.id}': give its folder as --parent")
+        raise CheckpointError(f"this run starts from '{run.parent.id}': give its folder as --parent")
     path = parent / RUN_WEIGHTS
     model, trained = load_model(path)
     if trained != run.parent:

@@ -178,6 +178,8 @@ def test_wrong_parents_and_settings_are_refused(
     other = repair_of(parent[0].model_copy(update={"seed": 9}), REPAIRS["scale_a"])
     with pytest.raises(CheckpointError, match=r"holds the run '.*', expected '.*'"):
         repair_run(other, aside, tmp_path / "a", CPU, parent[1])
+    with pytest.raises(CheckpointError, match=r"starts from '.*': give its folder as --parent"):
+        repair_run(run, aside, tmp_path / "a", CPU, None)
     long = repair_of(parent[0], ScaleA(sequences=2, times_context=2500.0))
     with pytest.raises(DataError, match=r"needs 40001; .*or set more aside with 'choice'"):
         repair_run(long, aside, tmp_path / "b", CPU, parent[1])

@@ -377,7 +377,7 @@ def test_a_parent_that_the_run_does_not_have_is_refused(store: TokenStore, tmp_p
     """Its origin and its divergence would be those of the run."""
     run = run_spec(store.spec, budget={"steps": 1})
     train(run, store, tmp_path / "other", CPU)
-    with pytest.raises(CheckpointError, match="this run continues no other run; leave --parent out"):
+    with pytest.raises(CheckpointError, match="this run starts from no other run; leave --parent out"):
         train(run, store, tmp_path / "run", CPU, parent=tmp_path / "other")
 
 
