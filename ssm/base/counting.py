@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+METRIC = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
+
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun, which has an s in the plural.
@@ -23,27 +26,38 @@ def first_of(names: Sequence[str], most: int, between: str = ", ") -> str:
     return between.join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
-def short(value: float) -> str:
-    """Three significant digits, with k, M or G from a thousand on.
+def short(value: float, between: str = "") -> str:
+    """Three significant digits, with k, M, G or T from a thousand on; `between` comes before the letter.
 
-    >>> [short(value) for value in (0.5, 12, 38214, 40e6)]
-    ['0.5', '12', '38.2k', '40M']
+    >>> [short(value) for value in (0.5, 12, 38214, 40e6, 999_600)]
+    ['0.5', '12', '38.2k', '40M', '1M']
     """
-    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= factor:
-            return f"{value / factor:.3g}{letter}"
-    return f"{value:.3g}"
+    return _in_units(value, METRIC, 3, between)
 
 
-def size(count: float) -> str:
-    """A number of bytes with two significant digits and its unit.
+def short_parameters(count: int) -> str:
+    """A number of parameters with three significant digits, in the letters of the field: B for a billion.
 
-    >>> size(734), size(1_115_394), size(81_999), size(3.25e9)
-    ('730 bytes', '1.1 MB', '82 kB', '3.2 GB')
+    >>> short_parameters(1_343_700_000), short_parameters(1_720_112)
+    ('1.34B', '1.72M')
     """
-    units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes"))
-    unit, name = next((found for found in units if count >= 0.995 * found[0]), units[-1])
-    return f"{float(f'{count / unit:.2g}'):,g} {name}"
+    return short(count).replace("G", "B")
+
+
+def size(count: float, digits: int = 2) -> str:
+    """A number of bytes with significant digits and its unit.
+
+    >>> size(734), size(1_115_394), size(81_999), size(3.25e9), size(3.25e9, 3)
+    ('730 bytes', '1.1 MB', '82 kB', '3.2 GB', '3.25 GB')
+    """
+    return _in_units(count, BYTES, digits, " ")
+
+
+def _in_units(value: float, units: Sequence[tuple[float, str]], digits: int, between: str) -> str:
+    """The rounded value in the largest unit that it reaches, or in the smallest unit."""
+    rounded = abs(float(f"{value:.{digits}g}"))
+    factor, unit = next((found for found in units if rounded >= found[0]), units[-1])
+    return f"{float(f'{value / factor:.{digits}g}'):,g}{between if unit else ''}{unit}"
 
 
 def duration(seconds: float) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ssm.base.counting import short_parameters
 from ssm.base.errors import ConfigError
 from ssm.base.files import write_text
-from ssm.base.progress import short
 from ssm.claims.series import Series
 from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.plan.arms import ArmResolver, Resolved
@@ -230,7 +230,7 @@ def _title(title: str, runs: list[RunSpec]) -> tuple[str, str | None]:
 
 
 def _size(parameters: int | None) -> str | None:
-    return None if parameters is None else short(parameters).replace("G", "B")
+    return None if parameters is None else short_parameters(parameters)
 
 
 def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) -> FigureTask:

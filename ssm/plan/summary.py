@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ssm.base.counting import counted, estimated_duration
+from ssm.base.counting import counted, estimated_duration, short, size
 from ssm.base.text_table import aligned
 from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
@@ -14,8 +14,6 @@ from ssm.plan.walltime import jobs_for, wall_seconds
 from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 
-TOKENS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-DISK = ((1e6, "TB"), (1e3, "GB"), (0.0, "MB"))  # from MB
 GPUS = 8  # the default number
 CALL_SECONDS = 8.0  # of a call of snakemake: it plans, and starts the process that jobs are forked from
 DRAW_SECONDS = 2.0  # for drawing and judging a figure
@@ -164,7 +162,7 @@ def _sums(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
     jobs = list(jobs)
     tokens = sum(training_tokens(plan.runs[job]) for job in jobs if job in plan.runs)
     hours = sum(found[job].gpu_hours if gpu else found[job].cpus * found[job].seconds / 3600 for job in jobs)
-    return _short(tokens, TOKENS), _hours(hours), _short(sum(found[job].kept_mb for job in jobs), DISK)
+    return short(tokens, " "), _hours(hours), _megabytes(sum(found[job].kept_mb for job in jobs))
 
 
 def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool) -> tuple[str, ...]:
@@ -174,7 +172,7 @@ def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
         return ("", "") if gpu else ("",)
     memory = max(need.gpu_memory_mb if need.gpus else need.memory_mb for need in runs)
     gpus = (str(max(need.gpus for need in runs)),) if gpu else ()
-    return *gpus, _short(memory, DISK)
+    return *gpus, _megabytes(memory)
 
 
 def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) -> list[str]:
@@ -187,7 +185,7 @@ def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) 
         if large:
             lines.append(
                 f"{len(large)} of {len(taken)} {what} do not fit into a GPU's {hardware.gpu_memory_gb:g} GB (the "
-                f"largest needs {_short(max(large), DISK)}): change {see}gpu_memory_gb in config.yaml."
+                f"largest needs {_megabytes(max(large))}): change {see}gpu_memory_gb in config.yaml."
             )
     longest = max(runs, key=lambda need: need.seconds, default=None)
     if longest and longest.seconds > LONG * hardware.hours_per_run * 3600:
@@ -218,7 +216,7 @@ def _notes(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
     side = f"on {counted(gpus, 'GPU')}" if gpu else f"with {counted(gpus, 'job')} in parallel"
     lines = [
         "A shared run or table is new in the first figure that uses it. Tokens, hours and disk count only what is new.",
-        f"Disk: what stays. Runs {side} need up to {_short(passing, DISK)} more while they train." if passing else "",
+        f"Disk: what stays. Runs {side} need up to {_megabytes(passing)} more while they train." if passing else "",
         "GPUs per run and memory: the most that a run needs. The memory is that of one GPU."
         if gpu
         else "Memory: the most that a run needs.",
@@ -228,12 +226,8 @@ def _notes(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
     return [line for line in lines if line]
 
 
-def _short(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    """Three digits and a unit."""
-    for unit, letter in units:
-        if value and value >= unit:
-            return f"{value / (unit or 1):.3g} {letter}"
-    return f"{value:g}"
+def _megabytes(count: float) -> str:
+    return size(1e6 * count, 3)
 
 
 def _hours(hours: float) -> str:

@@ -8,4 +8,4 @@ from ssm.base import counting
 
 
 def test_examples() -> None:
-    assert doctest.testmod(counting) == (0, 7)
+    assert doctest.testmod(counting) == (0, 8)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ssm.base.counting import short_parameters
 from ssm.claims.series import PlannedFigure
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import own_table
@@ -18,13 +19,8 @@ if TYPE_CHECKING:
 
 
 def _count(value: int | None) -> str:
-    """Three digits with k, M or B: 1343700000 is 1.34B. A dash if there is no number."""
-    if value is None:
-        return "–"
-    for size, letter in ((1e9, "B"), (1e6, "M")):
-        if value >= size:
-            return f"{value / size:.3g}{letter}"
-    return f"{value / 1e3:.3g}k"
+    """A dash if there is no number."""
+    return "–" if value is None else short_parameters(value)
 
 
 def _rate(row: dict[str, Any]) -> str:
