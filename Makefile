@@ -15,7 +15,7 @@
 # make families    `ssm diagnose` and `ssm extend` on a tiny model of every family in the docs (ten minutes)
 # make nightly     campaign, journey, libraries, families and ten minutes of fuzz; a failure does not stop the others
 # make bench       the speed of scans, training and inference next to other implementations; tables are in results/bench
-# make gpu         what only a GPU can show, in stages of at most nine minutes; results are in reports/gpu. Needs no
+# make gpu         what only a GPU can show, in stages of at most eight minutes; results are in reports/gpu. Needs no
 #                  network, and not the environment; says what is missing
 # make gpu-rehearsal  the same without a GPU, at tiny sizes (three minutes); results are in results/gpu_rehearsal
 # make docs        writes docs/reference, the reference of all config keys, from the specs
@@ -156,19 +156,19 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ssm and what its workflow needs into $(VENV): about 500 MB, two minutes or more"
 	@$(PIP) install -c constraints.txt -e '.[workflow]'
-	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
+	@ssm plan --schemas workflow/schemas  # for editors
 	@touch $@
 
 $(VENV)/.installed-slurm: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ssm and what a SLURM cluster needs into $(VENV)"
 	@$(PIP) install -c constraints.txt -e '.[slurm]'
-	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
+	@ssm plan --schemas workflow/schemas  # for editors
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ssm, what it needs and the development tools into $(VENV)"
 	@$(PIP) install -c constraints.txt -e '.[dev]'
-	@ssm plan --schemas workflow/schemas > /dev/null  # for editors
+	@ssm plan --schemas workflow/schemas  # for editors
 	@touch $(VENV)/.installed $(VENV)/.installed-slurm $@
 
 $(VENV)/.installed-mamba-ssm: pyproject.toml constraints.txt | $(VENV)/.installed-dev

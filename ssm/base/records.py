@@ -17,6 +17,7 @@ RUN_WEIGHTS = "model.safetensors"  # in the folder of a run
 RUN_RECORD = "run.json"  # of a finished run, with the digests of its weights
 RUN_METRICS = "metrics.parquet"  # of a finished run
 CHECKPOINT_METRICS = "checkpoint.metrics.parquet"  # the rows up to the last checkpoint, and perhaps some later ones
+PICTURES = ("svg", "png", "pdf")  # formats of the picture of a figure; the report shows the first one
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]

@@ -26,10 +26,12 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
-    parser.add_argument("--scale", metavar="S", help="smoke, desk, gpu or paper (default: the scale in config.yaml)")
+    parser.add_argument(
+        "--scale", metavar="SCALE", help="smoke, desk, gpu or paper (default: the scale in config.yaml)"
+    )
     parser.add_argument(
         "--figures",
-        metavar="T",
+        metavar="TARGET",
         nargs="+",
         help="plan only these figures, or papers, such as lg_fig5 or lg (default: those in config.yaml)",
     )
@@ -37,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus",
         type=positive(int),
         metavar="N",
-        help="estimate the time on N GPUs, or with N jobs at a time on CPUs (default: 8 GPUs, or by cores)",
+        help="estimate the time on N GPUs, or with N jobs at a time on CPUs (default: 8 GPUs; on CPUs, as many jobs "
+        "as the cores allow)",
     )
     parser.add_argument(
         "--set",
@@ -50,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--results", metavar="DIR", type=path, help="add a column with the time that finished figures of DIR took"
     )
     parser.add_argument("--write", type=path, metavar="DIR", help="write the specs below DIR")
-    parser.add_argument("--schemas", type=path, metavar="DIR", help="write JSON schemas of the config files into DIR")
+    parser.add_argument(
+        "--schemas", type=path, metavar="DIR", help="only write JSON schemas of the config files into DIR"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.schemas:
         write_schemas(args.schemas)
+        return 0
     library = load_config(args.config, args.scale, args.figures, _settings(args.set))
     plan = make_plan(library)
     written = write_specs(plan, args.write) if args.write else 0  # first, so that an error is all that it prints

@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 
 from ssm.base.files import atomic_file
 from ssm.base.prose import plain
+from ssm.base.records import PICTURES
 from ssm.figures.data import arms
 from ssm.figures.figure import FigureTask
 from ssm.figures.panel import DIVERGED
@@ -50,7 +51,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
         OutputError: `out` cannot be written.
     """
     target = task.figure.target
-    paths = [out / f"{target}.{kind}" for kind in ("svg", "png", "pdf")]
+    paths = [out / f"{target}.{kind}" for kind in PICTURES]
     with matplotlib.rc_context(RC | {"svg.hashsalt": target}):
         figure = draw_figure(task, tables)
         with atomic_file(paths[0]) as temporary:

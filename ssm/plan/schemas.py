@@ -1,4 +1,4 @@
-"""JSON schemas of the config files, made from the specs. Editors and Snakemake's own check use them."""
+"""JSON schemas of the config files, made from the specs. Editors use them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ssm.base.errors import TableError, UserError, nearest
 from ssm.base.names import natural
 from ssm.base.prose import plain
-from ssm.base.records import RUN_RECORD, Described, read_run_record
+from ssm.base.records import PICTURES, RUN_RECORD, Described, read_run_record
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.base.tables import read_provenance
 from ssm.claims.claim import ClaimSpec, Expected
@@ -37,7 +37,6 @@ MARKS = {  # a claim's mark in the overview -> its words, in the order of the le
     **{CONFIRMED: "confirmed", REFUTED: "refuted", "not-decided": OPEN},
     **{"unregistered": "not registered", "elsewhere": "about models that this scale lacks", "dry-run": "dry run"},
 }
-IMAGES = ("svg", "png", "pdf")
 RUN_KEYS = ("status", "message", "steps", "tokens", "parameters", "seconds", "device", "spec", "provenance")
 
 
@@ -286,7 +285,7 @@ class Gatherer:
         return self.results / "specs" / "figures" / f"{target}.json"
 
     def _images(self, target: str) -> list[Path]:
-        return [self.results / "figures" / f"{target}.{ending}" for ending in IMAGES]
+        return [self.results / "figures" / f"{target}.{ending}" for ending in PICTURES]
 
     def _verdicts(self, target: str) -> Path:
         return self.results / "verdicts" / f"{target}.parquet"

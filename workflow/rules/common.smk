@@ -69,7 +69,7 @@ PAPERS = sorted({task.figure.paper for task in PLAN.figures.values()})
 def results_of(targets):
     """The pictures and verdicts of figures."""
     images = expand(
-        "{S}/figures/{target}.{format}", S=S, target=targets, format=FORMATS
+        "{S}/figures/{target}.{format}", S=S, target=targets, format=PICTURES
     )
     return images + expand("{S}/verdicts/{target}.parquet", S=S, target=targets)
 

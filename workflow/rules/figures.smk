@@ -8,20 +8,20 @@ rule plot:
         tables_of_figure,
     output:
         report(
-            expand("{S}/figures/{{target}}.{format}", S=S, format=FORMATS[0]),
+            expand("{S}/figures/{{target}}.{format}", S=S, format=PICTURES[0]),
             caption="../report/figure.rst",
             category=lambda wildcards: PLAN.figures[wildcards.target].figure.paper,
             subcategory="{target}",
-            labels={"figure": "{target}", "format": FORMATS[0]},
+            labels={"figure": "{target}", "format": PICTURES[0]},
         ),
         report(
-            expand("{S}/figures/{{target}}.{format}", S=S, format=FORMATS[1]),
+            expand("{S}/figures/{{target}}.{format}", S=S, format=PICTURES[1]),
             caption="../report/figure.rst",
             category=lambda wildcards: PLAN.figures[wildcards.target].figure.paper,
             subcategory="{target}",
-            labels={"figure": "{target}", "format": FORMATS[1]},
+            labels={"figure": "{target}", "format": PICTURES[1]},
         ),
-        expand("{S}/figures/{{target}}.{format}", S=S, format=FORMATS[2:]),
+        expand("{S}/figures/{{target}}.{format}", S=S, format=PICTURES[2:]),
     log:
         f"{S}/logs/figures/{{target}}.plot.log",
     localrule: True
