@@ -7,7 +7,6 @@ import importlib
 import re
 import shlex
 import shutil
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,28 +31,6 @@ WRITTEN = [*TOP, *(path for path in sorted((ROOT / "docs").rglob("*.md")) if pat
 PAGES = [*WRITTEN, *GENERATED, ROOT / "kernels" / "README.md", ROOT / "reports" / "README.md"]
 OF_TASKS = [page for page in WRITTEN if page.is_relative_to(ROOT / "docs") and page.name != "README.md"]
 CONFIGS = sorted((ROOT / "config").rglob("*.yaml"))
-# Old phrases that must not return, with better ones, and the files where they are searched.
-PROSE = {"ssm": "*.py", "kernels": "*.*", "workflow": "*.*", "config": "*.yaml"}
-PHRASES = {
-    r"reckon(ed|s|ing)?": "estimated",
-    r"held against": "compared with",
-    r"stands twice": "is given twice",
-    r"who is wrong|who gives another": "wrong implementations",
-    r"knows [^.\n]* alone": "supports only",
-    r"a (line|page) a (claim|paper)": "one line for each claim",
-    r"targets bear|bear the papers' names": "are named after",
-    r"is red (when|where|if)": "fails if",
-    r"surely exceeds": "the lower end of the 95% interval is above",
-    r"what it is called or how fast": "names and speed settings",
-    r"stands for the arm of": "placeholder arm",
-    r"no exception, as": "derives from BaseException",
-    r"goes home": "is written in its own format",
-    r"who only wants": "if you only want",
-    r"undecided": "not decided",
-    r"not asked for": "not requested",
-    r"go(es)? on from": "continues from",
-    r"(leave|left) alone": "unchanged",
-}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 PROGRAMS = ("ssm ", "make ", "snakemake ")
 
@@ -235,17 +212,3 @@ def test_the_example_of_a_model_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with torch.no_grad():
         whole = model.logits(model.hidden(tokens.repeat(1, 2))[0])
         torch.testing.assert_close(whole, torch.cat([logits, model.logits(names["x"])], 1))
-
-
-@cache
-def texts() -> dict[str, str]:
-    """The text of all files in which old phrases are searched."""
-    files = [path for folder, kind in PROSE.items() for path in (ROOT / folder).rglob(kind) if path.suffix != ".pyc"]
-    return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [*files, *PAGES, ROOT / "Makefile"]}
-
-
-@pytest.mark.parametrize("phrase", PHRASES)
-def test_old_phrases_do_not_return(phrase: str) -> None:
-    pattern = re.compile(rf"\b({phrase})\b", re.I)
-    matches = [f"{name}: {match.group()}" for name, text in texts().items() for match in pattern.finditer(text)]
-    assert matches == [], f"write: {PHRASES[phrase]}"
