@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from ssm.base.counting import counted
-from ssm.base.errors import UserError, nearest, printable, shortened, shown
+from ssm.base.errors import UserError, first_line, nearest, printable, shortened, shown
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ def _words(problem: Exception) -> str:
         return f"not UTF-8: byte {problem.object[problem.start]:#04x} at {problem.start}"
     if isinstance(problem, OSError):
         return problem.strerror or type(problem).__name__
-    return shortened((str(problem).strip().splitlines() or [type(problem).__name__])[0], 300)
+    return shortened(first_line(problem), 300)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------

@@ -156,15 +156,16 @@ def options(
         add_arguments: declares the arguments of the command.
         without: names of arguments to leave out.
     """
+    from ssm.base.strict_parsing import option  # slow import, which help does not need
+
     parser, words = argparse.ArgumentParser(), list[str]()
     add_arguments(parser)
     for name, value in vars(args).items():
         if name not in without and value != parser.get_default(name):
-            option = name.replace("_", "-")
             if isinstance(value, bool):
-                words.append(f"--{option}" if value else f"--no-{option}")
+                words.append(option(name if value else f"no_{name}"))
             else:
-                words += [f"--{option}", str(value)]
+                words += [option(name), str(value)]
     return words
 
 

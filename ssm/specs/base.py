@@ -139,9 +139,16 @@ class Spec(BaseModel):
         Raises:
             ConfigError: the file is missing, is not JSON, or holds another kind of spec.
         """
-        missing = f"{path}: no such spec; `ssm plan --write` makes them"
-        value = read_json(path, ConfigError, "JSON spec", missing)
-        return cls.parse(value, str(path))
+        return cls.parse(read_spec(path), str(path))
+
+
+def read_spec(path: str | Path) -> Any:
+    """The content of a spec that `ssm plan` wrote as JSON.
+
+    Raises:
+        ConfigError: the file is missing or is not JSON.
+    """
+    return read_json(path, ConfigError, "JSON spec", f"{path}: no such spec; `ssm plan --write` makes them")
 
 
 @cache

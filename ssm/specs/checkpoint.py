@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, PositiveInt, ValidationError, WithJsonSchema, field_validator, model_validator
 
 from ssm.base.paths import home_expanded
-from ssm.base.strict_parsing import problem_words
+from ssm.base.strict_parsing import option, problem_words
 from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.diagnosis_defaults import BUDGET
@@ -148,15 +148,15 @@ class CheckpointSpec(Spec):
         in_home_folder = self.checkpoint.startswith("~")
         words = [str(home_expanded(self.checkpoint)) if in_home_folder else self.checkpoint, "--text", *self.text]
         for name in options:
-            value, option = getattr(self, name), f"--{name.replace('_', '-')}"
+            value = getattr(self, name)
             if name == "passkey":
                 words += [] if value else ["--no-passkey"]
             elif isinstance(value, tuple):  # paths: ssm extend would read a number as a share, and "-" as an option
-                words += [option, *(f"./{path}" if re.match(r"[-+.\d]", path) else path for path in value)]
+                words += [option(name), *(f"./{path}" if re.match(r"[-+.\d]", path) else path for path in value)]
             elif value is True:
-                words.append(option)
+                words.append(option(name))
             elif value is not None and value is not False:
-                words += [option, str(value)]
+                words += [option(name), str(value)]
         return tuple(words)
 
     def _given(self, *names: str) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ssm.base.errors import CheckpointError
-from ssm.base.files import LOCK
+from ssm.base.files import LEFTOVER, LOCK
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.models.weights_file import read_header
 from ssm.specs.training import RunSpec
@@ -41,4 +41,4 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
 def _has_other_files(folder: Path) -> bool:
     """Whether a folder in which no run was started has temporary files, which a run would delete as its own."""
     started = (folder / LOCK).exists() or (folder / CHECKPOINT).exists()
-    return not started and any(folder.rglob(".*.tmp"))
+    return not started and any(folder.rglob(LEFTOVER))

@@ -69,8 +69,8 @@ def backward(
     if triton_chunks.suits(inputs, FEWEST):
         return *triton_chunks.backward(dy, dstate, inputs), None, None, None
     q, k, v, beta, log_decay, _, a, b, resets = inputs
-    plan, (_, blocks) = _plan(inputs, options), _plan(inputs, options).grid
-    (B, T, H, V), (G, K) = v.shape, k.shape[2:]
+    plan = _plan(inputs, options)
+    (B, T, H, V), (G, K), blocks = v.shape, k.shape[2:], plan.grid[1]
     (q, k, v, a, b, dy), strides = all_rows(q, k, v, a, b, dy)
 
     def parts(x: Tensor | None, *size: int) -> Tensor | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Tag
 
 from ssm.base.errors import ConfigError
-from ssm.base.strict_parsing import read_json, shaped
-from ssm.specs.base import plugin_union
+from ssm.base.strict_parsing import shaped
+from ssm.specs.base import plugin_union, read_spec
 from ssm.specs.data import Data, DataSpec
 from ssm.specs.tasks.base import KEY, SPECS, Task
 
@@ -37,5 +37,4 @@ def parse_data(value: Any, source: str) -> Data:
 
 def load_data(path: str | Path) -> Data:
     """Read a text or a task that `ssm plan` wrote as JSON. Raises as `Spec.load`."""
-    missing = f"{path}: no such spec; `ssm plan --write` makes them"
-    return parse_data(read_json(path, ConfigError, "JSON spec", missing), str(path))
+    return parse_data(read_spec(path), str(path))
