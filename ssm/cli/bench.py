@@ -26,7 +26,8 @@ ssm bench scans:
   times every backend that runs here and every other implementation that is
   installed, at each size, with and without a state. First, outputs and
   gradients are compared with the same operation in float64. Implementations
-  with wrong results are not timed.
+  with wrong results are not timed. The times of Mamba-2 in transformers and
+  mamba_ssm include one division by dt and its gradient.
 
   limit/t is the lower limit of the time, divided by the measured time: 1 is
   the best possible. The limit is the largest of these times. The first is that

@@ -127,8 +127,8 @@ def gated_scan(
 ) -> tuple[Tensor, Tensor]:
     """`ssm_kernels.gated_scan` with a scalar decay per head and step that is neither 0 nor 1.
 
-    In Mamba-2 one number, dt, gives the decay and scales the inputs: dt = -log_decay, A = -1 and x = v / dt. To compare
-    speeds, call `chunk_scan`, which does not divide.
+    In Mamba-2 one number, dt, gives the decay and scales the inputs: dt = -log_decay, A = -1 and x = v / dt. Its time
+    therefore includes this division.
 
     Raises:
         ValueError: the decay has another form, or a bonus is given.

@@ -18,7 +18,7 @@ from ssm_kernels.benchmarks.on_gpu.workers import Answer, Worker, WorkerError, d
 EPILOG = """\
 Each stage writes STAGE.json after every task, and STAGE.log. A second call
 continues: it keeps what passed on the same device with the same code, and does
-the rest. On a GPU, no stage takes longer than nine minutes.
+the rest. On a GPU, no stage takes longer than eight minutes.
 
 exit code: 0 if every stage passed; 1 if one failed, or was not finished in its
 time; 2 if the words of the command were wrong.
