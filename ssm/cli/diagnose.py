@@ -76,7 +76,7 @@ def add_model_and_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokenizer",
         type=given,
-        metavar="T",
+        metavar="TOKENIZER",
         help="a tokenizer.json, its folder, a name of the hub, or bytes (default: the model's tokenizer)",
     )
 

@@ -49,10 +49,12 @@ lm-evaluation-harness.
 
 when a gain is certain:
   95% intervals show a lower perplexity far beyond the context, and in context
-  a rise of at most --in-context-tolerance. In addition, the model broke before
-  and holds now ("repaired"; needs 64 windows), or its paired ratio is lower
-  ("improved"). The intervals allow for one far worse window that was not read.
-  "not decided" means that more measurements may decide it.
+  a rise of at most --in-context-tolerance. The perplexity in context is that
+  of the restarted model, T/2 to T tokens after its start (T: the context), over
+  the whole text. In addition, the model broke before and holds now
+  ("repaired"; needs 64 windows), or its paired ratio is lower ("improved").
+  The intervals allow for one far worse window that was not read. "not decided"
+  means that more measurements may decide it.
 
 after a gain that is not certain:
   The last lines show the command that measures the candidate on more text

@@ -11,8 +11,8 @@ EPILOG = """\
 The command reads the spec of a data set, which `ssm plan --write` writes, and
 the text that the spec names. It writes a token store: the tokens, the document
 boundaries, the tokenizer, and manifest.json with checksums. A finished store
-of the same spec is left unchanged. It is refused if newer files of its text
-have other content.
+of the same spec is left unchanged. The command refuses a finished store if
+files of its text changed later.
 
 example:
   ssm tokenize results/smoke/specs/data/DATA.json \\

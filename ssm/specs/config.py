@@ -59,9 +59,10 @@ class Cluster(Spec):
 class WorkflowConfig(Spec):
     """The settings of the workflow. Relative paths start in the folder where snakemake runs."""
 
-    # two CPU cores for minutes, two CPU cores for a night, one GPU, or the papers' sizes on a cluster
+    # two CPU cores for minutes to hours, two CPU cores for a night, one GPU, or the papers' sizes on a cluster
     scale: Scale = "smoke"
-    # the figures to make, by the names of their files, or by papers such as lg
+    # the figures to make, by the names of their files, or by papers such as lg: `make figures` makes all of them, and
+    # no other figure can be made; with `all`, it makes the headline figures, and any other can be made by its name
     figures: Annotated[tuple[str, ...], Field(strict=False, min_length=1), Distinct] | Literal["all"] = "all"
     results: str = "results"  # folder of the results, which has a folder for each scale
     device: Literal["auto", "cpu", "cuda"] = "auto"  # device for training and measuring
