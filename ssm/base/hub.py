@@ -14,6 +14,8 @@ HUB = r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?"  # owner/model, or owner/model@revision
 def require_model(name: str | Path) -> None:
     """Check that a model is a folder, a file, or can be a name of the hub. This costs nothing.
 
+    Unlike `is_name`, a folder "owner" says nothing here: without a network, it may hold some of its models.
+
     Raises:
         CheckpointError: it is none of these, or its folder cannot be read.
     """
