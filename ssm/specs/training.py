@@ -237,10 +237,11 @@ class RunSpec(Spec):
                 raise ValueError(f"layer: '{given.name}' has {sizes}; name one of them")
         elif self.layer > given.n_layers:
             raise ValueError(f"layer: '{given.name}' has layers 1 to {given.n_layers}, not {self.layer}")
+        parts, own_parts = (list(zip(model.mixers(), model.ffns(), strict=True)) for model in (given, own))
         compared = set()
         for number, taken in enumerate(self.taken, 1):
-            pair = given.mixers()[taken - 1], own.mixers()[number - 1]
-            if pair in compared:  # blocks of one model differ only in their mixers
+            pair = parts[taken - 1], own_parts[number - 1]
+            if pair in compared:  # blocks of one model differ only in their mixers and ffns
                 continue
             compared.add(pair)
             parents, own_block = given.block(taken), own.block(number)

@@ -16,6 +16,9 @@ from ssm.specs.training import CheckpointRef
 
 MODELS = """
 deep: {d_model: 16, n_layers: 5, mixer: {kind: mamba2, d_state: 8, head_dim: 16}, peak_lr: 4e-3}
+partly:
+  {d_model: 16, n_layers: 5, mixer: {kind: mamba2, d_state: 8, head_dim: 16},
+   ffn_at: {1: {kind: mlp, d_hidden: 8}}, peak_lr: 4e-3}
 wide: {d_model: 32, n_layers: 5, mixer: {kind: mamba2, d_state: 8, head_dim: 16}, peak_lr: 4e-3}
 vast: {d_model: 2048, n_layers: 40, mixer: {kind: mamba2}, peak_lr: 4e-3}
 narrow: {d_model: 2048, n_layers: 1, mixer: {kind: mamba2}, peak_lr: 4e-3}
@@ -152,6 +155,10 @@ def test_a_job_asks_for_the_memory_of_its_teacher(folder: Path) -> None:
             "layer: layer 2 of 'deep' cannot be layer 1 of 'wide': d_model 16 there, 32 here",
         ),
         ({"layer": "own"}, "layer: 'deep' has 5 layers, 'tiny' 1; name one of them"),
+        (
+            {"layer": "own", "model": "partly"},
+            "layer: layer 2 of 'deep' cannot be layer 2 of 'partly': ffn None there, 'mlp' here",
+        ),
     ],
 )
 def test_a_layer_that_does_not_fit_names_file_and_arm(folder: Path, student: dict[str, Any], says: str) -> None:
