@@ -67,7 +67,8 @@ class Mamba2Mixer(MixerSpecBase):
 
     @model_validator(mode="after")
     def _limits_ascend(self) -> Mamba2Mixer:
-        if not 0 <= self.dt_limit[0] < (self.dt_limit[1] or math.inf):
+        low, high = self.dt_limit
+        if not 0 <= low < (math.inf if high is None else high):
             raise ValueError(f"dt_limit must be 0 <= low < high, got {self.dt_limit}")
         return self
 

@@ -183,6 +183,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "h3", "d_state": 3}, "d_state must be even"),
     ({"kind": "h3", "head_dim": 3}, "head_dim 3 must divide d_model 8"),
     ({"kind": "mamba1", "a_range": [2.0, 1.0]}, "a_range must be 0 < low <= high"),
+    ({"kind": "mamba2", "dt_limit": [0.01, 0.0]}, "dt_limit must be 0 <= low < high"),
     ({"kind": "mamba1", "d_state": 2, "polarize": "both", "polarized_size": "matched"}, "d_state 2 leaves no state"),
     ({"kind": "rglru"}, "blocks 16 must divide the recurrence's 8 channels"),
     ({"kind": "rglru", "a_range": [0.9, 1.0]}, "a_range must be 0 < low <= high < 1"),
