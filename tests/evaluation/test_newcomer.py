@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import newcomer
@@ -87,3 +89,18 @@ def test_the_measurement_of_the_guide_works_in_all_steps(tmp_path: Path) -> None
     assert found["judged"] == pytest.approx(found["expected"], abs=1e-12)
     assert 0 < found["judged"] < 1
     assert "accuracy" in (tmp_path / "pictures" / "lg_fig5.svg").read_text()
+
+
+def test_the_guide_adds_it_to_the_small_figure(tmp_path: Path) -> None:
+    newcomer.add(tmp_path, FILES)
+    shutil.copytree(newcomer.ROOT / "config", tmp_path / "config")
+    pages = [(newcomer.ROOT / page).read_text("utf-8") for page in ("docs/change-a-figure.md", "CONTRIBUTING.md")]
+    (figure,) = re.findall(r"^```yaml\n(paper: .*?)^```", pages[0], re.M | re.S)
+    added = re.findall(r"Under `(\w+)`, add\s+`(- .*?)`", pages[1])
+    assert [key for key, _ in added] == ["measurements", "drawings"]
+    for key, line in added:
+        figure = figure.replace(f"{key}:\n", f"{key}:\n  {line}\n")
+    (tmp_path / "config" / "figures" / "x_mine.yaml").write_text(figure)
+    done = newcomer.python(tmp_path, "-m", "ssm", "plan", "--figures", "x_mine")
+    assert done.returncode == 0, done.stderr
+    assert "x_mine" in done.stdout

@@ -13,6 +13,7 @@ from ssm.evaluation.model_size import model_size
 from ssm.evaluation.taxonomy import taxonomy
 from ssm.specs.measurements.model_size import ModelSize
 from ssm.specs.measurements.taxonomy import Taxonomy
+from ssm.specs.mixers import SPECS
 from ssm.specs.model import ModelSpec
 
 # kind of mixer -> (the decay depends on the input, the recurrence is linear in its state), by the papers' definitions
@@ -55,6 +56,10 @@ def test_modules_have_the_properties_of_their_papers(kind: str) -> None:
     assert (found["selective"], found["linear"]) == PAPERS[kind]
     assert found["identity"] == (kind == "linear_attention")  # A_t = I
     assert found["state_numbers"] == found["state_numbers_late"]
+
+
+def test_every_recurrence_has_a_row() -> None:
+    assert set(PAPERS) == {kind for kind, spec in SPECS.items() if spec.taxonomy.decay != "cache"}
 
 
 def test_a_hybrid_is_represented_by_the_mixer_of_most_layers() -> None:

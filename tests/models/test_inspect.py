@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from models import tiny
 from models.mixers import systems
-from ssm_kernels import causal_conv1d, delta_scan, gated_scan, observe, selective_scan, use_backend
+from ssm_kernels import causal_conv1d, delta_scan, gated_scan, observe, selective_scan
 from ssm_kernels.testing.numerics import worst
 from torch import Tensor
 
@@ -29,19 +28,14 @@ from ssm.specs.model import ModelSpec
 T, B = 9, 2
 KINDS = {name: fields["kind"] for name, fields in systems.SYSTEMS.items()}
 NO_MAP = {kind for kind, spec in SPECS.items() if not spec.has_map}
-NO_RECURRENCE = {"attention", "gru", "deltanet", "gated_deltanet", "kda", "rwkv7"}
-NO_DECAY = {*NO_RECURRENCE, "rwkv4"}  # RWKV-4's state is an average
+NO_RECURRENCE = {kind for kind, spec in SPECS.items() if not spec.taxonomy.diagonal}
+NO_DECAY = NO_RECURRENCE | {kind for kind, spec in SPECS.items() if spec.averages}
 linear = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_RECURRENCE])
 mapped = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in NO_MAP])
 masked = pytest.mark.parametrize(
-    "name", [name for name, kind in KINDS.items() if kind not in NO_MAP and kind not in NO_RECURRENCE - {"attention"}]
+    "name", [name for name, fields in systems.SYSTEMS.items() if systems.parsed(fields).has_mask]
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _plain_backend() -> Iterator[None]:
-    with use_backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("plain_backend")
 
 
 def calls(mixer: Mixer, u: Tensor) -> list[tuple[str, Any, Any]]:
@@ -140,8 +134,11 @@ def test_the_states_are_the_memories(name: str) -> None:
 
 @linear
 def test_decays_are_between_zero_and_one(name: str) -> None:
-    A = systems.system(name).coefficients(systems.inputs(2, B, T)).A.abs()
-    assert 0 < A.max() <= 1
+    """In a running average, the weight of the new value is 1 - A_t."""
+    mixer = systems.system(name)
+    found = mixer.coefficients(systems.inputs(2, B, T))
+    assert 0 < found.A.abs().max() <= 1
+    assert mixer.spec.averages == bool(((found.A + found.key - 1).abs() < 1e-12).all())
 
 
 @masked
@@ -191,10 +188,6 @@ def test_polarized_decays_are_exactly_one_and_zero() -> None:
     assert (A[..., 1:-1] < 1).all()
 
 
-def test_mixers_without_diagonal_recurrence() -> None:
-    assert {kind for kind, spec in SPECS.items() if not spec.taxonomy.diagonal} == NO_RECURRENCE
-
-
 @pytest.mark.parametrize("name", sorted(NO_RECURRENCE))
 def test_coefficients_of_other_mixers_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="has no diagonal linear recurrence"):
@@ -215,7 +208,6 @@ def test_the_receptive_field_of_the_memory(name: str) -> None:
 
 
 def test_mixers_without_a_map() -> None:
-    assert {"gru", "rwkv4", "s5"} == NO_MAP
     for name in (name for name, kind in KINDS.items() if kind in NO_MAP):
         with pytest.raises(ValueError, match="has no"):
             attention_map(systems.system(name), systems.inputs(5, 1, 2))

@@ -12,9 +12,12 @@ from ssm.base.errors import ConfigError
 from ssm.plan import load_config, make_plan
 from ssm.specs.mixers import SPECS
 
-NO_DECAY = {"attention", "gru", "deltanet", "gated_deltanet", "kda", "rwkv4", "rwkv7"}
-NO_MAP = {"gru", "s5", "rwkv4"}
-DELTA = {"deltanet", "gated_deltanet", "kda", "rwkv7"}
+# Kinds that lack what a measurement reads. The tests of mixers compare these fields of the specs with the modules.
+NO_DECAY = {kind for kind, spec in SPECS.items() if not spec.taxonomy.diagonal or spec.averages}
+NO_STATE = {kind for kind, spec in SPECS.items() if spec.taxonomy.decay == "cache"}
+NO_MAP = {kind for kind, spec in SPECS.items() if not spec.has_map}
+NO_BC = {kind for kind, spec in SPECS.items() if not spec.has_bc}
+DELTA = {kind for kind, spec in SPECS.items() if spec.taxonomy.scan == "delta_scan"}
 CURVES = {
     "text": {"kind": "position_curves"},
     "letters": {"kind": "curves", "measurement": "accuracy", "x": "length", "column": "forced_share"},
@@ -23,11 +26,11 @@ COPY = {"kind": "attention_map", "length": 4}
 READS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "decays": ({"kind": "decay_range", "times_context": 4}, NO_DECAY),
     "memory": ({"kind": "memory_length", "times_context": 4}, NO_DECAY),
-    "states": ({"kind": "state_statistics", "times_context": 4}, {"attention"}),
-    "retention": ({"kind": "state_retention", "times_context": 2}, {"attention"}),
+    "states": ({"kind": "state_statistics", "times_context": 4}, NO_STATE),
+    "retention": ({"kind": "state_retention", "times_context": 2}, NO_STATE),
     "maps": (COPY, NO_MAP),
     "masks": (COPY | {"mask": True}, NO_MAP | DELTA),
-    "weights": ({"kind": "bc_correlation"}, set(SPECS) - {"mamba1", "mamba2"}),
+    "weights": ({"kind": "bc_correlation"}, NO_BC),
 }
 
 

@@ -71,12 +71,14 @@ def test_every_weight_and_the_initial_state_matter(name: str) -> None:
 @every_system
 @torch.no_grad()
 def test_fading_twice_is_fading_by_the_product(name: str) -> None:
-    """The state of an empty past stays empty. The cache of attention does not fade."""
+    """The state of an empty past stays empty. A cache does not fade. Of the rest, only a normalizer does."""
     mixer = build(name)
     state = mixer(systems.inputs(8, B, T))[1]
     once, twice = mixer.faded(state, 0.2), mixer.faded(mixer.faded(state, 0.5), 0.4)
     assert worst(systems.numbers(twice), systems.numbers(once)) < 1e-10
-    assert torch.equal(once["memory"], state["memory"]) == (mixer.spec.kind == "attention")
+    rest = [key for key in state if key != "memory" and not torch.equal(once[key], state[key])]
+    assert mixer.spec.has_normalizer == bool(rest), "noise would leave it at zero"
+    assert torch.equal(once["memory"], state["memory"]) == (mixer.spec.taxonomy.decay == "cache")
     empty = {key: torch.zeros_like(value) for key, value in state.items()}
     assert all(torch.equal(value, empty[key]) for key, value in mixer.faded(empty, 0.2).items())
 

@@ -8,6 +8,6 @@ from ssm_kernels import use_backend
 
 @pytest.fixture(scope="module")
 def plain_backend() -> Iterator[None]:
-    """The scans in PyTorch. Other backends have their own tests."""
+    """The scans step by step, in the reference backend. Other backends have their own tests."""
     with use_backend("reference"):
         yield
