@@ -297,6 +297,7 @@ EXPECTED = {
     "string_type": "text",
     "none_required": "null",
     "finite_number": "a finite number",
+    "multiple_of": "a multiple of {multiple_of}",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "a number from {ge} on",
     "less_than": "a number below {lt}",

@@ -149,6 +149,7 @@ class Circle:
 @pydantic_dataclass(config=ConfigDict(extra="forbid"))
 class Square:
     kind: Literal["square"]
+    tiles: Annotated[int, Field(multiple_of=2)] = 2
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,10 @@ class Shape:
             "parts.a.radius: expected a number above 0.5, got 0.5",
         ),
         ({"number": 1, "names": [], "parts": {"a": {"kind": "square", "side": 1}}}, "parts.a.side: unknown key"),
+        (
+            {"number": 1, "names": [], "parts": {"a": {"kind": "square", "tiles": 3}}},
+            "parts.a.tiles: expected a multiple of 2, got 3",
+        ),
         (
             {"number": 1, "names": [], "parts": {"a": {"kind": "circle", "radius": 7}}},
             "parts.a.radius: a radius of seven is too many, got 7",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments
 from ssm.specs.sublayer import ActivationMemory, last_inputs, linear
@@ -26,18 +26,13 @@ class H3Mixer(MixerSpecBase):
         ),
     )
     kind: Literal["h3"] = "h3"
-    d_state: PositiveInt = 64  # N, states of the diagonal SSM: N / 2 complex numbers and their conjugates
+    # N, states of the diagonal SSM: N / 2 complex numbers and their conjugates
+    d_state: Annotated[int, Field(gt=0, multiple_of=2)] = 64
     d_shift: PositiveInt = 64  # number of tokens that the shift SSM on the keys covers
     head_dim: PositiveInt = 1  # dimensions of keys and values; the state of a head has head_dim^2 products
     discretization: Literal["zoh", "bilinear"] = "zoh"  # how A and B are discretized; `zoh`: zero-order hold
     dt_range: Range = (1e-3, 0.1)  # dt of each head at initialization, log-uniform
     segment: PositiveInt = 32  # L, tokens between saved states; changes speed and memory, not the result
-
-    @model_validator(mode="after")
-    def _conjugate_pairs(self) -> H3Mixer:
-        if self.d_state % 2:
-            raise ValueError(f"d_state must be even (conjugate pairs), got {self.d_state}")
-        return self
 
     def check(self, d_model: int) -> None:
         if d_model % self.head_dim:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from ssm.specs.mixers.base import MixerSpecBase, Range, Taxonomy, activation_memory_of_segments
 from ssm.specs.sublayer import ActivationMemory, linear
@@ -27,19 +27,14 @@ class S4dMixer(MixerSpecBase):
     )
     later: ClassVar[frozenset[str]] = frozenset({"decay"})
     kind: Literal["s4d"] = "s4d"
-    d_state: PositiveInt = 64  # N, states of a channel: N / 2 complex numbers and their conjugates
+    # N, states of a channel: N / 2 complex numbers and their conjugates
+    d_state: Annotated[int, Field(gt=0, multiple_of=2)] = 64
     init: Literal["lin", "inv"] = "lin"  # imaginary parts of A at initialization: S4D-Lin or S4D-Inv
     discretization: Literal["zoh", "bilinear"] = "zoh"  # how A and B are discretized; `zoh`: zero-order hold
     dt_range: Range = (1e-3, 0.1)  # dt of each channel at initialization, log-uniform
     # `input_dependent`: dt, and with it the decay, depends on the token: dt_t = softplus(log dt + W u_t)
     decay: Literal["constant", "input_dependent"] = "constant"
     segment: PositiveInt = 32  # L, tokens between saved states of a constant decay; changes speed and memory only
-
-    @model_validator(mode="after")
-    def _conjugate_pairs(self) -> S4dMixer:
-        if self.d_state % 2:
-            raise ValueError(f"d_state must be even (conjugate pairs), got {self.d_state}")
-        return self
 
     def heads(self, d_model: int) -> int:
         return d_model
