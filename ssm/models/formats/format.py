@@ -31,7 +31,7 @@ PEAK_LR = {45: 1e-3, 85: 1e-3, 130: 6e-4, 370: 3e-4, 780: 2.5e-4, 1300: 2e-4}
 # rounding of the vocabulary is also here, because the shapes of the weights show it.
 SILENT = (
     *("name", "peak_lr", "published_parameters", "a_range", "dt_range", "chunk", "segment", "dt", "bc", "conv"),
-    *("conv_bias", "slow_heads", "vocab_multiple"),
+    *("conv_bias", "slow_heads", "decay_range", "vocab_multiple"),
 )
 NOT_QUANTIZED = Key("quantization_config", only=(None,))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from models import tiny
 from models.formats import qwen
 from transformers.models.kimi_linear import modeling_kimi_linear as kimi
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
@@ -90,6 +91,14 @@ def test_unsupported_values_are_refused_in_one_line(key: str, changes: dict[str,
     assert str(error.value).startswith("config.json: ")
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_field_that_only_initializes_needs_no_key() -> None:
+    mixer = {"kind": "rwkv6", "head_dim": 8, "norm_eps": 1e-5}
+    rest: dict[str, Any] = {"ffn": {"kind": "rwkv_channel_mix", "d_hidden": 64}, "norm": "layer"}
+    plain, slow = (tiny.spec(mixer=mixer | more, **rest) for more in ({}, {"decay_range": (1e-5, 1e-4)}))
+    form = FORMATS["fla_rwkv6"]
+    assert form.config_of(slow, 37) == form.config_of(plain, 37)
 
 
 def test_the_interval_of_attention_layers_without_a_list() -> None:
