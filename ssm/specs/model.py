@@ -9,7 +9,6 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from ssm.specs.base import Name, Spec
 from ssm.specs.ffn import FfnSpec
 from ssm.specs.mixers import MixerSpec
-from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.sublayer import SublayerSpec
 
 Layer = Annotated[int, Field(strict=False)]  # number of a layer, from 0
@@ -98,12 +97,12 @@ class ModelSpec(Spec):
     @property
     def caches(self) -> tuple[int, ...]:
         """The layers (from 0) whose state is a cache of tokens: attention."""
-        return tuple(layer for layer, mixer in enumerate(self.mixers()) if isinstance(mixer, AttentionMixer))
+        return tuple(layer for layer, mixer in enumerate(self.mixers()) if mixer.taxonomy.decay == "cache")
 
     @property
     def recurrent(self) -> tuple[int, ...]:
         """The layers (from 0) with a recurrent state: all but attention."""
-        return tuple(layer for layer, mixer in enumerate(self.mixers()) if not isinstance(mixer, AttentionMixer))
+        return tuple(layer for layer, mixer in enumerate(self.mixers()) if mixer.taxonomy.decay != "cache")
 
     @property
     def decaying(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import pytest
 from small import model_spec
 
 from ssm.base.discovery import RegistryError
+from ssm.specs.mixers.gru import GruMixer
 
 
 def test_the_mixers_of_a_model_are_made_once_and_are_no_field() -> None:
@@ -36,3 +37,11 @@ def test_a_taxonomy_with_an_unknown_word_is_one_line(field: str, hint: str) -> N
     taxonomy = model_spec().mixers()[0].taxonomy
     with pytest.raises(RegistryError, match=f"taxonomy of {taxonomy.system}: unknown {field} 'gatd_scan'; {hint}"):
         replace(taxonomy, **{field: "gatd_scan"})
+
+
+def test_a_layer_with_a_cache_is_no_recurrence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The taxonomy says so, for attention and for a mixer that somebody adds."""
+    model = model_spec(mixer_at={1: {"kind": "gru"}})
+    assert (model.caches, model.recurrent) == ((), (0, 1))
+    monkeypatch.setattr(GruMixer, "taxonomy", replace(GruMixer.taxonomy, decay="cache"))
+    assert (model.caches, model.recurrent) == ((1,), (0,))
