@@ -18,7 +18,7 @@ MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 32 * 2**20), (-1, 512 * 2**20)
 
 
 def prepare_device(name: str, threads: int | None = None) -> torch.device:
-    """Set threads and denormals of this process, and return the device `name` ("auto": a GPU if there is one).
+    """Set threads, denormals and TF32 of this process. Return the device `name` ("auto": a GPU if there is one).
 
     Decays produce denormal numbers, which are slow on CPUs. They are flushed to zero.
 
@@ -35,6 +35,8 @@ def prepare_device(name: str, threads: int | None = None) -> torch.device:
             raise UserError(f"--threads {threads}: expected {MOST_THREADS} at most; this machine has {os.cpu_count()}")
         torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
+    # By default, cuDNN rounds the inputs of a GRU or a convolution in float32 to TF32, which has 10 bits.
+    torch.backends.cudnn.allow_tf32 = False
     keep_freed_memory()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

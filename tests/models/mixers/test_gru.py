@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from models.mixers.systems import D, inputs, parsed
 from ssm_kernels.testing.numerics import normal, worst
 from torch import nn
 
+from ssm.models.device import prepare_device
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.gru import Gru
 
@@ -33,3 +35,10 @@ def test_a_layer_and_its_cell() -> None:
     for t in range(12):
         (y_t, state), h = mixer.step(u[:, t], state), cell(u[:, t], h)
         assert worst([y_t, state["memory"]], [h, h.unsqueeze(1)]) < 1e-12
+
+
+def test_float32_on_a_gpu_is_not_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.nn.GRU runs in cuDNN there."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    prepare_device("cpu")
+    assert not torch.backends.cudnn.allow_tf32
