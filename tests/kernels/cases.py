@@ -22,8 +22,8 @@ def pairs(operations: Sequence[str]) -> list[tuple[str, str]]:
     return [
         (operation, name)
         for operation in operations
-        for name in ("torch", "cpp", "triton")
-        if name in backends.available(operation) and backends.unavailable(operation, name, CPU) is None
+        for name in backends.available(operation)
+        if name != "reference" and backends.unavailable(operation, name, CPU) is None
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from itertools import product
 from statistics import median
 
@@ -17,8 +18,8 @@ from ssm_kernels.testing.cases import NORM, OPERATIONS, Case, make, variants
 from ssm_kernels.testing.numerics import error, normal, with_gradients, worst
 
 pytestmark = pytest.mark.filterwarnings("error:Casting complex values")  # an imaginary part would be dropped
-# Hypothesis examples and longest sequence. Triton's interpreter is 1000 times slower than a compiled kernel.
-EXAMPLES = {"torch": (25, 150), "cpp": (25, 150), "triton": (6, 70)}
+# Hypothesis examples and longest sequence. Triton's interpreter is 1000 times slower than other backends.
+EXAMPLES = defaultdict(lambda: (25, 150), triton=(6, 70))
 # There are no complex numbers in half precision.
 REAL = [case for case in ALL if not any(x.is_complex() for x in make(case[0], variant=case[2]).values)]
 every = pytest.mark.parametrize(ROW, ALL)
