@@ -29,7 +29,7 @@ def unavailable(operation: str, device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"fla: its kernels need a GPU, not {device.type}"
     try:
-        _function("gla", "chunk_gla")
+        function("gla", "chunk_gla")
     except ImportError as error:
         return f"flash-linear-attention is not installed, or its installation is incomplete: {error}"
     return None
@@ -57,15 +57,15 @@ def gated_scan(
         raise refuse("fla", "gated_scan", "bonus without a vector decay, (B, T, H, K)")
     q, k, common = _common(q, k, v, h0)
     if log_decay is None:
-        y, hT = _function("linear_attn", "chunk_linear_attn")(q, k, v, normalize=False, **common)
+        y, hT = function("linear_attn", "chunk_linear_attn")(q, k, v, normalize=False, **common)
     elif log_decay.dim() == 1:
-        y, hT = _function("simple_gla", "chunk_simple_gla")(q, k, v, g_gamma=log_decay, **common)
+        y, hT = function("simple_gla", "chunk_simple_gla")(q, k, v, g_gamma=log_decay, **common)
     elif log_decay.dim() == 3:
-        y, hT = _function("simple_gla", "chunk_simple_gla")(q, k, v, g=log_decay, **common)
+        y, hT = function("simple_gla", "chunk_simple_gla")(q, k, v, g=log_decay, **common)
     elif bonus is None:
-        y, hT = _function("gla", "chunk_gla")(q, k, v, log_decay, **common)
+        y, hT = function("gla", "chunk_gla")(q, k, v, log_decay, **common)
     else:
-        y, hT = _function("rwkv6", "chunk_rwkv6")(q, k, v, log_decay, bonus, **common)
+        y, hT = function("rwkv6", "chunk_rwkv6")(q, k, v, log_decay, bonus, **common)
     return y, hT
 
 
@@ -93,13 +93,13 @@ def delta_scan(
         raise refuse("fla", "delta_scan", "a and b but with a vector decay, (B, T, H, K)")
     q, k, common = _common(q, k, v, h0)
     if a is not None:
-        kernel, given = _function("generalized_delta_rule", "chunk_dplr_delta_rule"), {"a": a, "b": b, "gk": log_decay}
+        kernel, given = function("generalized_delta_rule", "chunk_dplr_delta_rule"), {"a": a, "b": b, "gk": log_decay}
     elif log_decay is None:
-        kernel, given = _function("delta_rule", "chunk_delta_rule"), {"beta": beta}
+        kernel, given = function("delta_rule", "chunk_delta_rule"), {"beta": beta}
     elif log_decay.dim() == 3:
-        kernel, given = _function("gated_delta_rule", "chunk_gated_delta_rule"), {"g": log_decay, "beta": beta}
+        kernel, given = function("gated_delta_rule", "chunk_gated_delta_rule"), {"g": log_decay, "beta": beta}
     else:
-        kernel, given = _function("kda", "chunk_kda"), {"g": log_decay, "beta": beta}
+        kernel, given = function("kda", "chunk_kda"), {"g": log_decay, "beta": beta}
     y, hT = kernel(q=q, k=k, v=v, **given, **common)
     return y, hT
 
@@ -112,7 +112,8 @@ def _common(q: Tensor, k: Tensor, v: Tensor, h0: Tensor | None) -> tuple[Tensor,
     return q, k, {"scale": 1.0, "initial_state": state, "output_final_state": True}
 
 
-def _function(operation: str, name: str) -> Any:
+def function(module: str, name: str) -> Any:
+    """A function of fla's module `fla.ops.<module>`."""
     with warnings.catch_warnings():  # its import warns that there is no GPU
         warnings.simplefilter("ignore")
-        return getattr(import_module(f"fla.ops.{operation}"), name)
+        return getattr(import_module(f"fla.ops.{module}"), name)

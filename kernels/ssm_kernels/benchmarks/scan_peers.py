@@ -9,15 +9,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ssm_kernels.adapters import PEERS, peer
+from ssm_kernels.adapters import PEERS, fla, peer
 from ssm_kernels.benchmarks.cases import Arguments, Case
 
 Outputs = tuple[Tensor, Tensor | None]
@@ -117,7 +115,7 @@ def _gated_delta(chunk: int, arguments: Arguments) -> Outputs:
 def _fla_delta(chunk: int, arguments: Arguments) -> Outputs:
     """fla's DeltaNet. Its layout is (B, H, T, .), and it scales q by K^-1/2."""
     q, k, v, beta = (_tensor(arguments, name).transpose(1, 2) for name in ("q", "k", "v", "beta"))  # (B, H, T, .)
-    y, state = _fla("delta_rule.naive", "delta_rule_chunkwise")(_unscaled(q), k, v, beta, chunk)
+    y, state = fla.function("delta_rule.naive", "delta_rule_chunkwise")(_unscaled(q), k, v, beta, chunk)
     return y.transpose(1, 2), state
 
 
@@ -125,14 +123,14 @@ def _fla_gated(file: str, function: str, chunk: int, arguments: Arguments) -> Ou
     """fla's Gated DeltaNet and KDA."""
     q, k, v, beta, g = (_tensor(arguments, name) for name in ("q", "k", "v", "beta", "log_decay"))
     more = {"scale": 1.0, "initial_state": arguments.get("h0"), "output_final_state": True, "chunk_size": chunk}
-    y, state = _fla(file, function)(q=q, k=k, v=v, beta=beta, g=g, **more)
+    y, state = fla.function(file, function)(q=q, k=k, v=v, beta=beta, g=g, **more)
     return y, state
 
 
 def _fla_dplr(chunk: int, arguments: Arguments) -> Outputs:
     """fla's RWKV-7, in the form "diagonal plus low rank" (DPLR)."""
     q, k, v, a, b, g = (_tensor(arguments, name).transpose(1, 2) for name in ("q", "k", "v", "a", "b", "log_decay"))
-    y, state = _fla("generalized_delta_rule.dplr.naive", "dplr_chunkwise")(
+    y, state = fla.function("generalized_delta_rule.dplr.naive", "dplr_chunkwise")(
         _unscaled(q), k, v, a, b, g, arguments.get("h0"), chunk_size=chunk
     )
     return y.transpose(1, 2), state
@@ -144,12 +142,6 @@ PLAIN: dict[str, Callable[[int, Arguments], Outputs]] = {
     "KDA": partial(_fla_gated, "kda.naive", "naive_chunk_kda"),
     "RWKV-7": _fla_dplr,
 }
-
-
-def _fla(file: str, function: str) -> Callable[..., Any]:
-    with warnings.catch_warnings():  # its import warns that there is no GPU
-        warnings.simplefilter("ignore")
-        return getattr(importlib.import_module(f"fla.ops.{file}"), function)
 
 
 def _unscaled(q: Tensor) -> Tensor:

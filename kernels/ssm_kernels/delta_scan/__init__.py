@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssm_kernels.checks import check_chunk, check_numbers, check_shapes, refuse
+from ssm_kernels.checks import refuse
 from ssm_kernels.delta_scan.inputs import Inputs, Options
-from ssm_kernels.operators import Operator, Outputs
+from ssm_kernels.matrix_scan import check_matrix_scan, outputs
+from ssm_kernels.operators import Operator
 
 SAYS = (
     "q and k are (B, T, G, K), v (B, T, H, V) where G above zero divides H, beta (B, T, H) or else a and b "
@@ -68,27 +69,11 @@ def delta_scan(
             unknown or cannot run.
     """
     inputs = Inputs(q, k, v, beta, log_decay, h0, a, b, resets)
-    tensors = inputs._asdict()
-    check_numbers("delta_scan", tensors, 3)
-    if v.dim() != 4 or k.dim() != 4 or k.shape[2] < 1 or v.shape[2] % k.shape[2]:
-        refuse("delta_scan", SAYS, tensors)
+    check_matrix_scan("delta_scan", SAYS, inputs, (3, 4), chunk)
     if (a is None) != (b is None) or (beta is None) != (a is not None):
-        refuse("delta_scan", "takes either beta (the delta rule) or both a and b (the generalized form)", tensors)
-    (B, T, H, V), (G, K) = v.shape, k.shape[2:]
-    decays = {3: (B, T, H), 4: (B, T, H, K)}
-    if log_decay is not None and log_decay.dim() not in decays:
-        refuse("delta_scan", SAYS, tensors)
-    expected = {"q": (B, T, G, K), "k": (B, T, G, K), "beta": (B, T, H), "h0": (B, H, K, V), "resets": (B, T)}
-    expected |= {"a": (B, T, H, K), "b": (B, T, H, K)}
-    expected |= {} if log_decay is None else {"log_decay": decays[log_decay.dim()]}
-    check_shapes("delta_scan", SAYS, tensors, expected)
-    check_chunk("delta_scan", chunk)
+        says = "takes either beta (the delta rule) or both a and b (the generalized form)"
+        refuse("delta_scan", says, inputs._asdict())
     return operator(inputs, Options(chunk), backend)
 
 
-def _outputs(inputs: Inputs, options: Options) -> Outputs:
-    B, T, H, V = inputs.v.shape
-    return Outputs((B, T, H, V), (B, H, inputs.k.shape[3], V), inputs.v.dtype)
-
-
-operator = Operator("delta_scan", Inputs, Options, _outputs, ("reference", "torch", "cpp", "triton"))
+operator = Operator("delta_scan", Inputs, Options, outputs, ("reference", "torch", "cpp", "triton"))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssm_kernels.checks import check_chunk, check_numbers, check_shapes, refuse
 from ssm_kernels.gated_scan.inputs import Inputs, Options
-from ssm_kernels.operators import Operator, Outputs
+from ssm_kernels.matrix_scan import check_matrix_scan, outputs
+from ssm_kernels.operators import Operator
 
 SAYS = (
     "q and k are (B, T, G, K), v (B, T, H, V) where G above zero divides H, "
@@ -53,24 +53,8 @@ def gated_scan(
         ValueError: shapes or dtypes do not match, chunk is below 1, or the backend is unknown or cannot run.
     """
     inputs = Inputs(q, k, v, log_decay, h0, bonus, resets)
-    tensors = inputs._asdict()
-    check_numbers("gated_scan", tensors, 3)
-    if v.dim() != 4 or k.dim() != 4 or k.shape[2] < 1 or v.shape[2] % k.shape[2]:
-        refuse("gated_scan", SAYS, tensors)
-    (B, T, H, V), (G, K) = v.shape, k.shape[2:]
-    decays = {1: (H,), 3: (B, T, H), 4: (B, T, H, K)}
-    if log_decay is not None and log_decay.dim() not in decays:
-        refuse("gated_scan", SAYS, tensors)
-    expected = {"q": (B, T, G, K), "k": (B, T, G, K), "h0": (B, H, K, V), "bonus": (H, K), "resets": (B, T)}
-    expected |= {} if log_decay is None else {"log_decay": decays[log_decay.dim()]}
-    check_shapes("gated_scan", SAYS, tensors, expected)
-    check_chunk("gated_scan", chunk)
+    check_matrix_scan("gated_scan", SAYS, inputs, (1, 3, 4), chunk)
     return operator(inputs, Options(chunk), backend)
 
 
-def _outputs(inputs: Inputs, options: Options) -> Outputs:
-    B, T, H, V = inputs.v.shape
-    return Outputs((B, T, H, V), (B, H, inputs.k.shape[3], V), inputs.v.dtype)
-
-
-operator = Operator("gated_scan", Inputs, Options, _outputs, ("reference", "torch", "cpp", "triton"))
+operator = Operator("gated_scan", Inputs, Options, outputs, ("reference", "torch", "cpp", "triton"))
