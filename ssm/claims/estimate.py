@@ -187,7 +187,7 @@ def summarize(
         interval = Method(STUDENT, len(values), SEEDS, logarithmic)
         tails = student_tails(lambda bound: values - bound)
     else:
-        value, low, high, interval, tails = _one_seed(first)
+        value, low, high, interval, tails = _one_seed(first, logarithmic)
     numbers = _to_scale(np.array([value, low, high]), logarithmic)
     if not np.isfinite(numbers).all():
         raise UndecidableError(
@@ -245,7 +245,7 @@ def _to_scale(numbers: np.ndarray, logarithmic: bool) -> np.ndarray:
         return np.exp(numbers) if logarithmic else numbers
 
 
-def _one_seed(reading: Reading) -> tuple[float, float, float, Method, Tails]:
+def _one_seed(reading: Reading, logarithmic: bool) -> tuple[float, float, float, Method, Tails]:
     """Value, low, high, method and tails, from the spread over the sequences of one seed."""
     if reading.sequences < 2:
         raise UndecidableError("one sequence of one seed gives no interval")
@@ -254,4 +254,4 @@ def _one_seed(reading: Reading) -> tuple[float, float, float, Method, Tails]:
         method = Method(BOOTSTRAP, reading.sequences, SEQUENCES)
         return reading.value, float(low), float(high), method, bootstrap_tails(reading.draws)
     tails = student_tails(lambda bound: reading.by_sequence - bound)
-    return *seed_interval(reading.by_sequence), Method(STUDENT, reading.sequences, SEQUENCES), tails
+    return *seed_interval(reading.by_sequence), Method(STUDENT, reading.sequences, SEQUENCES, logarithmic), tails

@@ -87,5 +87,6 @@ def tally_lines(found: Tally) -> list[str]:
 
 def expected_misses(found: Tally) -> str:
     """The number of wrong verdicts that chance explains, as text."""
-    miss = f"about {number(found.wrong)} will miss the true value by chance"
-    return f"{counted(found.intervals, 'interval')} of 95%: {miss}; expect up to as many wrong verdicts"
+    wrong = f"about {number(round(found.wrong) or found.wrong)}"
+    miss = f"{wrong} miss the true value by chance, so up to {wrong} verdicts may be wrong"
+    return f"{counted(found.intervals, 'interval')} of 95%: {miss}"

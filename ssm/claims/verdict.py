@@ -62,7 +62,7 @@ def decide(low: float, high: float, expected: Expected) -> tuple[str, str]:
     The expected region is open: an interval that touches a bound is not inside.
     """
     bounds = [bound for bound in (expected.above, expected.below) if bound is not None]
-    what = f"value {number(low)}" if low == high else f"interval {span(low, high)}"
+    what = f"value {number(low, bounds)}" if low == high else f"interval {span(low, high, bounds)}"
     region = expected.words()
     if (expected.above is None or low > expected.above) and (expected.below is None or high < expected.below):
         return CONFIRMED, f"{what} lies inside {region}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ssm.claims.method import EXACT
@@ -16,28 +17,34 @@ WEAK_MEANS = (
     "decided by the interval, but not after the correction for the number of tests of the paper "
     "(Benjamini and Hochberg, 5%)"
 )
+BOUND = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.A)  # in the text of a region
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, bounds: Collection[float] = ()) -> str:
     """A number with three significant digits. From 1,000 on: all digits, with commas. "none" if there is no number.
+
+    Args:
+        bounds: a number that differs from all of these has as many digits as show it.
 
     >>> number(1.23456), number(12345.6), number(0.5), number(None)
     ('1.23', '12,346', '0.5', 'none')
+    >>> number(0.99996), number(0.99996, bounds=[1.0])
+    ('1', '0.99996')
     """
     if value is None or math.isnan(value):
         return "none"
-    if 999.5 <= abs(value) < 1e15:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    large = 999.5 <= abs(value) < 1e15
+    texts = (f"{value:,.{more}f}" if large else f"{value:.{3 + more}g}" for more in range(15))  # the last one is exact
+    return next(text for text in texts if value in bounds or float(text.replace(",", "")) not in bounds)
 
 
-def span(low: float | None, high: float | None) -> str:
-    """An interval as text.
+def span(low: float | None, high: float | None, bounds: Collection[float] = ()) -> str:
+    """An interval as text. `bounds`: see `number`.
 
     >>> span(1.2, 1.94)
     '1.2 to 1.94'
     """
-    return f"{number(low)} to {number(high)}"
+    return f"{number(low, bounds)} to {number(high, bounds)}"
 
 
 def spoken_seeds(seeds: Iterable[int]) -> str:
@@ -55,12 +62,18 @@ def spoken_seeds(seeds: Iterable[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
+def bounds_of(row: Mapping[str, Any]) -> list[float]:
+    """The bounds of the region of a verdict."""
+    return [float(bound) for bound in BOUND.findall(row["expected"])]
+
+
 def measured(row: Mapping[str, Any]) -> str:
     """The number of a verdict with its interval: "1.23 (1.1 to 1.4)", "1.02 (exact)", "no number"."""
     if row["estimate"] is None:
         return "no number"
-    inside = "exact" if row["interval"] == EXACT else span(row["low"], row["high"])
-    return f"{number(row['estimate'])} ({inside})"
+    bounds = bounds_of(row)
+    inside = "exact" if row["interval"] == EXACT else span(row["low"], row["high"], bounds)
+    return f"{number(row['estimate'], bounds)} ({inside})"
 
 
 def by_seed(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from ssm.claims.significance import weak_verdicts
 from ssm.claims.statements import OUTCOMES, SORTS
 from ssm.claims.synthesis import SUPPORTED, Synthesis
 from ssm.claims.tally import expected_misses, tally
-from ssm.claims.words import WEAK, WEAK_MEANS, measured, number, span
+from ssm.claims.words import WEAK, WEAK_MEANS, bounds_of, measured, number, span
 from ssm.report.agreement import ReferenceResults, reference_results
 from ssm.report.facts import facts
 from ssm.report.findings import ShownFindings, shown_findings
 from ssm.report.gather import SYMBOLS, Gatherer, Results
 from ssm.report.overview import NOT_PLANNED, SHAPES, board, counts_by_mark, first_look, legend
 from ssm.report.papers import FINDINGS, FRONT, GROUPS
-from ssm.report.shared_models import shared_models
+from ssm.report.shared_models import OVERLAPS, shared_models
 
 
 def build_report(
@@ -128,12 +128,14 @@ def _page(
         "weak": weak_verdicts([*(claim.row for claim in results.claims), *(claim.row for claim in references.claims)]),
         "weak_mark": WEAK,
         "weak_means": WEAK_MEANS,
+        "overlaps": OVERLAPS,
         "shared_models": shared_models(claim.row for claim in (*results.claims, *references.claims)),
         "tally": tally(claim.row for claim in results.claims),
         "tally_of_references": tally(claim.row for claim in references.claims),
         "sorts": SORTS,
         "outcomes": OUTCOMES,
         "expected_misses": expected_misses,
+        "bounds_of": bounds_of,
         "span": span,
         "style": style(),
     }

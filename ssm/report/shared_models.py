@@ -1,4 +1,4 @@
-"""Verdicts that rest on the same base models: they are not independent of each other."""
+"""Verdicts that rest on exactly the same base models: they are not independent of each other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 from ssm.base.counting import counted
 from ssm.claims.statements import ELSEWHERE, statements
 from ssm.specs.base import short_hash
+
+OVERLAPS = "A group has exactly the same base models; sets that overlap are not listed"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ def bases_of(base_models: Collection[str]) -> dict[str, Any]:
 def shared_models(rows: Iterable[Mapping[str, Any]]) -> list[SharedModels]:
     """The groups of several statements with the same base models, the largest first.
 
-    Verdicts on models that the scale does not have rest on none.
+    Verdicts on models that the scale does not have rest on none. Sets of models that only overlap are no group: a
+    verdict has the hash of its set, and not the ids of its models.
 
     Args:
         rows: verdicts, with `base_group`, which is equal for equal base models, and `base_models`, their number.

@@ -21,7 +21,7 @@ from ssm.report.findings import findings_markdown
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference
 from ssm.report.scales import SizedStatement, all_scales, counted_rows, sized_statements
-from ssm.report.shared_models import shared_models
+from ssm.report.shared_models import OVERLAPS, shared_models
 from ssm.specs.base import SCALES, slug
 
 COLUMNS = " / ".join(OUTCOMES)
@@ -136,7 +136,7 @@ def _notes(
     if groups:
         large = Counter(group.words for group in groups if group.statements >= LARGE)
         count = f"{len(groups)}. With {LARGE} or more statements: {large.total()}"
-        lines.append(f"- Groups of statements that are not independent: {count}.")
+        lines.append(f"- Groups of statements that are not independent: {count}. {OVERLAPS}.")
         lines += [f"  - {words}{f' ({times} groups)' if times > 1 else ''}" for words, times in large.items()]
     if redesigned:
         lines.append(

@@ -16,6 +16,7 @@ from scipy import stats
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.tables import read_table, write_table
 from ssm.claims.estimate import Estimate, UndecidableError, log_mean_reading
+from ssm.claims.method import SEQUENCES, STUDENT, Method
 from ssm.claims.quantities.effect import Effect
 from ssm.claims.quantities.own_table import OwnTable
 from ssm.claims.quantities.restart_ratio import RestartRatio
@@ -116,7 +117,7 @@ def test_one_seed_has_an_interval_over_paired_sequences(tmp_path: Path) -> None:
     quantity = AT | {"arm": "passed", "against": "base"}
     found = measure(tmp_path, quantity, readings, (1,), sequences=5)
     same(found, np.exp(student(shifts)))
-    assert "5 sequences of one seed" in found.interval.words()
+    assert found.interval == Method(STUDENT, 5, SEQUENCES, logarithms=True)
 
 
 def test_norm_growth_of_one_seed_is_a_ratio_of_means(tmp_path: Path) -> None:

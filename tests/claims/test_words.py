@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.claims import words
+from ssm.claims.claim import Expected
 from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, MIXED, OPEN, PAPER, REFUTED
-from ssm.claims.tally import tally
+from ssm.claims.tally import expected_misses, tally
 from ssm.claims.terminal import WEAK_AMONG, verdict_lines
+from ssm.claims.verdict import decide
 from ssm.claims.words import WEAK_MEANS, measured, number, seed_words
 
 
@@ -33,6 +35,16 @@ def test_numbers() -> None:
     assert measured(row(estimate=None, low=None, high=None)) == "no number"
 
 
+def test_a_number_beside_a_bound_is_told_apart_from_it() -> None:
+    assert measured(row(low=1.50001, high=1.5)) == "2 (1.50001 to 1.5)", "a bound itself stays"
+    found = row(estimate=0.8996, low=-1.2e-05, high=1.09999, expected="0.9 to 1.1")
+    assert measured(found) == "0.8996 (-1.2e-05 to 1.09999)"
+    assert measured(row(estimate=-1.0004, low=4095.9, high=4096.0001, expected="-1 to 4096")) == (
+        "-1.0004 (4,095.9 to 4,096.0001)"
+    )
+    assert decide(0.9, 0.99996, Expected(below=1.0))[1] == "interval 0.9 to 0.99996 lies inside < 1"
+
+
 def test_lines_are_aligned_and_end_with_totals() -> None:
     lines = verdict_lines(
         [
@@ -49,7 +61,7 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
     assert lines[4:] == [
         "3 verdicts on 3 statements, each counted once",
         "  statements of the papers: 1 confirmed, 1 refuted, 0 mixed, 1 not decided",
-        "  3 intervals of 95%: about 0.15 will miss the true value by chance; expect up to as many wrong verdicts",
+        "  3 intervals of 95%: about 0.15 miss the true value by chance, so up to about 0.15 verdicts may be wrong",
     ]
     for width in (None, 80):
         assert verdict_lines([], width)[1:] == ["0 verdicts on 0 statements, each counted once"]
@@ -119,6 +131,9 @@ def test_statements_on_models_of_other_scales_are_not_counted() -> None:
 def test_expected_number_of_wrong_verdicts() -> None:
     assert tally(row(number=str(i)) for i in range(40)).wrong == 2.0
     assert tally(row(number=str(i), estimate=None, interval="none") for i in range(40)).wrong == 0
+    for count, wrong in ((137, "7"), (9, "0.45")):
+        told = f"about {wrong} miss the true value by chance, so up to about {wrong} verdicts may be wrong"
+        assert expected_misses(tally(row(number=str(i)) for i in range(count))) == f"{count} intervals of 95%: {told}"
 
 
 def test_without_a_terminal_nothing_is_cut() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import polars as pl
 import pytest
 from claims.synthetic import claim
 from html_page import Page, squeezed
@@ -21,6 +22,7 @@ from ssm.report.build import build_report
 from ssm.report.gather import MARKS
 from ssm.report.overview import SHAPES
 from ssm.report.papers import GROUPS, PAGES, PAPERS, spoken
+from ssm.report.shared_models import OVERLAPS
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def test_every_claim_has_its_verdict_number_and_reason(tmp_path: Path) -> None:
     _, page = built(tmp_path)
     text = squeezed(page.text)
     assert "Statements of the papers 1 1 0 0 Added checks 0 0 0 1" in text  # confirmed, refuted, mixed, not decided
-    assert "2 intervals of 95%: about 0.1 will miss the true value by chance" in text
+    assert "2 intervals of 95%: about 0.1 miss the true value by chance" in text
     assert len(re.findall("added check(?!s)", text)) == 2  # in the overview and in the figure
     assert text.count("registered 2024-12-31 00:00 UTC, before it was measured") == 3
     assert " not registered " not in text
@@ -180,7 +182,15 @@ def test_seeds_and_shared_base_models_are_shown(tmp_path: Path) -> None:
     assert "Seeds1: 2.72, 2: 3, 3: 3.32" in text
     assert "Seeds that this figure had before: 1 set They count as read." in text
     assert "seeds 7 to 8 (2024-01-01: tried)" in text
-    assert "2 statements (lg_fig5) rest on the same 3 base models." in text
+    assert f"independent: 1 {OVERLAPS}. 2 statements (lg_fig5) rest on the same 3 base models." in text
+
+
+def test_an_interval_beside_a_bound_is_told_apart_from_it(tmp_path: Path) -> None:
+    results_folder(tmp_path)
+    path = tmp_path / "verdicts/lg_fig5.parquet"
+    write_table(read_table(path).with_columns(low=pl.lit(1.500001)), VERDICTS, path, read_provenance(path))
+    _, page = built(tmp_path)
+    assert "3 (1.500001 to " in squeezed(page.text)
 
 
 def marks(html: str) -> list[str]:

@@ -30,7 +30,7 @@ from ssm.report.compare import TOLERANCE
 from ssm.report.papers import PAPERS
 from ssm.report.reference import Judged, Reference, judged, read_references, save_reference
 from ssm.report.scales import all_scales
-from ssm.report.shared_models import shared_models
+from ssm.report.shared_models import OVERLAPS, shared_models
 from ssm.report.verdict_tables import END, START, every_verdict, verdict_summary, written_pages
 
 ROOT = Path(__file__).parents[2]
@@ -222,7 +222,8 @@ def test_statements_on_the_same_base_models_are_one_group() -> None:
     claims = [made("confirmed", f"it{i}", str(i), base_group="x", base_models=3).claims[0] for i in range(5)]
     apart = made("confirmed", "apart", "z", base_group="y", base_models=3).claims[0]
     reference = Reference(target="own_fig1", scale="smoke", made={}, claims=(*claims, apart))
-    assert "  - 5 statements (own_fig1) rest on the same 3 base models" in every_verdict([reference])
+    text = every_verdict([reference])
+    assert f"{OVERLAPS}.\n  - 5 statements (own_fig1) rest on the same 3 base models" in text
     assert len(shared_models(reference.rows())) == 1
     others = [made("confirmed", f"it{i}", f"o{i}", base_group="z", base_models=3).claims[0] for i in range(5, 10)]
     twice = Reference(target="own_fig1", scale="smoke", made={}, claims=(*claims, *others))
