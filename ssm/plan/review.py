@@ -5,6 +5,9 @@ judge what was registered. After a change the figure needs seeds that it never h
 removed claim, another training or measurement, and seeds that are added or left out.
 
 A scale that inherits another scale's values can plan the same runs. So the two never have the same seeds of a figure.
+
+The rule holds within a figure. Another figure may read the same runs later. It is refused only if it expects another
+region of the very same number.
 """
 
 from __future__ import annotations
