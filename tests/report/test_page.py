@@ -191,6 +191,7 @@ def test_an_interval_beside_a_bound_is_told_apart_from_it(tmp_path: Path) -> Non
     write_table(read_table(path).with_columns(low=pl.lit(1.500001)), VERDICTS, path, read_provenance(path))
     _, page = built(tmp_path)
     assert "3 (1.500001 to " in squeezed(page.text)
+    assert "(1.5 to " not in squeezed(page.text)
 
 
 def marks(html: str) -> list[str]:
