@@ -52,25 +52,33 @@ def _caches(model: Readable) -> tuple[int, ...]:
 
 
 def _statistics(segment: Segment, caches: tuple[int, ...]) -> pl.DataFrame:
-    """The rows of one position, for the whole state and for every head of every layer."""
+    """The rows of one position, for the whole state and for every head of every layer.
+
+    Only one layer at a time has a copy in float64, because all states together can fill half of the memory.
+    """
+    by_layer = []  # moments of the heads of each layer, (B, H) each
+    layers, heads, sizes = [-1], [-1], list[int]()
     of_layers = zip(segment.state.recurrent_layers(), segment.state.recurrent_states(), strict=True)
-    by_layer = {layer: state.double().cpu() for layer, state in of_layers if layer not in caches}  # (B, H, ...) each
+    for layer, state in of_layers:
+        if layer not in caches:
+            H, elements = state.shape[1], state[0, 0].numel()
+            layers += [layer] * H
+            heads += range(H)
+            sizes += [elements] * H
+            by_layer.append(_moments(state.double().cpu().reshape(len(state), H, elements)))
     if not by_layer:
         raise _stateless()
-    states = list(by_layer.values())
-    heads = [state.shape[1] for state in states]
-    layer = np.repeat([-1, *by_layer], [1, *heads])  # (1 + all heads,)
-    head = np.concatenate([[-1], *(np.arange(count) for count in heads)])
-    whole = torch.cat([state.flatten(1) for state in states], 1).unsqueeze(1)  # (B, 1, elements)
-    parts = [_moments(part) for part in (whole, *(state.reshape(*state.shape[:2], -1) for state in states))]
-    norm, mean, std = (torch.cat(columns, 1).flatten().numpy() for columns in zip(*parts, strict=True))
+    norms, means, stds = (torch.cat(columns, 1) for columns in zip(*by_layer, strict=True))  # (B, all heads) each
+    whole = _combined(norms, means, stds, torch.tensor(sizes, dtype=torch.float64))
+    both = zip(whole, (norms, means, stds), strict=True)
+    norm, mean, std = (torch.cat(columns, 1).flatten().numpy() for columns in both)
     rows = len(segment.rows)
     return pl.DataFrame(
         {
-            "sequence": np.repeat(segment.rows.numpy(), len(layer)),
-            "position": np.full(rows * len(layer), segment.stop),
-            "layer": np.tile(layer, rows),
-            "head": np.tile(head, rows),
+            "sequence": np.repeat(segment.rows.numpy(), len(layers)),
+            "position": np.full(rows * len(layers), segment.stop),
+            "layer": np.tile(layers, rows),
+            "head": np.tile(heads, rows),
             "norm": norm,
             "mean": mean,
             "std": std,
@@ -82,6 +90,19 @@ def _statistics(segment: Segment, caches: tuple[int, ...]) -> pl.DataFrame:
 def _moments(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Norm, mean and standard deviation of (B, H, elements) over the last axis: (B, H) each."""
     return values.norm(dim=-1), values.mean(-1), values.std(-1, correction=0)
+
+
+def _combined(norm: Tensor, mean: Tensor, std: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Norm, mean and standard deviation of all elements together, (B, 1) each, from those of parts.
+
+    Args:
+        norm, mean, std: (B, parts).
+        sizes: number of elements of each part, (parts,).
+    """
+    shares = sizes / sizes.sum()
+    center = (shares * mean).sum(1, keepdim=True)
+    variance = (shares * (std.square() + (mean - center).square())).sum(1, keepdim=True)
+    return norm.norm(dim=1, keepdim=True), center, variance.sqrt()
 
 
 def _stateless() -> CheckpointError:

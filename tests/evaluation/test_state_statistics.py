@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 from evaluation.rigged import Carries, Rigged
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ssm.base.errors import CheckpointError
 from ssm.evaluation.evaluation_context import EvaluationContext
@@ -120,3 +121,21 @@ def test_recurrent_layers_are_measured(changes: dict[str, Any], measured: list[i
             memory = state.recurrent_states()[row["layer"]][0, row["head"]]
         assert row["norm"] == pytest.approx(float(memory.norm()), rel=1e-9)
         assert row["std"] == pytest.approx(float(memory.std(correction=0)), rel=1e-9)
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers of a tensor in float64 that an operation made."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor) and made.dtype == torch.float64:
+            self.numbers = max(self.numbers, made.numel())
+        return made
+
+
+def test_one_layer_at_a_time_is_copied(ctx: EvaluationContext) -> None:
+    with Largest() as largest:
+        state_statistics(StateStatistics(length=6, sequences=3), replace(ctx, model=Remembering()))
+    assert largest.numbers == 3 * 5 * 2 * 3, "three sequences of the largest layer"
