@@ -16,7 +16,7 @@ from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs import RepairSpec
-from ssm.specs.repairs.clip_dt import ClipDt
+from ssm.specs.repairs.base import OfLayers
 
 BATCH_CONTEXTS = 32  # default batch, in contexts; lg uses half a million tokens (`recipe.unlike_the_paper`)
 HALF = 0.5  # largest held-out share of a text, if the user gives none
@@ -74,8 +74,8 @@ class ExtensionSpec(Spec):
                 f"policy '{repair.kind}' changes how a model is read, and no checkpoint format can store that; use it "
                 "in a figure, as the 'repair' of an arm"
             )
-        if isinstance(repair, ClipDt) and repair.by == "layer":
-            raise ValueError(f"policy '{repair.kind}': config.json has one limit of dt for all layers")
+        if isinstance(repair, OfLayers) and repair.by == "layer" and repair.one_in_config is not None:
+            raise ValueError(f"policy '{repair.kind}': config.json has one {repair.one_in_config} for all layers")
         if self.control:
             raise ValueError(f"control: policy '{repair.kind}' trains nothing, so it needs no control")
         return self

@@ -71,6 +71,10 @@ def test_a_limit_of_dt_is_written_for_transformers(world: Path, tmp_path: Path) 
     repaired(model, ClipDt(by="layer"), (0.01, None))
     with pytest.raises(CheckpointError, match="has no limits of dt for single layers"):
         export_checkpoint(model, imported, tmp_path / "none")
+    mixer: Any = model.layers[1].mixer
+    mixer.spec = mixer.spec.model_copy(update={"decay": "constant"})
+    with pytest.raises(CheckpointError, match=r"a repair changed \['decay'\] of layer 1"):
+        export_checkpoint(model, imported, tmp_path / "none")
 
 
 def test_a_limit_of_dt_is_written_for_fla(world: Path, tmp_path: Path) -> None:

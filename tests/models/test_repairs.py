@@ -50,6 +50,18 @@ def test_a_is_scaled_layer_by_layer(kind: str) -> None:
     assert all(torch.equal(tensor, own.state_dict()[name]) for name, tensor in rest.items())
 
 
+@pytest.mark.parametrize("kind", ["gated_deltanet", "kda"])
+@torch.no_grad()
+def test_the_decay_of_a_delta_rule_is_scaled(kind: str) -> None:
+    own = model(mixer={"kind": kind, "n_heads": 2, "key_dim": 4})
+    mixers: list[Any] = [layer.mixer for layer in own.layers]
+    x = torch.randn(5, own.spec.mixer.extra(16)[0], generator=torch.Generator().manual_seed(1))  # type: ignore[attr-defined]
+    before = [mixer._log_decay(x) for mixer in mixers]
+    repaired(own, ScaleA(by="layer"), (4.0, None, 0.5))
+    for factor, mixer, was in zip((4.0, 1.0, 0.5), mixers, before, strict=True):
+        torch.testing.assert_close(mixer._log_decay(x), factor * was)
+
+
 @torch.no_grad()
 def test_dt_is_clipped_layer_by_layer() -> None:
     """In both forms. A limit never becomes wider."""
@@ -188,6 +200,8 @@ def test_models_that_cannot_be_repaired_are_refused() -> None:
     for repair in (ScaleA(), ClipDt()):
         with pytest.raises(ValueError, match=rf"repair '{repair.kind}': no layer of 'tiny' \(gla\) can be repaired"):
             repair.check(own)
+    deltanet = spec(mixer={"kind": "gated_deltanet", "n_heads": 2, "key_dim": 4, "decay": "none"})
+    assert ScaleA().layers(deltanet) == ()
     for window in (None, 5):
         attention = spec(mixer={"kind": "attention", "n_heads": 2, "window": window})
         ResetState().check(attention)

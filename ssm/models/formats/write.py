@@ -136,15 +136,22 @@ def _config(model: LanguageModel, form: Format) -> bytes:
 
 
 def _limited(config: bytes, model: LanguageModel, form: Format, folder: Path) -> bytes:
-    """config.json, with the limits of dt of the layers if they differ from the model's spec."""
+    """config.json, with the limits of dt of the layers if they differ from the model's spec.
+
+    Raises:
+        CheckpointError: the layers have different limits, or the format has none; or a layer differs in something else.
+    """
     mixers: list[tuple[Any, Any]] = [
-        (cast(Block, layer).mixer.spec, spec)
-        for layer, spec in zip(model.layers, model.spec.mixers(), strict=True)
-        if spec.has_dt_limit
+        (cast(Block, layer).mixer.spec, spec) for layer, spec in zip(model.layers, model.spec.mixers(), strict=True)
     ]
-    if all(own.dt_limit == spec.dt_limit for own, spec in mixers):
+    for number, (own, spec) in enumerate(mixers):
+        changed = [name for name in type(spec).model_fields if getattr(own, name) != getattr(spec, name)]
+        others = [name for name in changed if name != "dt_limit"]
+        if others:
+            raise CheckpointError(f"{folder}: not written, because a repair changed {others} of layer {number}")
+    if all(own == spec for own, spec in mixers):
         return config
-    limits = {own.dt_limit for own, _ in mixers}
+    limits = {own.dt_limit for own, spec in mixers if spec.has_dt_limit}
     if len(limits) > 1 or not form.dt_limit:
         raise CheckpointError(f"{folder}: not written, because {form.title} has no limits of dt for single layers")
     low, high = limits.pop()

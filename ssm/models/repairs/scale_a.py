@@ -25,6 +25,7 @@ def scale_a(repair: ScaleA, model: TrainableModel, chosen: Point) -> TrainableMo
         elif factor is not None:
             assert isinstance(model, LanguageModel)
             mixer: Any = model.layers[layer].mixer
-            slope = 1.0 if mixer.spec.mimetic.a is None else -mixer.spec.mimetic.a  # log(-A) = slope A_log
+            mimetic = getattr(mixer.spec, "mimetic", None)
+            slope = -mimetic.a if mimetic is not None and mimetic.a is not None else 1.0  # log(-A) = slope A_log
             mixer.A_log += math.log(factor) / slope
     return model

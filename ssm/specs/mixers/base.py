@@ -63,7 +63,6 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
     registry: ClassVar[Registry[Any]] = SPECS
     not_hashed: ClassVar[frozenset[str]] = frozenset({"chunk"})  # tokens in a chunk of a scan
     taxonomy: ClassVar[Taxonomy]
-    has_a: ClassVar[bool] = False  # whether the decay is exp(dt A), with a weight A_log
     range_below: ClassVar[float] = math.inf  # bound of the fields *_range
     has_dt_limit: ClassVar[bool] = False  # whether dt has limits, in a field dt_limit
     has_map: ClassVar[bool] = True  # whether the outputs of each head are weighted sums of its values
@@ -77,6 +76,11 @@ class MixerSpecBase(SublayerSpec, PluginSpec):
             if name.endswith("_range") and pair is not None:
                 check_range(name, pair, self.range_below)
         return self
+
+    @property
+    def has_a(self) -> bool:
+        """Whether the decay is exp(dt A), with a weight A_log. A is -exp(A_log), unless `Mimetic.a` is set."""
+        return False
 
     @property
     def has_mask(self) -> bool:

@@ -37,6 +37,10 @@ class GatedDeltaNetMixer(GatedDeltaRuleMixer):
         if self.key_dim is None and 3 * d_model % (4 * self.key_heads):
             raise ValueError(f"{4 * self.key_heads} must divide 3 d_model = {3 * d_model}, or give key_dim")
 
+    @property
+    def has_a(self) -> bool:
+        return self.decay != "none"
+
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         K = self.key_dim or 3 * d_model // (4 * self.key_heads)
         return (self.n_heads, K, self.value_dim or 2 * K)

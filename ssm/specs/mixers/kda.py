@@ -38,6 +38,10 @@ class KdaMixer(GatedDeltaRuleMixer):
         if self.key_dim is None and d_model % self.key_heads:
             raise ValueError(f"{self.key_heads} heads of keys must divide d_model {d_model}, or give key_dim")
 
+    @property
+    def has_a(self) -> bool:
+        return True
+
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         K = self.key_dim or d_model // self.key_heads
         return (self.n_heads, K, self.value_dim or K)

@@ -78,18 +78,23 @@ class Repair(PluginSpec):
         """Tokens of a window; `context` is T."""
         return max(1, round(self.times_context * context))
 
+    def most_trials(self, model: AnyModel, context: int) -> int:
+        """Maximum number of trials of the search: the unchanged model, and every value; `context` is T."""
+        return 1 + sum(len(axis.values) for axis in self.axes(model, context))
+
     def tokens_read(self, model: AnyModel, context: int) -> int:
         """Maximum number of tokens in forward passes of the search: the unchanged model, and every value."""
-        trials = sum(len(axis.values) for axis in self.axes(model, context))
-        return (1 + trials * self.passes) * self.sequences * self.length(context)
+        trials = self.most_trials(model, context)
+        return (1 + (trials - 1) * self.passes) * self.sequences * self.length(context)
 
 
 class OfLayers(Repair):
     """A repair with one number for the whole model, or one for each layer."""
 
     in_reading: ClassVar[bool] = False
-    needs: ClassVar[str]  # class variable of `MixerSpecBase` that is True for mixers with the part to repair
+    needs: ClassVar[str]  # attribute of `MixerSpecBase` that is True for mixers with the part to repair
     number: ClassVar[str]  # words before a number in messages
+    one_in_config: ClassVar[str | None] = None  # what config.json has only once for all layers; None: weights have it
     by: Literal["model", "layer"] = "model"  # `layer`: after the best value for all layers, search layer by layer
 
     @property

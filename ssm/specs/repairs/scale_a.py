@@ -10,7 +10,10 @@ from ssm.specs.repairs.base import OfLayers
 
 
 class ScaleA(OfLayers):
-    """A factor on A in Mamba-1 and Mamba-2 ("Mamba Modulation", arXiv 2509.19633). Above 1, states decay faster."""
+    """A factor on A in Mamba-1, Mamba-2, Gated DeltaNet and KDA. Above 1, states decay faster.
+
+    In Mamba, this is "Mamba Modulation" (arXiv 2509.19633).
+    """
 
     needs: ClassVar[str] = "has_a"
     number: ClassVar[str] = "A times"
