@@ -171,6 +171,14 @@ class CandidateRecord(TypedDict):
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
+class TriedRecord(TypedDict):
+    """An entry of trials.json (`ssm.extension.repairing`)."""
+
+    at: list[Annotated[float, Field(gt=0)] | None]
+    candidate: CandidateRecord
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
 class Repaired(TypedDict):
     """repair.json of an extension without training (`ssm.extension.repairing`)."""
 

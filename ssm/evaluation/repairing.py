@@ -7,7 +7,6 @@ axes of the repair once (`ssm.specs.repairs.base`). A repair that never helps is
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Callable
@@ -31,9 +30,9 @@ from ssm.evaluation.stream import segments
 from ssm.models.device import device_name
 from ssm.models.logits import cross_entropy, token_values
 from ssm.models.readable import Readable
-from ssm.models.repairs import repaired
-from ssm.models.trainable import TrainableModel
+from ssm.models.repairs import repaired_copy
 from ssm.models.weights_file import digests, save_weights
+from ssm.specs.foreign import AnyModel
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
@@ -63,7 +62,8 @@ def repair_run(
         DataError: the tokens belong to other data, or too few of them are set aside.
         OutputError: `folder` cannot be written.
     """
-    assert run.repair is not None
+    repair = run.repair
+    assert repair is not None
     store.require(run.data, "the run")
     started, model = time.monotonic(), starting_weights(run, parent).to(device)
     assert parent is not None  # otherwise this is an error of `starting_weights`
@@ -72,7 +72,7 @@ def repair_run(
     with folder_lock(folder):
         remove_leftovers(folder)
         loss = ChoiceLoss(run, store, device)
-        trials = search(run.repair, model.eval(), run.training.context, loss)
+        trials = search(repair, model.spec, run.training.context, lambda at: loss(repaired_copy(model, repair, at)))
         best, origin = best_trial(trials), origin_of(store, parent)
         save_weights(folder / RUN_WEIGHTS, dict(model.state_dict()), run, 0, origin, best.point)
         empty = pl.DataFrame(schema={name: kind for name, kind in METRICS.columns.items() if name != "accuracy"})
@@ -82,10 +82,10 @@ def repair_run(
             run,
             origin,
             model.parameters_count,
-            f"repaired with {run.repair.words}",
+            f"repaired with {repair.words}",
             device_name(device),
             time.monotonic() - started,
-            tokens_read=each * (1 + (len(trials) - 1) * run.repair.passes),  # the unchanged model takes one pass
+            tokens_read=each * (1 + (len(trials) - 1) * repair.passes),  # the unchanged model takes one pass
         )
         record |= inherited(parent) | {
             "chosen": list(best.point),
@@ -118,22 +118,21 @@ class ChoiceLoss:
         return loss if math.isfinite(loss) else math.inf
 
 
-def search(repair: RepairSpec, model: TrainableModel, context: int, loss: Callable[[Readable], float]) -> list[Trial]:
+def search(repair: RepairSpec, model: AnyModel, context: int, loss: Callable[[Point], float]) -> list[Trial]:
     """All trials in order: the unchanged model, then axis by axis, each from the best point so far.
 
     Args:
-        model: in evaluation mode; it is not changed.
         context: T.
-        loss: the loss of a model.
+        loss: the loss of the model that is repaired with a point.
     """
     tried: dict[Point, Trial] = {}
 
     def tries(point: Point) -> None:
         if point not in tried:
-            tried[point] = Trial(point, loss(repaired(copy.deepcopy(model), repair, point)))
+            tried[point] = Trial(point, loss(point))
 
-    tries(repair.start(model.spec))
-    for axis in repair.axes(model.spec, context):
+    tries(repair.start(model))
+    for axis in repair.axes(model, context):
         best = best_trial(list(tried.values())).point
         for value in axis.values:
             tries(axis.moved(best, value))

@@ -62,6 +62,7 @@ class Folder:
     - work/tokens/: the token stores
     - work/runs/: the runs imported, extended and control (`ssm watch` shows them)
     - work/choice.json: the losses of the original and of the trained weights
+    - work/trials.json: for a repair without training, all numbers that the search tried, and their losses
     - work/repair.json: for a repair without training, the numbers that the search found
     - before/, after/, control/: diagnoses
     - model/: the extended model in the original format, if something was gained
@@ -82,6 +83,10 @@ class Folder:
     @property
     def repair(self) -> Path:
         return self.path / "work" / "repair.json"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "work" / "trials.json"
 
     @property
     def model(self) -> Path:
@@ -171,11 +176,11 @@ class Folder:
             self.delete([self.result, self.candidate, self.diagnosis("after"), self.diagnosis("control")])
             other_text = any(old[key] != settings[key] for key in HELD_OUT)
             if other_text:
-                self.delete([self.choice, self.repair, self.tokens / "held_out"])
+                self.delete([self.choice, self.trials, self.repair, self.tokens / "held_out"])
             if other_text or _of_reading(old) != _of_reading(settings):
                 self.delete([self.diagnosis("before")])
         else:
-            self.delete([self.tokens])
+            self.delete([self.trials, self.repair, self.tokens])
         write_json(path, settings)
         return settings
 

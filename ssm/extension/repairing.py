@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import inf
@@ -12,7 +12,7 @@ from typing import Any
 
 from ssm.base.errors import OutputError
 from ssm.base.files import write_json
-from ssm.base.records import Repaired
+from ssm.base.records import Repaired, TriedRecord
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.evaluation.repairing import best_trial, search
 from ssm.extension.choice import ORIGINAL, REPAIRED_MODEL, Candidate, admitted, choose
@@ -21,8 +21,7 @@ from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
 from ssm.models.load import LoadedModel
-from ssm.models.readable import Readable
-from ssm.models.repairs import repaired
+from ssm.models.repairs import repaired_copy
 from ssm.models.trainable import TrainableModel
 from ssm.specs.repairs.base import OfLayers, Point
 
@@ -68,33 +67,59 @@ class Repairing(Stages):
         return read
 
     def _search(self, rules: list[Any]) -> None:
-        """Search the numbers with the lowest measure. Trials above the tolerance in context count as infinitely bad."""
-        trials: list[Candidate] = []
+        """Search the numbers with the lowest measure. Trials above the tolerance in context count as infinitely bad.
 
-        def loss(model: Readable) -> float:
-            assert isinstance(model, TrainableModel)
-            name = REPAIRED_MODEL if trials else ORIGINAL
-            own = trial_as_exported(self.loaded, model, self.folder.repair.parent).to(self.device)
-            found = measured(Candidate(name, 0), own, self.text.choice, self.spec.diagnosis, self.device)
-            trials.append(found)
-            allowed = admitted(found, trials[0], self.spec.measure, self.spec.in_context_tolerance)
+        Each trial is stored when it is measured, so that a search that was stopped continues.
+        """
+        model, context = self.loaded.spec, self.spec.diagnosis.context
+        start, most = self.repair.start(model), self.repair.most_trials(model, context)
+        known, asked = self._known(), list[Point]()
+
+        def loss(point: Point) -> float:
+            asked.append(point)
+            if point not in known:
+                name = ORIGINAL if point == start else REPAIRED_MODEL
+                found = self._measured(Candidate(name, 0), point, f"trial {len(asked)} of at most {most}")
+                known[point] = Candidate.from_json(found.as_json())  # as another call reads it
+                self._store(known)
+            found = known[point]
+            allowed = admitted(found, known[start], self.spec.measure, self.spec.in_context_tolerance)
             return float(getattr(found, self.spec.measure)) if allowed else inf
 
-        tried = search(self.repair, self.loaded.model, self.spec.diagnosis.context, loss)
+        tried = search(self.repair, model, context, loss)
         best = best_trial(tried)
-        kept = trials[:1] if best is tried[0] else [trials[0], trials[tried.index(best)]]
+        kept = [start] if best is tried[0] else [start, best.point]
         content = {
             "rules": rules,
             "chosen": list(best.point),
             "trials": len(tried),
-            "candidates": [candidate.as_json() for candidate in kept],
+            "candidates": [known[point].as_json() for point in kept],
         }
         write_json(self.folder.repair, content)
 
-    def _model(self) -> TrainableModel:
-        point: Point = tuple(self._found["chosen"])
-        model = repaired(copy.deepcopy(self.loaded.model), self.repair, point)
+    def _measured(self, candidate: Candidate, point: Point, what: str) -> Candidate:
+        own = trial_as_exported(self.loaded, self._repaired(point), self.folder.repair.parent).to(self.device)
+        return measured(candidate, own, self.text.choice, self.spec.diagnosis, self.device, what)
+
+    def _known(self) -> dict[Point, Candidate]:
+        """The trials of an earlier search, also of one that was stopped or had other rules of the choice."""
+        path = self.folder.trials
+        if not path.exists():
+            return {}
+        values = shaped(read_json(path, OutputError, "trials"), list[TriedRecord], f"{path}: not trials", OutputError)
+        return {tuple(value["at"]): Candidate.from_json(value["candidate"]) for value in values}
+
+    def _store(self, trials: Mapping[Point, Candidate]) -> None:
+        values = [{"at": list(point), "candidate": candidate.as_json()} for point, candidate in trials.items()]
+        write_json(self.folder.trials, values)
+
+    def _repaired(self, point: Point) -> TrainableModel:
+        model = repaired_copy(self.loaded.model, self.repair, point)
         assert isinstance(model, TrainableModel)
+        return model
+
+    def _model(self) -> TrainableModel:
+        model = self._repaired(tuple(self._found["chosen"]))
         return as_exported(self.loaded, model, self.folder.repair.parent).eval()
 
     def _chosen_model(self) -> LoadedModel:

@@ -59,16 +59,26 @@ def candidates(
     for candidate in unmeasured:
         path = weights_of(candidate, folder, parent)
         model = as_exported(loaded, load_model(path)[0], path.parent).to(device)
-        measured_candidates.append(measured(candidate, model, store, spec, device))
+        what = f"step {candidate.step}" if candidate.step else candidate.name
+        measured_candidates.append(measured(candidate, model, store, spec, device, what))
     return measured_candidates
 
 
 def measured(
-    candidate: Candidate, model: TrainableModel, store: TokenStore, spec: DiagnosisSpec, device: torch.device
+    candidate: Candidate,
+    model: TrainableModel,
+    store: TokenStore,
+    spec: DiagnosisSpec,
+    device: torch.device,
+    what: str,
 ) -> Candidate:
-    """The candidate with the losses of its model on the windows for the choice."""
+    """The candidate with the losses of its model on the windows for the choice.
+
+    Args:
+        what: words for the candidate in the progress.
+    """
     windows = disjoint_windows(store.held_out, spec.length, spec.seed, at_least=LEAST)
-    count, title = len(windows.positions), f"choose: {f'step {candidate.step}' if candidate.step else candidate.name}"
+    count, title = len(windows.positions), f"choose: {what}"
     ctx = FixedWindowsContext(model.eval(), spec.seed, store, device, title, given=windows)
     restart = RestartLoss(length=spec.length, sequences=count, context=spec.context, everywhere=True)
     with computing_in(spec, device):

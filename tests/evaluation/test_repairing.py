@@ -18,13 +18,13 @@ from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.evaluation.repairing import ChoiceLoss, best_trial, repair_run, search
 from ssm.models.backbone import build_model
-from ssm.models.repairs import repaired
+from ssm.models.repairs import repaired, repaired_copy
 from ssm.models.weights_file import load_model, load_readable, load_tensors, save_tensors
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.compute import Compute
 from ssm.specs.measurements.position_loss import PositionLoss
 from ssm.specs.repairs import SPECS
-from ssm.specs.repairs.base import Repair
+from ssm.specs.repairs.base import Point, Repair
 from ssm.specs.repairs.clip_dt import ClipDt
 from ssm.specs.repairs.reset_state import ResetState
 from ssm.specs.repairs.restarts import Restarts
@@ -66,14 +66,15 @@ def test_each_axis_starts_from_the_best_point_so_far() -> None:
     model, repair = build_model(model_spec(), 256, 1), ScaleA(by="layer", factors=(2.0, 8.0))
     before = [layer.mixer.A_log.detach().clone() for layer in model.layers]  # type: ignore[union-attr, operator]
 
-    def loss(read: Any) -> float:
+    def loss(point: Point) -> float:
+        read: Any = repaired_copy(model, repair, point)
         moved = [
             round(float((layer.mixer.A_log.detach() - was).exp().mean()))
             for layer, was in zip(read.layers, before, strict=True)
         ]
         return {(1, 1): 9.0, (2, 2): 8.0, (8, 8): 7.0, (1, 8): 7.5, (2, 8): 3.0, (2, 1): 3.0}[tuple(moved)]  # type: ignore[index]
 
-    trials = search(repair, model, 32, loss)
+    trials = search(repair, model.spec, 32, loss)
     points = [trial.point for trial in trials]
     assert points == [(None, None), (2.0, 2.0), (8.0, 8.0), (None, 8.0), (2.0, 8.0), (2.0, None)]
     assert best_trial(trials).point == (2.0, 8.0), "the first of equal trials"
@@ -83,13 +84,13 @@ def test_each_axis_starts_from_the_best_point_so_far() -> None:
 @pytest.mark.parametrize("kind", REPAIRS)
 def test_the_search_reads_no_more_than_planned(kind: str) -> None:
     """A point is not tried twice."""
-    model, repair, read = build_model(model_spec(), 256, 1).eval(), REPAIRS[kind], []
-    trials = search(repair, model, 16, lambda found: read.append(found) or float(len(read)))  # type: ignore[func-returns-value]
+    model, repair, read = model_spec(), REPAIRS[kind], list[Point]()
+    trials = search(repair, model, 16, lambda point: read.append(point) or float(len(read)))  # type: ignore[func-returns-value]
     once = repair.sequences * 64
     assert len(trials) == len({trial.point for trial in trials}) == len(read)
     assert len(trials) >= 2
-    assert once * (1 + (len(trials) - 1) * repair.passes) <= repair.tokens_read(model.spec, 16)
-    assert best_trial(trials).point == repair.start(model.spec), "a repair that does not help is not applied"
+    assert once * (1 + (len(trials) - 1) * repair.passes) <= repair.tokens_read(model, 16)
+    assert best_trial(trials).point == repair.start(model), "a repair that does not help is not applied"
 
 
 @pytest.mark.parametrize("kind", REPAIRS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from ssm.models.readable import Readable
 from ssm.models.repairs.base import REPAIRS
 from ssm.models.trainable import TrainableModel
@@ -18,3 +20,8 @@ def repaired(model: TrainableModel, repair: RepairSpec, chosen: Point) -> Readab
     model of transformers supports.
     """
     return REPAIRS[repair.kind](repair, model, chosen)
+
+
+def repaired_copy(model: TrainableModel, repair: RepairSpec, chosen: Point) -> Readable:
+    """As `repaired`, without a change of `model`."""
+    return repaired(copy.deepcopy(model), repair, chosen)
