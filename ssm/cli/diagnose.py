@@ -46,7 +46,7 @@ examples:
   ssm diagnose state-spaces/mamba2-130m --tokenizer EleutherAI/gpt-neox-20b \\
     --text texts/*.txt --context 2048 -o report
 """
-LESS_MEMORY = "a smaller --length, or --precision bfloat16"
+LESS_MEMORY = "a smaller --length"
 OUTPUTS = ("out", "replace", "json")  # options that do not change a diagnosis or an extension
 
 

@@ -76,12 +76,12 @@ which text is held out:
   of windows.
 
 repairs without training:
-  --policy scale_a multiplies A by a factor. It works for Mamba, Mamba-2, and
-  models with an A_log that transformers itself reads. --policy clip_dt limits
-  the dt of Mamba-2. Several values are tried on text that is used only for
-  this choice. Options of training are refused. reset_state and restarts change
-  only how a model is read, and cannot be stored in a checkpoint. A run of ssm
-  is repaired as an arm of a figure.
+  --policy scale_a multiplies A by a factor. It works for Mamba, Mamba-2, Gated
+  DeltaNet, KDA, and models with an A_log that transformers itself reads.
+  --policy clip_dt limits the dt of Mamba-2. Several values are tried on text
+  that is used only for this choice. Options of training are refused.
+  reset_state and restarts change only how a model is read, and cannot be
+  stored in a checkpoint. A run of ssm is repaired as an arm of a figure.
 
 after a kill:
   Type the same command again: it continues. SIGTERM and SIGUSR1 stop it with
@@ -101,10 +101,7 @@ examples:
   ssm extend my-mamba --text texts/*.txt --context 2048 --policy scale_a \\
     -o repaired
 """
-LESS_MEMORY = (
-    "a smaller --micro-batch-tokens or --activation-checkpointing; or, with another -o, a smaller --length or "
-    "--precision bfloat16"
-)
+LESS_MEMORY = "a smaller --micro-batch-tokens or --activation-checkpointing; or, with another -o, a smaller --length"
 
 
 class _HeldOut(argparse.Action):

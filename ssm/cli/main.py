@@ -80,8 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         if not is_lack_of_memory(error):
             raise
-        less = getattr(_module(verb), "LESS_MEMORY", "")  # what the user can change
-        hint = f"; less is needed with {less}" if less else ""
+        hint = _less_memory(verb, arguments, error)
         print(f"ssm {verb}: {UserError(f'out of memory ({first_line(error)}){hint}')}", file=sys.stderr)
         return 2
     except Preempted as stop:
@@ -90,6 +89,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"ssm {verb}: interrupted", file=sys.stderr)
         return 130
+
+
+def _less_memory(verb: str, arguments: Sequence[str], error: Exception) -> str:
+    """The advice after a lack of memory: options of the command that need less."""
+    less = getattr(_module(verb), "LESS_MEMORY", "")
+    words = " ".join(arguments).replace("=", " ")
+    on_gpu = "CUDA" in str(error)  # there bfloat16 is the default, except for models that it would harm
+    rounded = "--precision bfloat16" in words or (on_gpu and "--precision" not in words)
+    if verb in GROUPS["your own checkpoint"] and not rounded:
+        less += ", or --precision bfloat16"
+    return f"; less is needed with {less}" if less else ""
 
 
 def _discard_stdout() -> None:

@@ -128,6 +128,31 @@ def test_a_lack_of_memory_names_options_that_need_less(
     assert bool(named) == (verb != "judge")
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "advised"),
+    [
+        ([], "CUDA out of memory.", False),  # bfloat16 is the default there
+        (["--precision", "float32"], "CUDA out of memory.", True),
+        (["--precision=bfloat16"], "DefaultCPUAllocator: can't allocate memory", False),
+        ([], "DefaultCPUAllocator: can't allocate memory", True),
+    ],
+)
+def test_a_precision_in_use_is_not_advised(
+    given: list[str],
+    error: str,
+    advised: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def lacking(*_: object) -> int:
+        raise RuntimeError(error)
+
+    monkeypatch.setattr(command_line, "_dispatch", lacking)
+    for verb in ("diagnose", "extend"):
+        assert main([verb, *given]) == 2
+        assert ("--precision bfloat16" in capsys.readouterr().err) == advised
+
+
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_line, "_module", lambda verb: command_that(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
