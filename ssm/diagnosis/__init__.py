@@ -6,6 +6,7 @@ parts.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
@@ -21,6 +22,7 @@ from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
 from ssm.data.own_text import own_text, require_files, tokenizer_of, tokenizer_words
 from ssm.data.store import TokenStore
+from ssm.diagnosis.notes import notes
 from ssm.diagnosis.outcome import extend_words
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.readings import read
@@ -70,7 +72,10 @@ def diagnose(
     with name_lock(out), atomic_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
         loaded = load_any_model(model, chosen)
         spec = settings_of(loaded, chosen, **settings)
-        store = own_text(text, tokenizer_of(loaded, tokenizer), Path(scratch) / "tokens", held_out=1.0)
+        known = tokenizer_of(loaded, tokenizer)
+        for note in notes(loaded, known, spec, settings.get("context")):
+            print(f"diagnose {loaded.title}: {note}", file=sys.stderr, flush=True)
+        store = own_text(text, known, Path(scratch) / "tokens", held_out=1.0)
         diagnosis = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
         others = ["--tokenizer", tokenizer] if tokenizer is not None else []
         facts = diagnosis.facts
@@ -107,7 +112,7 @@ def settings_of(
         raise ConfigError(f"{loaded.name}: its config.json does not say what context it was trained on; give --context")
     if context & (context - 1) and context == loaded.context:
         below = 1 << context.bit_length() - 1
-        says = f"its config.json gives a context of {context}, which is no power of two"
+        says = f"the context in its {loaded.described_by} is {context}, which is no power of two"
         raise ConfigError(f"{loaded.name}: {says}; give --context {below}")
     if loaded.longest is not None and (length or 2 * context) > loaded.longest:
         raise ConfigError(

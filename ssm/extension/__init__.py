@@ -21,6 +21,7 @@ from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.data.own_text import require_files, tokenizer_of
 from ssm.data.training_batches import training_batches
 from ssm.diagnosis import settings_of
+from ssm.diagnosis.notes import notes
 from ssm.extension.folder import Folder
 from ssm.extension.parent_run import own_folder, run_of
 from ssm.extension.recipe import extended_run, training_of
@@ -111,6 +112,8 @@ def extend(
         finished = _finished(folder)
         if finished is not None:
             return finished
+        for note in notes(loaded, known, spec.diagnosis, settings.get("context")):
+            print(f"extend {loaded.title}: {note}", file=sys.stderr, flush=True)
         divided = recorded["divided"], recorded["share"]
         parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens)
         if loaded.foreign is not None and isinstance(loaded.model, ForeignModel):

@@ -17,9 +17,9 @@ from tqdm import tqdm
 
 from ssm.base.errors import ConfigError, nearest
 from ssm.data.own_text import tokenizer_of
+from ssm.data.special import special_tokens
 from ssm.data.tokenizers import make_tokenizer
 from ssm.harness.reading import ScoredText, continuations, log_likelihoods, reads_together
-from ssm.harness.special import special_tokens
 from ssm.models.device import prepare_device
 from ssm.models.load import load_any_model
 

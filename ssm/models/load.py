@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ssm.base.errors import CheckpointError
+from ssm.base.counting import size
+from ssm.base.errors import CheckpointError, first_line, is_lack_of_memory
 from ssm.base.files import reading
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
@@ -76,6 +79,11 @@ class LoadedModel:
         return None if self.foreign is None else "transformers"
 
     @property
+    def described_by(self) -> str:
+        """Its files that give the context, for messages."""
+        return "files" if self.source is None else "config.json"
+
+    @property
     def only_repaired(self) -> bool:
         """Whether it cannot be trained, but its A can be scaled."""
         model = self.model
@@ -103,13 +111,43 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
         device: the device of the model.
 
     Raises:
-        CheckpointError: it cannot be found or read, its kind is unknown, or it cannot read a sequence in pieces.
+        CheckpointError: it cannot be found or read, its kind is unknown, or it cannot read a sequence in pieces; or the
+            device has too little memory for its weights.
         ConfigError: the sizes in its config.json do not fit together.
     """
     own = _own_weights(Path(name))
     if own is not None:
-        return _load_run(str(name), own, device)
+        with _fitting(str(name), lambda: _numbers_in(own), device):
+            return _load_run(str(name), own, device)
     source = find_source(name)
+    with _fitting(str(name), lambda: sum(math.prod(tensor.shape) for tensor in source.stored.values()), device):
+        return _load_source(source, str(name), device)
+
+
+@contextmanager
+def _fitting(name: str, numbers: Callable[[], int], device: torch.device | str) -> Iterator[None]:
+    """Raise a lack of memory as a CheckpointError with the size of the weights. No option of a command needs less.
+
+    Args:
+        numbers: the count of all numbers in the weights.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_lack_of_memory(error):
+            raise
+        on_cpu = torch.device(device).type == "cpu"
+        other = "a machine with more memory" if on_cpu else "--device cpu, or a GPU with more memory"
+        needed = f"its weights need {size(4 * numbers())} in float32"
+        raise CheckpointError(f"{name}: out of memory ({first_line(error)}); {needed}; use {other}") from error
+
+
+def _numbers_in(weights: Path) -> int:
+    header = safetensors_header(weights, CheckpointError)
+    return sum(math.prod(entry["shape"]) for tensor, entry in header.items() if tensor != "__metadata__")
+
+
+def _load_source(source: Source, name: str, device: torch.device | str) -> LoadedModel:
     form = known_format(source)
     if form is None and "model_type" in source.config:
         return _load_foreign(source, device)
@@ -121,7 +159,7 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
                 return _load_foreign(source, device)
             except CheckpointError as error:
                 raise CheckpointError(f"{variant}; transformers cannot read it either: {error}") from error
-    return _load_imported(str(name), device)
+    return _load_imported(name, device)
 
 
 def _own_weights(path: Path) -> Path | None:

@@ -19,6 +19,9 @@ from html_page import Page, squeezed
 from printed import commands
 from safetensors.torch import load_file, save_file
 from small import content, model_spec, text
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.processors import TemplateProcessing
 
 from ssm.base.errors import DataError, TableError
 from ssm.base.files import name_lock
@@ -371,7 +374,31 @@ def test_a_context_of_the_config_that_is_no_power_of_two(
     arguments = ["diagnose", str(model), "--text", f"{world}/texts", "-o", f"{tmp_path}/out", "--device", "cpu"]
     assert main(arguments) == 2
     said = capsys.readouterr().err
-    assert "its config.json gives a context of 1000, which is no power of two; give --context 512" in said
+    assert "the context in its config.json is 1000, which is no power of two; give --context 512" in said
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "extend"])
+def test_what_the_files_decide_is_said(
+    verb: str, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(shutil.copytree(world / "theirs", tmp_path / "theirs"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 16}))
+    names = ["<unk>", "<bos>", *map(str, range(254))]
+    tokenizer = Tokenizer(WordLevel({name: number for number, name in enumerate(names)}, "<unk>"))
+    tokenizer.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
+    tokenizer.save(str(model / "tokenizer.json"))
+    (tmp_path / "short.txt").write_text("1")
+    arguments = [verb, str(model), "--text", f"{tmp_path}/short.txt", "-o", f"{tmp_path}/out", "--device", "cpu"]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        f"{verb} theirs: context 16 from its config.json; reading up to 256 tokens",
+        f"{verb} theirs: its tokenizer begins texts with <bos>; windows here begin without it",
+    ]
+    (model / "tokenizer_config.json").write_text("{")  # only for this note
+    assert main([*arguments, "--context", "16"]) == 2
+    assert capsys.readouterr().err.splitlines() == said[2:]
 
 
 def test_an_existing_folder_is_not_changed(world: Path, tmp_path: Path) -> None:

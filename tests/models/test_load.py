@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from models.test_foreign import VOCABULARY, made
 from small import content, model_spec, run_spec, save_model
 from torch import Tensor
 
-from ssm.base.errors import CheckpointError
+from ssm.base.counting import size
+from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.files import write_json
 from ssm.diagnosis import settings_of
 from ssm.models.backbone import LanguageModel, build_model
@@ -71,6 +73,15 @@ def test_a_run(tmp_path: Path) -> None:
     assert load_any_model(tmp_path / "run" / "model.safetensors").why_not_extend is None
     assert alone.fingerprint == loaded.fingerprint
     assert len(loaded.fingerprint) == 16
+
+
+def test_a_context_of_a_run_that_is_no_power_of_two(tmp_path: Path) -> None:
+    own_run(tmp_path)
+    loaded = replace(load_any_model(tmp_path), context=96)
+    with pytest.raises(
+        ConfigError, match="the context in its files is 96, which is no power of two; give --context 64"
+    ):
+        settings_of(loaded, torch.device("cpu"))
 
 
 def test_tokenizers_of_runs(tmp_path: Path) -> None:
@@ -176,6 +187,26 @@ def test_the_default_precision(name: str, expected: str, tmp_path: Path) -> None
     loaded = load_any_model(tmp_path)
     assert settings_of(loaded, torch.device("cuda"), context=16).precision == expected
     assert settings_of(loaded, torch.device("cpu"), context=16).precision == "float32"
+
+
+def test_weights_that_do_not_fit(mamba2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has no options that need less memory for the activations."""
+    own_run(tmp_path / "run")
+    folders = (mamba2, tmp_path / "run")
+    sizes = [size(4 * load_any_model(folder).model.parameters_count) for folder in folders]
+
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried.")
+
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    for folder, needed in zip(folders, sizes, strict=True):
+        said = (
+            rf"\(CUDA out of memory\. Tried\.\); its weights need {needed} in float32; use --device cpu, or a GPU with"
+        )
+        with pytest.raises(CheckpointError, match=f"^{folder}: out of memory {said}"):
+            load_any_model(folder, "cuda")
+        with pytest.raises(CheckpointError, match="in float32; use a machine with more memory"):
+            load_any_model(folder)
 
 
 def test_the_fingerprint_depends_on_the_contents(mamba2: Path, tmp_path: Path) -> None:
