@@ -77,20 +77,26 @@ def _in_processes(
         workers, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(json, vocab_size)
     )
     in_progress: deque[tuple[TextBatch, Future[list[np.ndarray]]]] = deque()
+
+    def first() -> tuple[TextBatch, list[np.ndarray]]:
+        tokens = in_progress[0][1].result()
+        return in_progress.popleft()[0], tokens
+
     try:
         for batch in batches:
             in_progress.append((batch, pool.submit(_encode, batch.texts)))
             if len(in_progress) >= AHEAD * workers:
-                done, future = in_progress.popleft()
-                yield done, future.result()
+                yield first()
         while in_progress:
-            done, future = in_progress.popleft()
-            yield done, future.result()
+            yield first()
     except BrokenProcessPool as error:
-        raise DataError(
-            "a tokenizing process was killed (out of memory?); fewer need less: give `ssm tokenize` "
-            "a smaller --workers, or write `taskset -c 0` before another command"
-        ) from error
+        several = sum(len(batch.texts) for batch, _ in in_progress) > 1
+        advice = (
+            "fewer need less: give `ssm tokenize` a smaller --workers, or write `taskset -c 0` before another command"
+            if several
+            else "it encoded a single document: divide it into several"
+        )
+        raise DataError(f"a tokenizing process was killed (out of memory?); {advice}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -95,8 +95,8 @@ class JsonTokenizer:
         dtype = token_dtype(self.vocab_size)
         encoded = []
         for text in texts:
-            pieces = [self._ids(piece) for piece in _pieces(text.decode("utf-8", errors="replace"))]
-            encoded.append(np.concatenate([np.asarray(ids, dtype) for ids in pieces]))
+            pieces = _pieces(text.decode("utf-8", errors="replace"))
+            encoded.append(np.concatenate([np.asarray(self._ids(piece), dtype) for piece in pieces]))
         return encoded
 
     def decode(self, tokens: np.ndarray) -> str:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -186,6 +187,19 @@ def test_processes_read_ahead_only_as_far_as_they_need(monkeypatch: pytest.Monke
             break
     with pytest.raises(DataError, match=r"a tokenizing process was killed .*; fewer need less"):
         list(encoded)
+
+
+def test_fewer_processes_are_not_advised_for_a_single_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "PROCESSES_FROM", 1)
+
+    def batches() -> Iterator[TextBatch]:
+        yield TextBatch([b"a text"], ["train"], 6, 6)
+        for child in multiprocessing.active_children():
+            child.kill()
+        yield TextBatch()
+
+    with pytest.raises(DataError, match=r"killed \(out of memory\?\); it encoded a single document: divide it"):
+        list(encode_in_order(train_bpe(iter([b"xx"]), 270), batches(), workers=2))
 
 
 def test_small_corpora_and_bytes_start_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,26 @@ def test_pieces_join_to_the_text_and_end_at_line_ends(text: str) -> None:
     assert "".join(pieces) == text
     assert all(0 < len(piece) <= 7 and (piece.endswith("\n") or "\n" not in piece) for piece in pieces[:-1])
     assert len(pieces[-1]) <= 7
+
+
+def test_only_one_piece_of_a_text_is_a_list_of_numbers(bpe: JsonTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number in a list takes up to 40 bytes, a token in an array at most 4."""
+
+    class Numbers(list[int]):
+        pass
+
+    original, made = JsonTokenizer._ids, list[weakref.ref[Numbers]]()
+
+    def ids(self: JsonTokenizer, text: str) -> Numbers:
+        assert all(reference() is None for reference in made)
+        numbers = Numbers(original(self, text))
+        made.append(weakref.ref(numbers))
+        return numbers
+
+    monkeypatch.setattr(ours, "PIECE", 64)
+    monkeypatch.setattr(JsonTokenizer, "_ids", ids)
+    bpe.encode(TEXTS)
+    assert len(made) > 2 * len(TEXTS)
 
 
 def test_special_tokens_are_text_and_nothing_is_cut_or_added(bpe: JsonTokenizer) -> None:
