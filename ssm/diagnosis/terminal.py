@@ -29,6 +29,7 @@ from ssm.diagnosis.outcome import (
 from ssm.diagnosis.readings import bits_per_byte, perplexity, ratio_spans, ratios
 from ssm.diagnosis.result import OUT_OF_MEMORY, SPENT, Diagnosis, Facts, Interval, Tables
 from ssm.diagnosis.verdict import digits, ends, sentence_of
+from ssm.specs.diagnosis import ENOUGH
 
 WIDTH = 80
 NONE = "-"
@@ -180,15 +181,21 @@ def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
         further = min(2 * facts.length, facts.longest or 2 * facts.length)
         if further == facts.length:
             return paragraph("There is nothing to repair. The model cannot read further: its table of positions ends.")
-        return paragraph(f"There is nothing to repair. To read further, {again} --length {further}.")
+        lacks = facts.windows * (facts.length + 1) < ENOUGH * (further + 1)
+        more = f" and {_more_text(ENOUGH, further)}" if lacks else ""
+        return paragraph(f"There is nothing to repair. To read further, {again} --length {further}{more}.")
     if fails_between(readings, facts):
         return paragraph("The page shows the ratio at every position.")
     kind, count = decides_more(readings, facts)
     if kind != "text":
         return paragraph(f"To decide it, {again} --{kind} {count}.")
     option = f"--sequences {count} and " if count > facts.limit else ""
-    tokens = f"more text: {count:,} windows take about {count * (facts.length + 1):,} tokens"
-    return paragraph(f"To decide it, {again} {option}{tokens}.")
+    return paragraph(f"To decide it, {again} {option}{_more_text(count, facts.length)}.")
+
+
+def _more_text(windows: int, length: int) -> str:
+    """Advice about how much text has so many windows."""
+    return f"more text: {windows:,} windows take about {windows * (length + 1):,} tokens"
 
 
 def _table_of(diagnosis: Diagnosis) -> list[str]:

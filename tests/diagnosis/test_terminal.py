@@ -149,10 +149,12 @@ def test_a_text_too_short_for_an_extension_is_named(windows: int, says: str) -> 
 
 
 def test_a_model_that_holds_can_be_read_further() -> None:
-    text = " ".join(lines_of(diagnosis(everything(0, factor=1.0))))
+    text = " ".join(lines_of(diagnosis(everything(0, factor=1.0), windows=128)))
     assert "There is nothing to repair." in text
     assert "--length 65536." in text
     assert "ssm extend" not in text
+    less = " ".join(lines_of(diagnosis(everything(0, factor=1.0), windows=100)))
+    assert "--length 65536 and more text: 64 windows take about 4,194,368 tokens." in less
 
 
 def test_what_the_budget_and_the_memory_left_out_is_named() -> None:
