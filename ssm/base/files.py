@@ -108,19 +108,34 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
         OutputError: `path` exists and is not an empty folder, does not end in a name, or cannot be written.
     """
     path = _named(path, "folder")
-    temporary = _temporary(path)
-    try:
-        with writing(path):
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise OutputError(f"{path}: already exists; give the name of a new folder")
-            temporary.mkdir(parents=True)
-        with writing(path, within=temporary):
-            yield temporary
+    with writing(path):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise OutputError(f"{path}: already exists; give the name of a new folder")
+    with scratch_folder(path) as temporary:
+        yield temporary
         with writing(path):
             for inside in [*temporary.rglob("*"), temporary]:
                 _sync(inside)
             temporary.replace(path)
             _sync(path.parent)
+
+
+@contextmanager
+def scratch_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder next to `path`, and remove it afterwards.
+
+    A network disk keeps files that are still open. `name_lock` removes them the next time.
+
+    Raises:
+        OutputError: `path` does not end in a name, or the folder cannot be written.
+    """
+    path = _named(path, "folder")
+    temporary = _temporary(path)
+    try:
+        with writing(path):
+            temporary.mkdir(parents=True)
+        with writing(path, within=temporary):
+            yield temporary
     except OutputError as error:  # from a file inside the folder
         raise OutputError(str(error).replace(str(temporary), str(path))) from error
     finally:

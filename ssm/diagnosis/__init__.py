@@ -7,7 +7,6 @@ parts.
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from ssm.base.errors import ConfigError, TableError
-from ssm.base.files import atomic_folder, name_lock, write_json, write_text
+from ssm.base.files import atomic_folder, name_lock, scratch_folder, write_json, write_text
 from ssm.base.paths import require_outside
 from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
@@ -30,7 +29,7 @@ from ssm.diagnosis.result import SCHEMAS, Diagnosis, Facts, Tables, as_json, fro
 from ssm.diagnosis.sampling import computing_in, sample
 from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
-from ssm.models.load import LoadedModel, load_any_model
+from ssm.models.load import LoadedModel, ModelOutline, load_any_model, outline_of
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS, DiagnosisSpec
 from ssm.specs.diagnosis_defaults import BUDGET, TOLERANCE
@@ -69,14 +68,16 @@ def diagnose(
     require_outside(out, text)
     require_files(text)
     chosen = prepare_device(device, threads)
-    with name_lock(out), atomic_folder(out) as folder, tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with name_lock(out), scratch_folder(out) as scratch, atomic_folder(out) as folder:
+        settings_of(outline_of(model), chosen, **settings)  # wrong ones are refused before the weights are read
         loaded = load_any_model(model, chosen)
         spec = settings_of(loaded, chosen, **settings)
         known = tokenizer_of(loaded, tokenizer)
         for note in notes(loaded, known, spec, settings.get("context")):
             print(f"diagnose {loaded.title}: {note}", file=sys.stderr, flush=True)
-        store = own_text(text, known, Path(scratch) / "tokens", held_out=1.0)
+        store = own_text(text, known, scratch / "tokens", held_out=1.0)
         diagnosis = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
+        del store  # a network disk keeps files that are still open, and their folder
         others = ["--tokenizer", tokenizer] if tokenizer is not None else []
         facts = diagnosis.facts
         words = extend(facts) if extend is not None else extend_words(facts, str(model), text, others)
@@ -85,7 +86,7 @@ def diagnose(
 
 
 def settings_of(
-    loaded: LoadedModel,
+    loaded: LoadedModel | ModelOutline,
     device: torch.device,
     context: int | None = None,
     length: int | None = None,
@@ -97,6 +98,7 @@ def settings_of(
     """The settings of a diagnosis. Missing values come from the model's files, or are defaults.
 
     Args:
+        loaded: the model; or its outline, to check the other arguments.
         context: T, tokens; None: the value in the model's files.
         length: tokens; None: 16 T, or the end of the model's table of positions if that is shorter.
         budget: minutes.

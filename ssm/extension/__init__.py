@@ -30,7 +30,7 @@ from ssm.extension.stages import Stages
 from ssm.extension.text import Text, require_training_text, tokenized
 from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
-from ssm.models.load import LoadedModel, load_any_model
+from ssm.models.load import LoadedModel, ModelOutline, load_any_model, outline_of
 from ssm.plan.sources import text_files
 from ssm.specs.extension import (
     IN_CONTEXT_TOLERANCE,
@@ -85,6 +85,7 @@ def extend(
     folder.check(place if place.is_dir() else None, texts)
     require_files(texts)
     chosen = prepare_device(device, threads)
+    extension_of(outline_of(model), chosen, **settings)  # wrong ones are refused before the weights are read
     loaded = load_any_model(model, chosen)
     _require_extendable(loaded, settings.get("policy", USUAL_POLICY))
     spec = extension_of(loaded, chosen, **settings)
@@ -127,7 +128,7 @@ def extend(
 
 
 def extension_of(
-    loaded: LoadedModel,
+    loaded: LoadedModel | ModelOutline,
     device: torch.device,
     policy: str = USUAL_POLICY,
     p_zero: float | None = None,
@@ -146,6 +147,7 @@ def extension_of(
     """The settings of an extension. Missing values come from the model's files, or are defaults.
 
     Args:
+        loaded: the model; or its outline, to check the other arguments.
         policy: an initial state (`ssm.specs.initial_states`), or a repair without training (`ssm.specs.repairs`). A
             repair has no options of training.
         p_zero, sigma: options of an initial state; None: its default.

@@ -22,7 +22,7 @@ from ssm.models.families import NO_STATE
 from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import Imported, import_checkpoint, known_format
 from ssm.models.formats.source import CONFIG, Source, find_source
-from ssm.models.weights_file import load_model
+from ssm.models.weights_file import load_model, read_header, run_of
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
 from ssm.specs.foreign import AnyModel
 from ssm.specs.training import RunSpec
@@ -99,6 +99,29 @@ class LoadedModel:
     @property
     def spec(self) -> AnyModel:
         return self.model.spec
+
+
+@dataclass(frozen=True)
+class ModelOutline:
+    """What is known about a model before its weights are read: enough to check settings."""
+
+    name: str  # given by the user
+    context: int | None  # training context in tokens, if its files have it
+    described_by: str  # as in LoadedModel
+    longest: None = None  # only the loaded model tells
+
+    def default_precision(self, device: torch.device) -> str:
+        """The precision that every model has."""
+        return "float32"
+
+
+@reading(CheckpointError)
+def outline_of(name: str | Path) -> ModelOutline:
+    """Find a model, and read its training context. Arguments and errors are those of `load_any_model`."""
+    own = _own_weights(Path(name))
+    if own is not None:
+        return ModelOutline(str(name), run_of(read_header(own), own).training.context, "files")
+    return ModelOutline(str(name), context_of(find_source(name).config), "config.json")
 
 
 @reading(CheckpointError)

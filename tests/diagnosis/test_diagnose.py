@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -203,10 +204,20 @@ REFUSED = {
     "--text=": "expected a name or a path, got ''",
     "--tokenizer=": "expected a name or a path, got ''",
 }
+NEED_THE_MODEL = ("--length 8192", "--tokenizer nothing")
 
 
 @pytest.mark.parametrize(("options", "said"), REFUSED.items())
-def test_bad_options(options: str, said: str, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_options(
+    options: str,
+    said: str,
+    world: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if options not in NEED_THE_MODEL:
+        monkeypatch.setattr("ssm.diagnosis.load_any_model", lambda *_: pytest.fail("the model was loaded"))
     assert call(world, tmp_path / "out", *options.split()) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("ssm diagnose: ")
@@ -243,6 +254,24 @@ def test_remains_of_a_killed_process_are_removed(world: Path, tmp_path: Path) ->
     (tmp_path / ".out.12-0123abcd.tmp" / "tokens").mkdir(parents=True)
     assert call(world, tmp_path / "out") == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs a list of this process's open files")
+def test_the_tokens_are_closed_before_they_are_removed(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network disk keeps open files, so their folder cannot be removed."""
+    removed, in_use = shutil.rmtree, list[str]()
+
+    def rmtree(folder: Path, *more: Any, **options: Any) -> None:
+        files = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
+        files += Path("/proc/self/maps").read_text().splitlines()
+        in_use.extend(file for file in files if str(folder) in file)
+        removed(folder, *more, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    assert call(world, tmp_path / "out") == 0
+    assert not in_use
 
 
 def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
@@ -359,7 +388,10 @@ def test_the_command_names_many_files_by_their_glob(tmp_path: Path) -> None:
     assert extend_command(text=(f"{odd}/1.txt", f"{odd}/2.txt"))[4:6] == [f"{odd}/1.txt", f"{odd}/2.txt"]
 
 
-def test_no_context_is_known(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_context_is_known(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ssm.diagnosis.load_any_model", lambda *_: pytest.fail("the model was loaded"))
     arguments = ["diagnose", f"{world}/theirs", "--text", f"{world}/texts", "-o", f"{tmp_path}/out", "--device", "cpu"]
     assert main(arguments) == 2
     assert "does not say what context it was trained on; give --context" in capsys.readouterr().err

@@ -172,6 +172,8 @@ def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
         ),
         ({"policy": "random_noise"}, "policy random_noise needs --sigma"),
         ({"policy": "zero"}, "it is the control arm"),
+        ({"policy": "reset_state", "steps": None, "lr": None}, "changes how a model is read"),
+        ({"policy": "scale_a", "lr": None}, "policy scale_a has no option --steps: it trains nothing"),
         ({"sigma": 1.0}, "policy state_passing has no option --sigma"),
         ({"p_zero": 2.0}, "--p-zero: expected a number up to 1, got 2.0"),
         ({"in_context_tolerance": -1.0}, "--in-context-tolerance: expected a number from 0 on"),
@@ -179,7 +181,11 @@ def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
         ({"length": 16}, "length 16: expected at least twice the context"),
     ],
 )
-def test_numbers_that_make_no_sense(settings: dict[str, Any], said: str, world: Path, tmp_path: Path) -> None:
+def test_numbers_that_make_no_sense(
+    settings: dict[str, Any], said: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if settings.keys().isdisjoint({"batch_tokens", "micro_batch_tokens"}):
+        monkeypatch.setattr("ssm.extension.load_any_model", lambda *_: pytest.fail("the model was loaded"))
     assert said in refused(world, tmp_path / "out", **settings)
     assert not (tmp_path / "out").exists()
 
