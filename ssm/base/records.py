@@ -200,6 +200,8 @@ class Settings(TypedDict):
     """extension.json (`ssm.extension.folder`)."""
 
     spec: Request
+    text: list[str]
+    text_files: str
     held_out: list[str]
     held_out_files: str
     divided: bool

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ssm.base.errors import nearest
 from ssm.cli import add_json, add_replace, given, options, path, positive, say
-from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text, inputs_of
+from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text, few, inputs_of
 from ssm.models.families import what_is_extended
 from ssm.specs.extension import IN_CONTEXT_TOLERANCE, MEASURE, POLICIES, STEPS, STORED_REPAIRS, USUAL_POLICY, Measure
 from ssm.specs.initial_states import INTERVENTIONS
@@ -242,7 +242,7 @@ def more_words(args: argparse.Namespace, after: Diagnosis | None) -> tuple[str, 
             without.append("sequences")
     else:
         what = {"budget": "for longer", "sequences": "on more windows"}[kind]
-        more = [*(["--held-out", *held_out] if held_out else []), f"--{kind}", str(count)]
+        more = [*(["--held-out", *few(held_out)] if held_out else []), f"--{kind}", str(count)]
         without.append(kind)
-    words = ["ssm", "extend", args.model, "--text", *args.text, *more]
+    words = ["ssm", "extend", args.model, "--text", *few(args.text), *more]
     return what, [*words, *options(args, add_arguments, without), "-o", str(args.out)]

@@ -116,6 +116,7 @@ def extend(
         for note in notes(loaded, known, spec.diagnosis, settings.get("context")):
             print(f"extend {loaded.title}: {note}", file=sys.stderr, flush=True)
         divided = recorded["divided"], recorded["share"]
+        text, others = _as_recorded(text, recorded["text"]), _as_recorded(others, recorded["held_out"])
         parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens)
         if loaded.foreign is not None and isinstance(loaded.model, ForeignModel):
             check_unchanged(loaded.model, loaded.foreign, folder.path)
@@ -236,13 +237,21 @@ def _original(loaded: LoadedModel) -> Path:
     return own_folder(loaded) if loaded.source is None else loaded.source.folder
 
 
+def _as_recorded(given: Sequence[str], recorded: Sequence[str]) -> Sequence[str]:
+    """The names of files as they were given, if an extension has recorded them so; else as it has recorded them."""
+    return given if [*absolute(given)] == [*recorded] else recorded
+
+
 def _state_of(paths: Sequence[str]) -> str:
-    """A digest that changes if the content of a file changes, or if a file appears or disappears."""
+    """A digest that changes if the content of a file changes, or if a file appears or disappears.
+
+    Other names of the same files, such as a glob, give the same digest.
+    """
     files = text_files(absolute(paths)) if paths else ()
     if files is None:
         return "gone"
     states = []
-    for path in files:
+    for path in sorted(files):
         try:
             with path.open("rb") as file:
                 states.append(f"{path} {hashlib.file_digest(file, 'sha256').hexdigest()}")

@@ -17,6 +17,7 @@ from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.diagnosis import WRITTEN as OF_DIAGNOSIS
 from ssm.models.formats.source import CARD, COMPANIONS, CONFIG, INDEX, OWN_CODE, listed_in
 from ssm.models.formats.write import check_apart
+from ssm.plan.sources import text_files
 from ssm.training.checkpoint_file import FILE as CHECKPOINT
 
 SETTINGS, RESULT, PAGE = "extension.json", "result.json", "index.html"
@@ -24,7 +25,7 @@ CHOICE = ("measure", "in_context_tolerance")  # settings that affect only the ch
 READING = ("budget_seconds", "sequences")  # settings that affect how many windows a diagnosis reads
 HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on
 SPEED = ("micro_batch_tokens", "activation_checkpointing")  # settings that affect the time and memory of training
-FILES = ("text_files", "held_out_files")  # digests of what is in the files
+NAMED, FILES = ("text", "held_out"), ("text_files", "held_out_files")  # names of files, and digests of their content
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
 MODELS = ("model", "candidate")
 # Globs of all files of an extension, besides weights with unusual names (`written_in`).
@@ -148,11 +149,12 @@ class Folder:
         the rules of the choice, the number of windows, and other held-out files. So nothing is trained twice.
 
         Args:
-            settings: with the keys of HELD_OUT and DIVIDED, and "spec".
+            settings: with the keys of NAMED, FILES and DIVIDED, and "spec".
 
         Returns:
-            The settings. If other files are held out later, the keys of DIVIDED keep their first values, because
-            training has already used this part of the text.
+            The settings. The same files keep the names that they got first, such as a glob: the token store has these.
+            If other files are held out later, the keys of DIVIDED keep their first values, because training has
+            already used this part of the text.
 
         Raises:
             OutputError: a setting that may not change is different.
@@ -162,6 +164,9 @@ class Folder:
         if path.exists():
             record = read_json(path, OutputError, "record of an extension")
             old = dict(shaped(record, Settings, f"{path}: not the record of an extension", OutputError))
+            for name, files in zip(NAMED, FILES, strict=True):
+                if old[files] == settings[files] and _listed(old[name]) == _listed(settings[name]):
+                    settings = settings | {name: old[name]}
         begun = old is not None and (self.diagnosis("before").exists() or self.run("extended").exists())
         if old is not None and begun and settings["held_out"]:
             settings = settings | {key: old[key] for key in DIVIDED}
@@ -203,6 +208,11 @@ class Folder:
                     path.unlink(missing_ok=True)
             except OSError as error:
                 raise OutputError(f"{path}: cannot be deleted ({error.strerror or error})") from error
+
+
+def _listed(names: Sequence[str]) -> set[Path]:
+    """The files that files, folders and globs stand for."""
+    return set(text_files(tuple(names)) or ()) if names else set()
 
 
 def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -97,6 +97,10 @@ def test_another_text_under_the_same_name(world: Path, tmp_path: Path) -> None:
     for file in texts.iterdir():
         file.touch()  # as a copy or a checkout does
     assert extended(world, out, **SHORT, text=[str(texts)]) == first
+    names = sorted(map(str, texts.iterdir()), reverse=True)
+    assert extended(world, out, **SHORT, text=names) == first, "the same files under other names"
+    (out / "result.json").unlink()
+    assert extended(world, out, **SHORT, text=names)["outcome"] == first["outcome"]
     (texts / "more.txt").write_text("and more")
     with pytest.raises(OutputError, match=r"has another extension \(the files of its text have changed\)"):
         extended(world, out, **SHORT, text=[str(texts)])

@@ -111,6 +111,16 @@ def test_more_text_than_the_limit_of_windows_allows() -> None:
     assert (what, " ".join(words)) == ("on more text", f"ssm extend theirs {given}")
 
 
+def test_many_files_are_one_glob_in_the_next_command(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    names = [str(tmp_path / f"{number}.txt") for number in range(3)]
+    for name in names:
+        Path(name).touch()
+    _, words = more_words(parser.parse_args(["theirs", "--text", *names, "-o", "out"]), None)
+    assert words[4:6] == [f"{tmp_path}/*.txt", "--held-out"]
+
+
 def test_every_format_has_a_command() -> None:
     assert {form.library for form in FORMATS.values()} == LOADED.keys()
     assert FORMATS["fla_gla"].library == "fla"
