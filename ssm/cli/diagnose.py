@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ssm.base.errors import shown
 from ssm.cli import add_device, add_json, add_replace, given, options, path, positive, say
 from ssm.models.families import what_is_read
-from ssm.specs.diagnosis_defaults import BUDGET, SEED, SEQUENCES, TOLERANCE
+from ssm.specs.diagnosis_defaults import BUDGET, SEED, SEQUENCES, TEXT_KEY, TOLERANCE
 
 if TYPE_CHECKING:
     from ssm.diagnosis.result import Facts
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_and_text(parser: argparse.ArgumentParser) -> None:
-    """Add MODEL, --text and --tokenizer, also for `ssm extend`."""
+    """Add MODEL, --text, --text-key and --tokenizer, also for `ssm extend`."""
     parser.add_argument(
         "model", type=given, metavar="MODEL", help="a folder, a file, a name of the hub, or a run of ssm"
     )
@@ -72,6 +72,13 @@ def add_model_and_text(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="FILES",
         help="text that the model has not seen: text, JSON or Parquet files (also .zst and .gz), folders or globs",
+    )
+    parser.add_argument(
+        "--text-key",
+        type=given,
+        default=TEXT_KEY,
+        metavar="KEY",
+        help=f"JSON key or Parquet column with the text (default: {TEXT_KEY})",
     )
     parser.add_argument(
         "--tokenizer",

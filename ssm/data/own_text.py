@@ -16,11 +16,12 @@ from ssm.base.paths import absolute, home_expanded
 from ssm.base.seeds import numpy_generator
 from ssm.data.batches import HeldOutWindows
 from ssm.data.build import build_store
-from ssm.data.corpora import source_files
+from ssm.data.corpora.files import FilesReader
 from ssm.data.store import TOKENIZER, TokenSplit, TokenStore
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, DataSpec, FileTokenizer, HubTokenizer, TokenizerSpec
+from ssm.specs.diagnosis_defaults import TEXT_KEY
 
 if TYPE_CHECKING:
     from ssm.models.load import LoadedModel
@@ -29,19 +30,22 @@ LEAST_USED = 0.75  # share of an embedding's rows that the model's own tokenizer
 BYTES = 256
 
 
-def own_text(paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path, held_out: float) -> TokenStore:
+def own_text(
+    paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path, held_out: float, text_key: str = TEXT_KEY
+) -> TokenStore:
     """Build or open the token store of some files at `folder`.
 
     Args:
         paths: text, JSON or Parquet files, folders or globs, as in `FilesCorpus`.
         held_out: the share of documents for the held-out split; 1: all, 0: none.
+        text_key: JSON key or Parquet column with the text.
 
     Raises:
         DataError: a file is missing, unreadable, empty or no text in UTF-8, or there are too few documents for two
             splits.
         OutputError: `folder` holds something else, or cannot be written.
     """
-    corpus = FilesCorpus(paths=absolute(paths))
+    corpus = FilesCorpus(paths=absolute(paths), text_key=text_key)
     build_store(DataSpec(name="text", corpus=corpus, tokenizer=tokenizer, held_out=held_out), folder, utf8=True)
     store = TokenStore.open(folder)
     for split, what in ((store.train, "training part"), (store.held_out, "held-out part")):
@@ -49,16 +53,16 @@ def own_text(paths: Sequence[str], tokenizer: TokenizerSpec, folder: str | Path,
     return store
 
 
-def require_files(paths: Sequence[str]) -> None:
+def require_files(paths: Sequence[str], text_key: str = TEXT_KEY) -> None:
     """Check that there are such files, before anything slow.
 
     Args:
-        paths: as in `own_text`.
+        paths, text_key: as in `own_text`.
 
     Raises:
-        DataError: a file is missing, or its name says that it cannot be read.
+        DataError: a file is missing, or its name says that it cannot be read; or as in `FilesReader.require_texts`.
     """
-    source_files(FilesCorpus(paths=absolute(paths)))
+    FilesReader(FilesCorpus(paths=absolute(paths), text_key=text_key)).require_texts()
 
 
 def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec:

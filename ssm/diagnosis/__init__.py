@@ -32,7 +32,7 @@ from ssm.models.device import device_name, prepare_device
 from ssm.models.load import LoadedModel, ModelOutline, load_any_model, outline_of
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS, DiagnosisSpec
-from ssm.specs.diagnosis_defaults import BUDGET, TOLERANCE
+from ssm.specs.diagnosis_defaults import BUDGET, TEXT_KEY, TOLERANCE
 
 __all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "write_diagnosis"]
 
@@ -46,6 +46,7 @@ def diagnose(
     text: Sequence[str],
     out: str | Path,
     tokenizer: str | None = None,
+    text_key: str = TEXT_KEY,
     device: str = "auto",
     threads: int | None = None,
     extend: Callable[[Facts], Sequence[str]] | None = None,
@@ -58,15 +59,16 @@ def diagnose(
         text: files, folders or globs.
         out: the new folder. It appears when it is complete. Another call with the same folder is refused meanwhile.
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        text_key: JSON key or Parquet column with the text.
         extend: returns the words of the command that the page shows if the model is worth extending; None: `ssm extend`
-            with the same model, text and tokenizer.
+            with the same model, text, tokenizer and key of the text.
         settings: as in `settings_of`.
 
     Raises:
         UserError: with a message of one line.
     """
     require_outside(out, text)
-    require_files(text)
+    require_files(text, text_key)
     chosen = prepare_device(device, threads)
     with name_lock(out), scratch_folder(out) as scratch, atomic_folder(out) as folder:
         settings_of(outline_of(model), chosen, **settings)  # wrong ones are refused before the weights are read
@@ -75,10 +77,11 @@ def diagnose(
         known = tokenizer_of(loaded, tokenizer)
         for note in notes(loaded, known, spec, settings.get("context")):
             print(f"diagnose {loaded.title}: {note}", file=sys.stderr, flush=True)
-        store = own_text(text, known, scratch / "tokens", held_out=1.0)
+        store = own_text(text, known, scratch / "tokens", held_out=1.0, text_key=text_key)
         diagnosis = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
         del store  # a network disk keeps files that are still open, and their folder
         others = ["--tokenizer", tokenizer] if tokenizer is not None else []
+        others += ["--text-key", text_key] if text_key != TEXT_KEY else []
         facts = diagnosis.facts
         words = extend(facts) if extend is not None else extend_words(facts, str(model), text, others)
         write_diagnosis(diagnosis, folder, words)

@@ -32,6 +32,7 @@ from ssm.models.device import prepare_device
 from ssm.models.foreign import ForeignModel, check_unchanged
 from ssm.models.load import LoadedModel, ModelOutline, load_any_model, outline_of
 from ssm.plan.sources import text_files
+from ssm.specs.diagnosis_defaults import TEXT_KEY
 from ssm.specs.extension import (
     IN_CONTEXT_TOLERANCE,
     MEASURE,
@@ -56,6 +57,7 @@ def extend(
     out: str | Path,
     held_out: Sequence[str] | float = (),
     tokenizer: str | None = None,
+    text_key: str = TEXT_KEY,
     device: str = "auto",
     threads: int | None = None,
     **settings: Any,
@@ -71,6 +73,7 @@ def extend(
         held_out: files, folders or globs to measure on; or the share of `text` that is held out, between 0 and 1. If
             empty, the share is computed (`ssm.extension.windows.wanted`).
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        text_key: JSON key or Parquet column with the text.
         settings: as in `extension_of`.
 
     Returns:
@@ -83,7 +86,8 @@ def extend(
     others, share = _files_and_share(held_out)
     texts, folder, place = [*text, *others], Folder(Path(out)), Path(model)
     folder.check(place if place.is_dir() else None, texts)
-    require_files(texts)
+    for files in (text, others) if others else (text,):
+        require_files(files, text_key)
     chosen = prepare_device(device, threads)
     extension_of(outline_of(model), chosen, **settings)  # wrong ones are refused before the weights are read
     loaded = load_any_model(model, chosen)
@@ -107,6 +111,7 @@ def extend(
                 "divided": not others,
                 "share": share,
                 "tokenizer": known.content(),
+                **({"text_key": text_key} if text_key != TEXT_KEY else {}),  # a key that earlier records lack
                 "spec": spec.content(),
             }
         )
@@ -117,7 +122,7 @@ def extend(
             print(f"extend {loaded.title}: {note}", file=sys.stderr, flush=True)
         divided = recorded["divided"], recorded["share"]
         text, others = _as_recorded(text, recorded["text"]), _as_recorded(others, recorded["held_out"])
-        parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens)
+        parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens, text_key)
         if loaded.foreign is not None and isinstance(loaded.model, ForeignModel):
             check_unchanged(loaded.model, loaded.foreign, folder.path)
         parent = run_of(loaded, parts.train.spec, spec.diagnosis.context)

@@ -20,6 +20,7 @@ from ssm.extension.windows import HeldOut, for_choice, wanted
 from ssm.plan.sources import text_files
 from ssm.specs.data import TokenizerSpec
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
+from ssm.specs.diagnosis_defaults import TEXT_KEY
 from ssm.specs.extension import HALF
 
 SEED = 1234  # for drawing held-out documents: the same for all other settings
@@ -44,6 +45,7 @@ def tokenized(
     tokenizer: TokenizerSpec,
     spec: DiagnosisSpec,
     folder: Path,
+    text_key: str = TEXT_KEY,
 ) -> Text:
     """The token stores, built in `folder` if they are missing.
 
@@ -52,6 +54,7 @@ def tokenized(
         held_out: other files to measure on. If empty, a part of `text` is held out for that.
         divided: whether a part of `text` is held out of training. Always true without other files.
         share: the share of `text` that is held out; None: `ssm.extension.windows.wanted` computes it.
+        text_key: JSON key or Parquet column with the text.
 
     Raises:
         DataError: a file is missing, unreadable, or in both lists; or there are too few tokens.
@@ -60,7 +63,7 @@ def tokenized(
     both = set(text_files(absolute(text)) or ()) & set(text_files(absolute(held_out)) or ()) if held_out else ()
     if both:
         raise DataError(f"{min(both)}: is in --text and in --held-out; give different files")
-    measured = train = own_text(text, tokenizer, folder / "text", 0.0)
+    measured = train = own_text(text, tokenizer, folder / "text", 0.0, text_key)
     known = _bytes_per_token(train.manifest, train.train)
     words, files, least = "", ", ".join(text), 1.0
     if divided:
@@ -72,7 +75,7 @@ def tokenized(
         manifest = train.manifest | {"spec": train.manifest["spec"] | {"held_out": unread}}
         train = replace(train, train=division.train, manifest=manifest)
     if held_out:
-        measured, least = own_text(held_out, tokenizer, folder / "held_out", 1.0), 1.0
+        measured, least = own_text(held_out, tokenizer, folder / "held_out", 1.0, text_key), 1.0
         known = _bytes_per_token(measured.manifest, measured.held_out)
         _check(measured.held_out, known, 1.0, "", spec)
         files = ", ".join(held_out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, WithJsonSchema, field_validator, model_validator
 
@@ -30,7 +30,8 @@ from ssm.specs.repairs.base import OfLayers
 
 ANY_CONTEXT = 2048  # used to check an entry without a context; the real one is read from the checkpoint
 Paths = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False, min_length=1)]
-DIAGNOSIS = ("tokenizer", "context", "length", "tolerance", "budget", "sequences", "passkey", "precision", "seed")
+READ = ("text_key", "tokenizer")
+DIAGNOSIS = (*READ, "context", "length", "tolerance", "budget", "sequences", "passkey", "precision", "seed")
 EXTENSION = ("held_out", "policy", *POLICY_OPTIONS, "measure", "in_context_tolerance")
 if TYPE_CHECKING:
     Policy = str
@@ -54,9 +55,12 @@ class CheckpointSpec(Spec):
     paths start in the folder where snakemake runs.
     """
 
+    later: ClassVar[frozenset[str]] = frozenset({"text_key"})
     name: Name
     checkpoint: Annotated[str, Field(min_length=1)]  # folder, weight file, name on the hub, or folder of an ssm run
     text: Paths  # files, folders or globs with text that the model has not seen
+    # JSON key or Parquet column with the text; default: `text`
+    text_key: Annotated[str, Field(min_length=1)] | None = None
     # A tokenizer.json or its folder, a name on the hub, or `bytes`. By default, the tokenizer of the model.
     tokenizer: Annotated[str, Field(min_length=1)] | None = None
     context: PositiveInt | None = None  # T, the training context in tokens; by default from the checkpoint

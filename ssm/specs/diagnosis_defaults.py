@@ -6,3 +6,4 @@ TOLERANCE = 1.1  # paired ratio of perplexities above which a model counts as br
 BUDGET = 10.0  # minutes for the measurements
 SEQUENCES = 256  # maximum number of windows
 SEED = 1
+TEXT_KEY = "text"  # JSON key or Parquet column with the text

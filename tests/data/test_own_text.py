@@ -20,6 +20,7 @@ from ssm.data.own_text import (
     check_vocabulary,
     disjoint_windows,
     own_text,
+    require_files,
     tokenizer_named,
     tokenizer_of,
     tokenizer_words,
@@ -333,3 +334,21 @@ def test_json_lines_in_another_encoding_are_refused(tokenizer: Path, tmp_path: P
     spec = tokenizer_named(str(tokenizer / "tokenizer.json"), 310)
     with pytest.raises(DataError, match=r"rows.jsonl: is not text in UTF-8"):
         own_text([str(tmp_path / "rows.jsonl")], spec, tmp_path / "tokens", 1.0)
+
+
+def test_json_files_with_texts_under_another_key_are_refused(tmp_path: Path) -> None:
+    """They look like settings among source code, but no source code is there."""
+    (tmp_path / "1.json").write_text('[{"content": "a", "n": 1},\n{"content": "b", "n": 2}]')
+    (tmp_path / "2.json").write_text('{"content": "c", "url": "d"}\n{"content": "e"}')
+    (tmp_path / "3.json").write_text('{"content": "f"}')
+    says = r"1.json: row 0: no key 'text' \(give its name as --text-key, .*\); valid names: content$"
+    for paths in ([str(tmp_path)], [f"{tmp_path}/*.json"], [f"{tmp_path}/[1].json"]):
+        with pytest.raises(DataError, match=says):
+            require_files(paths)
+    require_files([str(tmp_path)], "content")
+    require_files([f"{tmp_path}/[3].json"])
+    (tmp_path / "0.json").write_text('{"name": "a package"}')
+    require_files([str(tmp_path)])
+    (tmp_path / "0.json").unlink()
+    (tmp_path / "main.py").write_text("import json")
+    require_files([str(tmp_path)])

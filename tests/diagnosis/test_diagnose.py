@@ -274,6 +274,16 @@ def test_the_tokens_are_closed_before_they_are_removed(
     assert not in_use
 
 
+def test_a_text_under_another_key(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.dumps({"content": text(number)}) for number in range(8)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    given = ["--text", f"{tmp_path}/rows.jsonl"]
+    assert call(world, tmp_path / "out", *given) == 2
+    assert "no key 'text' (give its name as --text-key, or as text_key in data.yaml)" in capsys.readouterr().err
+    assert call(world, tmp_path / "out", *given, "--text-key", "content") == 0
+    assert load_diagnosis(tmp_path / "out").facts.sequences > 0
+
+
 def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -362,9 +372,9 @@ def test_the_command_to_extend_repeats_the_options() -> None:
     plain = ["ssm", "extend", "my model", "--text", "book.txt", "--context", "2048", "--length", "32768"]
     assert extend_command() == [*plain, "-o", "extended"]
     given = "--tokenizer bytes --tolerance 1.2 --precision float32 --budget 30.0 --sequences 64 --seed 2 --device cpu"
-    words = extend_command(f"{given} --threads 1 --no-passkey --json")
+    words = extend_command(f"{given} --threads 1 --text-key content --no-passkey --json")
     assert words[:9] == plain
-    assert {*given.split(), "--threads", "--no-passkey"} < {*words}
+    assert {*given.split(), "--threads", "--text-key", "content", "--no-passkey"} < {*words}
     assert "--json" not in words
     parser = argparse.ArgumentParser()
     extend_verb.add_arguments(parser)

@@ -115,6 +115,7 @@ def test_the_folder_of_another_extension(world: Path, whole: Path, stranger: Pat
         return str(caught.value)
 
     assert said(steps=41) == f"{whole}: has another extension (--steps was 40, is 41); give another -o"
+    assert "(--text-key was None, is 'content')" in said(text_key="content")
     assert "(--policy was 'state_passing', is 'tbtt'" in said(policy="tbtt", p_zero=0.1)
     assert "(--policy was 'state_passing', is 'scale_a')" in said(policy="scale_a", control=None, steps=None, lr=None)
     assert "(whether there are recall tests (--no-passkey) was False, is True)" in said(passkey=True)

@@ -21,6 +21,7 @@ from ssm.specs.checkpoint import CheckpointSpec
 from ssm.specs.config import WorkflowConfig
 
 FULL = {
+    "text_key": "content",
     "tokenizer": "bytes",
     "context": 64,
     "length": 512,

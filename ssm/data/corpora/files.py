@@ -34,7 +34,7 @@ READ_BUFFER = 2**20  # bytes
 MOST_FILES = 200_000  # limit for a folder, so that nobody reads a whole disk by mistake
 MOST_INVALID = 0.01  # share of a text that may be no UTF-8, or zero bytes
 SAMPLE = 2**16  # bytes of a file that are checked
-RENAME = "rename the text's key, or give text_key in data.yaml"  # the commands for a checkpoint read no data.yaml
+RENAME = "give its name as --text-key, or as text_key in data.yaml"
 
 
 class FilesReader(CorpusReader, kind="files"):
@@ -100,6 +100,34 @@ class FilesReader(CorpusReader, kind="files"):
             if self.spec.format == "auto" and (hint := UNREADABLE.get(suffix)):
                 raise DataError(f"{path}: {suffix} files cannot be read; {hint}, or leave it out")
         return [(name, path) for path, name in chosen.items()]
+
+    def require_texts(self) -> None:
+        """Check that .json files with texts under another key are not read as they are stored.
+
+        `_found_format` takes them for text, because settings in a folder of source code look the same. So they are
+        refused only if there are no other files.
+
+        Raises:
+            MissingFilesError, DataError: as in `files`. Or all files are .json files, and their rows share a key with
+                texts, but none has the key of the spec.
+        """
+        key, first, shared, count = self.spec.text_key, "", set[str](), 0
+        for _, path in self.files():
+            try:
+                rows = _rows(path) if _suffix(path) == ".json" and _found_format(path, self.spec) == "text" else []
+            except (OSError, pa.ArrowException):
+                return  # the reader says so
+            if not rows or not all(isinstance(row, dict) and key not in row for row in rows):
+                return
+            first = first or str(path)
+            for row in rows:
+                texts = {name for name, value in row.items() if isinstance(value, str)}
+                shared = shared & texts if count else texts
+                count += 1
+            if not shared:
+                return
+        if count > 1:
+            _text_of(dict.fromkeys(shared), key, f"{first}: row 0")
 
     def require_utf8(self) -> None:
         """Look at the beginning of each file. Zero bytes are in UTF-16 and binary files.
@@ -174,6 +202,13 @@ def _objects(content: bytes) -> list[Any]:
     except (ValueError, RecursionError):
         return []
     return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+
+
+def _rows(path: Path) -> list[Any]:
+    """The rows of a .json file: an array, one object, or the first two JSON lines. Empty: it is none of these."""
+    with _opened(path) as (stream, _):
+        first = stream.readline().removeprefix(codecs.BOM_UTF8)
+        return [*rows, *_objects(stream.readline())] if (rows := _objects(first)) else _objects(first + stream.read())
 
 
 def _have_texts(rows: list[Any], key: str) -> bool:
