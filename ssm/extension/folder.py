@@ -25,7 +25,7 @@ CHOICE = ("measure", "in_context_tolerance")  # settings that affect only the ch
 READING = ("budget_seconds", "sequences")  # settings that affect how many windows a diagnosis reads
 HELD_OUT = ("held_out", "held_out_files")  # settings that name other text to measure on
 SPEED = ("micro_batch_tokens", "activation_checkpointing")  # settings that affect the time and memory of training
-NAMED, FILES = ("text", "held_out"), ("text_files", "held_out_files")  # names of files, and digests of their content
+TEXTS, FILES = ("text", "held_out"), ("text_files", "held_out_files")  # names of files, and digests of their content
 DIVIDED = ("divided", "share")  # settings that say which part of the text is held out of training
 MODELS = ("model", "candidate")
 # Globs of all files of an extension, besides weights with unusual names (`written_in`).
@@ -149,7 +149,7 @@ class Folder:
         the rules of the choice, the number of windows, and other held-out files. So nothing is trained twice.
 
         Args:
-            settings: with the keys of NAMED, FILES and DIVIDED, and "spec".
+            settings: with the keys of TEXTS, FILES and DIVIDED, and "spec".
 
         Returns:
             The settings. The same files keep the names that they got first, such as a glob: the token store has these.
@@ -164,7 +164,7 @@ class Folder:
         if path.exists():
             record = read_json(path, OutputError, "record of an extension")
             old = dict(shaped(record, Settings, f"{path}: not the record of an extension", OutputError))
-            for name, files in zip(NAMED, FILES, strict=True):
+            for name, files in zip(TEXTS, FILES, strict=True):
                 if old[files] == settings[files] and _listed(old[name]) == _listed(settings[name]):
                     settings = settings | {name: old[name]}
         begun = old is not None and (self.diagnosis("before").exists() or self.run("extended").exists())
