@@ -71,6 +71,11 @@ class Attention(Mixer, kind="attention"):
         if self.value_dim != self.head_dim:  # memory-efficient kernels need equal sizes of keys and values
             width = max(self.head_dim, self.value_dim)
             q, keys, values = (F.pad(x, (0, width - x.shape[-1])) for x in (q, keys, values))
+        groups = self.groups
+        if groups != self.heads and q.is_cuda:
+            # With groups and a mask, float32 would get the kernel that keeps the scores of all heads and tokens.
+            keys, values = (x.repeat_interleave(self.heads // groups, 1) for x in (keys, values))  # (B, H, S + T, ...)
+            groups = self.heads
         y = F.scaled_dot_product_attention(
             q,
             keys,
@@ -78,7 +83,7 @@ class Attention(Mixer, kind="attention"):
             attn_mask=mask,
             is_causal=mask is None,
             scale=self.head_dim**-0.5,
-            enable_gqa=self.groups != self.heads,
+            enable_gqa=groups != self.heads,
         )  # (B, H, T, max(K, V))
         return self._finish(y[..., : self.value_dim].transpose(1, 2), gate), ended
 

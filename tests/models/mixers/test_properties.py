@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models.mixers import systems
@@ -81,6 +82,23 @@ def test_fading_twice_is_fading_by_the_product(name: str) -> None:
     assert torch.equal(once["memory"], state["memory"]) == (mixer.spec.taxonomy.decay == "cache")
     empty = {key: torch.zeros_like(value) for key, value in state.items()}
     assert all(torch.equal(value, empty[key]) for key, value in mixer.faded(empty, 0.2).items())
+
+
+@torch.no_grad()
+def test_on_a_gpu_every_head_of_attention_has_its_own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With groups and a mask, float32 would get the kernel that keeps the scores of all heads and tokens."""
+    mixer, u, grouped = build("attention, window"), systems.inputs(8, B, T), list[bool]()
+    attention = F.scaled_dot_product_attention
+
+    def noted(*tensors: Tensor, enable_gqa: bool, **options: Any) -> Tensor:
+        grouped.append(enable_gqa)
+        return attention(*tensors, enable_gqa=enable_gqa, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", noted)
+    expected = mixer(u)[0]
+    monkeypatch.setattr(Tensor, "is_cuda", True)
+    assert worst([mixer(u)[0]], [expected]) < 1e-10
+    assert grouped == [True, False]
 
 
 @every_system
