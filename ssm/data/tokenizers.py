@@ -183,6 +183,10 @@ def following(tokenizer: Tokenizer, text: str) -> np.ndarray:
 
 
 def _download(spec: HubTokenizer) -> Path:
+    """The file of a folder with the hub's name, as for weights, or of the hub."""
+    own = Path(spec.name, "tokenizer.json")
+    if spec.revision is None and own.is_file():
+        return own
     try:
         import huggingface_hub
     except ImportError as error:

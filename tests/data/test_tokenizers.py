@@ -153,6 +153,14 @@ def test_a_tokenizer_of_the_hub(bpe: JsonTokenizer, tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(DataError, match=r"need `pip install '\.\[hub\]'` in the clone"):
         make_tokenizer(spec, iter(()))
+    monkeypatch.chdir(tmp_path)
+    local = tmp_path / "some/model/tokenizer.json"
+    local.parent.mkdir(parents=True)
+    (tmp_path / "tokenizer.json").rename(local)
+    named = HubTokenizer(name="some/model", vocab_size=300)
+    assert make_tokenizer(named, iter(())).json == bpe.json, "without a network"
+    with pytest.raises(DataError, match=r"some/model: tokenizers of the hub need"):
+        make_tokenizer(spec, iter(()))  # nobody knows which revision the folder has
 
 
 def test_errors_in_the_training_text_are_raised() -> None:
