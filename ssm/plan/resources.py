@@ -25,15 +25,18 @@ vocabulary has more than 65,536 tokens.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import ceil, floor
+from pathlib import Path
 
 from ssm.base.errors import ConfigError
 from ssm.plan.memory import graph_bytes, peak_memory, policy_bytes
 from ssm.plan.parameters import operations_per_pass, operations_per_token, parameter_count
 from ssm.plan.plan import Plan
+from ssm.plan.sources import text_bytes
 from ssm.specs.config import Cluster, Hardware, WorkflowConfig
-from ssm.specs.data import Data
+from ssm.specs.data import BytesTokenizer, Data
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfRun, OfWindows
 from ssm.specs.repairs import RepairSpec
@@ -56,6 +59,7 @@ GOOD = 2  # sets of weights that a run keeps while it trains, to return to if it
 PASS_TOKENS = {True: 131_072, False: 2048}  # in a measurement's forward pass
 TOKENIZE_CPUS = 16  # or all of the machine, if it has fewer
 TOKENIZE_RATE = 200_000  # tokens per second and thread
+TOKEN_BYTES = 3  # of a token that is not a byte; English in large vocabularies has about 4
 ROW_BYTES = 16  # of a compressed table with many rows
 METRICS_BYTES = 64  # of the row of a training step
 TABLE_MB = 1  # other tables
@@ -137,11 +141,15 @@ def takes_gpus(workflow: WorkflowConfig, cluster: bool = False, here: bool = Fal
     return here
 
 
-def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
+def needs(
+    plan: Plan, workflow: WorkflowConfig, gpu: bool, sources: Mapping[str, Collection[Path] | None] | None = None
+) -> dict[str, Need]:
     """Run, table or data id -> the needs of its job.
 
     Args:
         gpu: whether training and measuring jobs use a GPU. Otherwise they use the configured CPU threads.
+        sources: data id -> the files of its text, which are tokenized whole. Without them, the size of a text follows
+            from the longest run that reads it.
     """
     estimator = _Estimator(workflow.hardware, workflow.threads, gpu)
     needs_of = {name: estimator.run(run) for name, run in plan.runs.items()}
@@ -150,7 +158,10 @@ def needs(plan: Plan, workflow: WorkflowConfig, gpu: bool) -> dict[str, Need]:
     for run in plan.runs.values():
         name = run.data.id
         most[name] = max(most.get(name, 0), training_tokens(run))
-    return needs_of | {name: _tokenizing(data, most.get(name, 0), gpu) for name, data in plan.data.items()}
+    files = sources or {}
+    return needs_of | {
+        name: _tokenizing(data, most.get(name, 0), files.get(name), gpu) for name, data in plan.data.items()
+    }
 
 
 def training_tokens(run: RunSpec) -> int:
@@ -163,9 +174,11 @@ def _steps(run: RunSpec) -> int:
     return run.training.budget.optimizer_steps(run.training.batch_tokens, parameters)
 
 
-def _tokenizing(data: Data, read: int, gpu: bool) -> Need:
-    """The needs of tokenizing, estimated for the `read` tokens of the longest run that reads the store."""
-    width, tokens = 2 if data.vocab_size <= 2**16 else 4, data.stored_tokens(read)
+def _tokenizing(data: Data, read: int, files: Collection[Path] | None, gpu: bool) -> Need:
+    """The needs of tokenizing the `files`; without any, of the `read` tokens of the longest run on the store."""
+    width, tokens, text = 2 if data.vocab_size <= 2**16 else 4, data.stored_tokens(read), data.text
+    if files and text is not None and text.max_documents is None:
+        tokens = text_bytes(files) // (1 if isinstance(text.tokenizer, BytesTokenizer) else TOKEN_BYTES)
     seconds = START_SECONDS[gpu] + tokens / (TOKENIZE_RATE * TOKENIZE_CPUS)
     return Need(0, TOKENIZE_CPUS, 2 * MEMORY_MB[False], seconds, ceil(width * tokens / MB))
 

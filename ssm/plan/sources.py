@@ -16,6 +16,8 @@ from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, Data, DataSpec
 
 WEIGHT_PATTERNS = ("*.safetensors", "*.bin")  # in the folder of a config.json or a run.json
+COMPRESSED = (".gz", ".zst", ".parquet")
+EXPANSION = 3  # bytes of text in a byte of a compressed file, as in the files of the Pile
 
 
 @reading(DataError)
@@ -70,6 +72,11 @@ def sizes_of(files: Iterable[Path] | None) -> str:
     """
     sizes = [(str(file), file.stat().st_size) for file in files or ()]
     return hashlib.sha256(json.dumps(sizes).encode()).hexdigest()[:8] if sizes else ""
+
+
+def text_bytes(files: Iterable[Path]) -> int:
+    """The bytes of the text in some files, estimated from the sizes of the files."""
+    return sum(file.stat().st_size * (EXPANSION if file.suffix.lower() in COMPRESSED else 1) for file in files)
 
 
 def text_files(paths: tuple[str, ...]) -> tuple[Path, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from ssm.base.counting import counted, estimated_duration, short, size
 from ssm.base.text_table import aligned
@@ -12,7 +13,7 @@ from ssm.plan.plan import Plan
 from ssm.plan.resources import Need, needs, takes_gpus, training_tokens
 from ssm.plan.walltime import jobs_for, wall_seconds
 from ssm.specs.checkpoint import CheckpointSpec
-from ssm.specs.config import WorkflowConfig
+from ssm.specs.config import Hardware, WorkflowConfig
 
 GPUS = 8  # the default number
 CALL_SECONDS = 8.0  # of a call of snakemake: it plans, and starts the process that jobs are forked from
@@ -57,7 +58,7 @@ def summary(
         *_left_out_lines(plan, left_out),
         *made,
         *(_unregistered_lines(plan) if workflow.dry_run is None else []),
-        *(_too_large(plan, workflow, needed) if gpu else []),
+        *(_too_much(plan, workflow, needed) if gpu else []),
         *_notes(plan, workflow, needed, gpu, slots),
     ]
     table = aligned(_table(plan, needed, past, gpu, slots), left=(0,))
@@ -175,18 +176,26 @@ def _most(plan: Plan, jobs: Iterable[str], found: Mapping[str, Need], gpu: bool)
     return *gpus, _megabytes(memory)
 
 
-def _too_large(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) -> list[str]:
+def too_large(
+    jobs: Iterable[str], kind: Literal["runs", "measurements"], hardware: Hardware, found: Mapping[str, Need]
+) -> list[str]:
+    """A line about the jobs of a kind that do not fit into a GPU, if there are any."""
+    taken = [found[job].gpu_memory_mb for job in jobs]
+    large = [megabytes for megabytes in taken if megabytes > 1e3 * hardware.gpu_memory_gb]
+    if not large:
+        return []
+    see = "gpus_per_run and " if kind == "runs" else ""
+    return [
+        f"{len(large)} of {len(taken)} {kind} do not fit into a GPU's {hardware.gpu_memory_gb:g} GB (the largest needs "
+        f"{_megabytes(max(large))}): change {see}gpu_memory_gb in config.yaml."
+    ]
+
+
+def _too_much(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need]) -> list[str]:
     """Lines about jobs that do not fit into a GPU, and about a run that takes very long."""
     hardware, runs = workflow.hardware, [found[run] for run in plan.runs]
-    lines = []
-    for names, what, see in ((plan.runs, "runs", "gpus_per_run and "), (plan.measurements, "measurements", "")):
-        taken = [found[name].gpu_memory_mb for name in names]
-        large = [megabytes for megabytes in taken if megabytes > 1e3 * hardware.gpu_memory_gb]
-        if large:
-            lines.append(
-                f"{len(large)} of {len(taken)} {what} do not fit into a GPU's {hardware.gpu_memory_gb:g} GB (the "
-                f"largest needs {_megabytes(max(large))}): change {see}gpu_memory_gb in config.yaml."
-            )
+    lines = too_large(plan.runs, "runs", hardware, found)
+    lines += too_large(plan.measurements, "measurements", hardware, found)
     longest = max(runs, key=lambda need: need.seconds, default=None)
     if longest and longest.seconds > LONG * hardware.hours_per_run * 3600:
         lines.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter
 from dataclasses import replace
@@ -286,6 +287,27 @@ def test_the_size_of_a_store_follows_from_its_longest_run(folder: Path) -> None:
     (data,) = plan.data
     assert sorted(map(training_tokens, plan.runs.values())) == [20 * 128, 100_000 * 128]
     assert needs(plan, workflow, gpu=True)[data].disk_mb == math.ceil(2 * 100_000 * 128 / 1e6)
+
+
+def test_the_size_of_a_store_follows_from_the_files_of_its_text(folder: Path, tmp_path: Path) -> None:
+    """All of them are tokenized, however little is read."""
+    files = tuple(tmp_path / name for name in ("a.txt", "b.jsonl.zst"))
+    for file in files:
+        file.touch()
+        os.truncate(file, 10**12)
+    for tokens in (4 * 10**12, 4 * 10**12 // resources.TOKEN_BYTES):
+        plan, workflow = planned(folder)
+        (data,) = plan.data
+        found = needs(plan, workflow, gpu=True, sources={data: files})[data]
+        assert found.disk_mb == math.ceil(2 * tokens / 1e6)
+        assert found.seconds > tokens / (resources.TOKENIZE_RATE * resources.TOKENIZE_CPUS)
+        assert needs(plan, workflow, gpu=True, sources={data: None}) == needs(plan, workflow, gpu=True)
+        text = "text: {corpus: {kind: stdlib}"
+        if tokens == 4 * 10**12:
+            edit(folder, "data.yaml", text, f"{text}, tokenizer: {{kind: bpe, vocab_size: 512}}")
+    capped, workflow = planned(folder, dry_run={"max_documents": 5})
+    (data,) = capped.data
+    assert needs(capped, workflow, gpu=True, sources={data: files}) == needs(capped, workflow, gpu=True)
 
 
 @pytest.mark.parametrize("policy", ["zero", "state_passing"])

@@ -18,7 +18,7 @@ from ssm.cli.main import main
 
 exhaustive = pytest.mark.exhaustive
 
-GPUS_OF_RULES = """
+NEEDS_OF_RULES = """
 import json, sys; from pathlib import Path; from snakemake.api import ConfigSettings, SnakemakeApi
 from snakemake.api import ResourceSettings, WorkflowSettings
 from snakemake_interface_executor_plugins.settings import ExecMode
@@ -32,20 +32,28 @@ def gpus(mode, config, driver):
         rules = {rule.name: rule.resources["gpu"] for rule in workflow.rules if "gpu" in rule.resources}
         jobs = {"train": workflow.globals["PLAN"].runs, "evaluate": workflow.globals["PLAN"].measurements,
                 "answer": workflow.globals["CHECKPOINTS"]}
-        return {name: [*{gpu.evaluate(wildcards=[job]).value for job in jobs[name]}]
-                for name, gpu in rules.items() if name in jobs}
+        disk = workflow.get_rule("tokenize").resources["disk_mb"]
+        found = {"tokenize": [disk.evaluate(wildcards=[data]).value for data in workflow.globals["PLAN"].data]}
+        return found | {name: [*{gpu.evaluate(wildcards=[job]).value for job in jobs[name]}]
+                        for name, gpu in rules.items() if name in jobs}
 print(json.dumps([gpus(*case) for case in json.loads(sys.argv[2])]))
 """
 
 
 def test_with_an_nvidia_driver_or_a_gpu_partition_each_job_asks_for_one_gpu(own: Path) -> None:
-    """On one machine there is one GPU, so that jobs take turns. plan/test_resources.py tests the other settings."""
+    """On one machine there is one GPU, so that jobs take turns. plan/test_resources.py tests the other settings.
+
+    The disk space of tokens follows from the files of the text, which are all tokenized.
+    """
+    os.truncate(own / "my text" / "a.txt", 10**12)
     auto, cluster = {"device": "auto"}, {"cluster": {"gpu_partition": "gpu"}}
     cases = [("DEFAULT", auto, False), ("DEFAULT", auto, True), ("REMOTE", cluster, True)]  # REMOTE: on a cluster
-    result = run(own, sys.executable, "-c", GPUS_OF_RULES, str(ROOT / "workflow/Snakefile"), json.dumps(cases))
+    result = run(own, sys.executable, "-c", NEEDS_OF_RULES, str(ROOT / "workflow/Snakefile"), json.dumps(cases))
     assert result.returncode == 0, result.stderr
-    gpus = [{rule: [count] for rule in ("train", "evaluate", "answer")} for count in (0, 1, 1)]
-    assert json.loads(result.stdout.splitlines()[-1]) == gpus
+    needs = [
+        {rule: [count] for rule in ("train", "evaluate", "answer")} | {"tokenize": [2_000_000]} for count in (0, 1, 1)
+    ]
+    assert json.loads(result.stdout.splitlines()[-1]) == needs
     profile = yaml.safe_load((ROOT / "workflow/profiles/default/config.yaml").read_text())
     assert profile["resources"] == {"gpu": 1}
 
@@ -59,6 +67,16 @@ def test_nothing_is_submitted_to_a_cluster_that_may_have_gpus_or_not(place: Path
     assert not (place / "a b").exists()
     for example in re.findall("--config (.*)$", (ROOT / "workflow/profiles/slurm/config.yaml").read_text(), re.M):
         assert "device=cuda" in example, "the examples of the profile"
+
+
+def test_no_run_is_submitted_to_gpus_that_it_does_not_fit_on(place: Path) -> None:
+    with (place / "config" / "config.yaml").open("a") as config:
+        config.write("device: cuda\nhardware: {gpu_memory_gb: 1.0e-4}\n")
+    result = snakemake(place, "--workflow-profile", "workflow/profiles/slurm", "lg_fig4")
+    assert result.returncode != 0
+    told = "1 of 1 runs do not fit into a GPU's 0.0001 GB (the largest needs 1 MB): change gpus_per_run and"
+    assert told in result.stdout + result.stderr
+    assert not (place / ".snakemake" / "slurm_logs").exists()
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,19 @@ def expected():
     """The needs of the job of each run, table, data set and answer, by id."""
     gpu = uses_gpus()
     answers = {id: job.need(LIBRARY.workflow, gpu) for id, job in CHECKPOINTS.items()}
-    return needs(PLAN, LIBRARY.workflow, gpu) | answers
+    return needs(PLAN, LIBRARY.workflow, gpu, SOURCES) | answers
+
+
+def require_memory():
+    """Refuse to submit runs that do not fit on their GPUs. They would fail after hours of waiting in a queue."""
+    dag = workflow._dag
+    trained = [
+        job.wildcards.run
+        for job in dag.jobs
+        if job.rule.name == "train" and dag.needrun(job)
+    ]
+    for line in too_large(trained, "runs", LIBRARY.workflow.hardware, expected()):
+        raise WorkflowError(line)
 
 
 def cpus(wildcards):

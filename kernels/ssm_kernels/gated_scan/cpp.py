@@ -22,7 +22,7 @@ unavailable = partial(why_not_on, SOURCE)
 def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
     """(B, H, kept, K, V): the states at chunk starts. Without h0, the zeros of the first chunk are not stored."""
     B, T, H, V = inputs.v.shape
-    return B, H, -(-T // CHUNK) - (inputs.h0 is None), inputs.k.shape[3], V
+    return B, H, -(-T // CHUNK) - int(inputs.h0 is None), inputs.k.shape[3], V  # int: T may be symbolic
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
