@@ -223,3 +223,20 @@ def test_matrix_instructions_that_triton_uses_wrongly_are_avoided(
             new = {} if own or variable is None else {variable: "1"}
             assert dict(os.environ) == before | new
         assert len(caplog.records) == len(new)
+
+
+@pytest.mark.parametrize(
+    ("version", "array", "runs"), [("3.6.0", "2.4.6", False), ("3.6.0", "2.3.5", True), ("3.7.1", "2.4.6", True)]
+)
+def test_an_old_interpreter_names_the_numpy_that_it_needs(
+    version: str, array: str, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numpy
+    import triton
+    from ssm_kernels.native import triton_launch
+
+    monkeypatch.setattr(triton_launch, "INTERPRETED", True)
+    monkeypatch.setattr(triton, "__version__", version)
+    monkeypatch.setattr(numpy, "__version__", array)
+    reason = "the interpreter of Triton 3.6.0 needs NumPy before 2.4; this is 2.4.6"
+    assert triton_launch.unavailable(torch.device("cpu")) == (None if runs else reason)

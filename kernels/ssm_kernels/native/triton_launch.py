@@ -25,6 +25,8 @@ PROGRAMS = 512  # programs that fill a GPU of about 130 multiprocessors; with fe
 MOST_PROGRAMS = 65_535  # along the second and third axis of a grid
 MIN_STEPS = 256  # shortest segment that is worth its overhead
 SAFE_WGMMA = (3, 9)  # the first version of Triton whose wgmma we trust
+# The first version of Triton whose interpreter runs with NumPy 2.4: before, it takes arrays of one number for numbers.
+INTERPRETS, NEW_NUMPY = (3, 7), (2, 4)
 TILES = 1.0  # factor of the largest tile size; only the benchmark of launch rules changes it
 
 log = logging.getLogger("ssm_kernels")
@@ -61,8 +63,7 @@ def avoid_unsafe_products(device: torch.device) -> None:
     The older instructions are slower. A user's own setting of these variables stays.
     """
     major, minor = torch.cuda.get_device_capability(device)
-    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
-    if major == 9 and version < SAFE_WGMMA:
+    if major == 9 and _version(triton) < SAFE_WGMMA:
         variable = "DISABLE_MMA_V3"
     elif major in (10, 11):
         variable = "DISABLE_MMA_V5"
@@ -116,11 +117,27 @@ def unavailable(device: torch.device) -> str | None:
     It needs an NVIDIA GPU with bfloat16, or its interpreter for CPU tensors.
     """
     if device.type == "cpu":
-        return None if INTERPRETED else "it needs a CUDA device (or TRITON_INTERPRET=1: slow, for tests)"
+        return (
+            _why_not_interpreted() if INTERPRETED else "it needs a CUDA device (or TRITON_INTERPRET=1: slow, for tests)"
+        )
     if device.type != "cuda" or not torch.cuda.is_available() or torch.version.hip is not None:
         return "it needs a CUDA device"
     major, minor = torch.cuda.get_device_capability(device)
     return None if major >= 8 else f"it needs compute capability 8.0, this device has {major}.{minor}"
+
+
+def _why_not_interpreted() -> str | None:
+    """The reason why Triton's interpreter cannot run; None if it can."""
+    import numpy  # which the interpreter needs; kernels on a GPU do not
+
+    if _version(triton) < INTERPRETS and _version(numpy) >= NEW_NUMPY:
+        return f"the interpreter of Triton {triton.__version__} needs NumPy before 2.4; this is {numpy.__version__}"
+    return None
+
+
+def _version(package: Any) -> tuple[int, ...]:
+    """The first two numbers of a package's version."""
+    return tuple(int(part) for part in package.__version__.split(".")[:2])
 
 
 def tile(size: int, largest: int, smallest: int = 16) -> int:
