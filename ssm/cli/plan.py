@@ -59,11 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ssm.base.errors import UserError
     from ssm.plan import load_config, make_plan, write_specs
     from ssm.plan.schemas import write_schemas
     from ssm.plan.summary import summary
 
     if args.schemas:
+        if args.write:
+            raise UserError("--schemas only writes schemas: leave out --write")
         write_schemas(args.schemas)
         return 0
     library = load_config(args.config, args.scale, args.figures, _settings(args.set))

@@ -46,9 +46,9 @@ def diagnose(
     text: Sequence[str],
     out: str | Path,
     tokenizer: str | None = None,
-    text_key: str = TEXT_KEY,
     device: str = "auto",
     threads: int | None = None,
+    text_key: str = TEXT_KEY,
     extend: Callable[[Facts], Sequence[str]] | None = None,
     **settings: Any,
 ) -> Diagnosis:

@@ -57,9 +57,9 @@ def extend(
     out: str | Path,
     held_out: Sequence[str] | float = (),
     tokenizer: str | None = None,
-    text_key: str = TEXT_KEY,
     device: str = "auto",
     threads: int | None = None,
+    text_key: str = TEXT_KEY,
     **settings: Any,
 ) -> dict[str, Any]:
     """Post-train a model, choose the best weights, and write them in the original format.

@@ -17,7 +17,6 @@ from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.diagnosis import WRITTEN as OF_DIAGNOSIS
 from ssm.models.formats.source import CARD, COMPANIONS, CONFIG, INDEX, OWN_CODE, listed_in
 from ssm.models.formats.write import check_apart
-from ssm.plan.sources import text_files
 from ssm.training.checkpoint_file import FILE as CHECKPOINT
 
 SETTINGS, RESULT, PAGE = "extension.json", "result.json", "index.html"
@@ -165,7 +164,7 @@ class Folder:
             record = read_json(path, OutputError, "record of an extension")
             old = dict(shaped(record, Settings, f"{path}: not the record of an extension", OutputError))
             for name, files in zip(TEXTS, FILES, strict=True):
-                if old[files] == settings[files] and _listed(old[name]) == _listed(settings[name]):
+                if old[files] == settings[files]:
                     settings = settings | {name: old[name]}
         begun = old is not None and (self.diagnosis("before").exists() or self.run("extended").exists())
         if old is not None and begun and settings["held_out"]:
@@ -208,11 +207,6 @@ class Folder:
                     path.unlink(missing_ok=True)
             except OSError as error:
                 raise OutputError(f"{path}: cannot be deleted ({error.strerror or error})") from error
-
-
-def _listed(names: Sequence[str]) -> set[Path]:
-    """The files that files, folders and globs stand for."""
-    return set(text_files(tuple(names)) or ()) if names else set()
 
 
 def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 
 import torch
 from ssm_kernels.native import InstructionsError, instructions
@@ -36,7 +37,8 @@ def prepare_device(name: str, threads: int | None = None) -> torch.device:
         torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     # By default, cuDNN rounds the inputs of a GRU or a convolution in float32 to TF32, which has 10 bits.
-    torch.backends.cudnn.allow_tf32 = False
+    with warnings.catch_warnings(action="ignore"):  # torch 2.9 advises a new name of this setting
+        torch.backends.cudnn.allow_tf32 = False
     keep_freed_memory()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

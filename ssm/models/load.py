@@ -21,7 +21,7 @@ from ssm.models.backbone import LanguageModel
 from ssm.models.families import NO_STATE
 from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats import Imported, import_checkpoint, known_format
-from ssm.models.formats.source import CONFIG, Source, find_source
+from ssm.models.formats.source import CONFIG, Source, find_config, find_source
 from ssm.models.weights_file import load_model, read_header, run_of
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
 from ssm.specs.foreign import AnyModel
@@ -121,7 +121,7 @@ def outline_of(name: str | Path) -> ModelOutline:
     own = _own_weights(Path(name))
     if own is not None:
         return ModelOutline(str(name), run_of(read_header(own), own).training.context, "files")
-    return ModelOutline(str(name), context_of(find_source(name).config), "config.json")
+    return ModelOutline(str(name), context_of(find_config(name)), "config.json")
 
 
 @reading(CheckpointError)

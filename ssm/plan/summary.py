@@ -236,7 +236,7 @@ def _notes(plan: Plan, workflow: WorkflowConfig, found: Mapping[str, Need], gpu:
 
 
 def _megabytes(count: float) -> str:
-    return size(1e6 * count, 3)
+    return size(1e6 * count, 3) if count else "0"
 
 
 def _hours(hours: float) -> str:

@@ -116,7 +116,7 @@ def test_a_search_that_was_stopped_continues_with_the_next_trial(
     whole, stopped = (searching(loaded, scale, tmp_path / name, monkeypatch) for name in ("whole", "stopped"))
     monkeypatch.setattr("ssm.extension.repairing.measured", measuring(0))
     whole._search([])
-    every = [f"trial {number} of at most 9" for number in range(1, 7)]  # the best point is not tried again
+    every = [f"trial {number} of at most 7" for number in range(1, 7)]  # the best point is not tried again
     assert said == every
     said.clear()
     monkeypatch.setattr("ssm.extension.repairing.measured", measuring(4))
@@ -131,7 +131,7 @@ def test_a_search_that_was_stopped_continues_with_the_next_trial(
 def test_trials_with_other_settings_are_deleted(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     repair = {"spec": {"diagnosis": {}, "repair": {"kind": "scale_a"}}, "divided": True, "share": None}
-    settings = repair | {"held_out": [], "held_out_files": ""}
+    settings = repair | {"text": [], "text_files": "", "held_out": [], "held_out_files": ""}
 
     def kept(**changes: Any) -> bool:
         folder.record_settings(settings)
@@ -147,4 +147,4 @@ def test_trials_with_other_settings_are_deleted(tmp_path: Path) -> None:
     folder.record_settings(settings)
     folder.diagnosis("before").mkdir()
     assert kept(spec={"diagnosis": {"budget_seconds": 60.0}, "repair": {"kind": "scale_a"}})
-    assert not kept(held_out=["other.txt"])
+    assert not kept(held_out=["other.txt"], held_out_files="other")

@@ -22,7 +22,7 @@ from ssm.diagnosis import settings_of
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats import export_checkpoint
-from ssm.models.load import LoadedModel, load_any_model
+from ssm.models.load import LoadedModel, load_any_model, outline_of
 from ssm.models.weights_file import digests
 from ssm.specs.corpora.stdlib import StdlibCorpus
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, DataSpec, FileTokenizer, TokenizerSpec
@@ -300,3 +300,20 @@ def test_mamba3_is_refused(tmp_path: Path) -> None:
     made("Jamba").save_pretrained(tmp_path)
     reconfigure(tmp_path, model_type="mamba3")
     refused(tmp_path, r"config.json: ssm cannot read Mamba-3: .* softplus .*since then\)$")
+
+
+def test_the_outline_of_a_model_of_the_hub_needs_its_config_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    asked: list[list[str]] = []
+
+    def download(repository: str, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.append(allow_patterns)
+        (tmp_path / "config.json").write_text('{"max_position_embeddings": 64}')
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert outline_of("owner/model").context == 64
+    assert asked == [["config.json"]]

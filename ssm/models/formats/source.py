@@ -146,14 +146,31 @@ def find_source(name: str | Path) -> Source:
     else:
         folder = _downloaded(str(name))
         weights = _weights_of(folder)
-    place = f"{path}: its folder" if path.is_file() else f"{folder}:"
-    config = _json(folder / CONFIG, f"{place} has no {CONFIG}, which describes the model")
+    config = _config_in(folder, path)
     files, listed = _files(weights)
     stored = {tensor: entry for file in files for tensor, entry in _contents(file).items()}
     absent = [tensor for tensor, file in listed.items() if tensor not in stored or stored[tensor].file.name != file]
     if absent:
         raise CheckpointError(f"{weights}: lists tensors that are not in their shards: {', '.join(absent)}")
     return Source(str(name), folder, config, files, stored)
+
+
+def find_config(name: str | Path) -> dict[str, Any]:
+    """The config.json of a model that `find_source` opens. Of a model of the hub, only this file is downloaded.
+
+    Raises:
+        CheckpointError: as in `find_source`, but nothing is said of weights.
+    """
+    require_model(name)
+    path = Path(name)
+    folder = path if path.is_dir() else path.parent if path.is_file() else _downloaded(str(name), [CONFIG])
+    return _config_in(folder, path)
+
+
+def _config_in(folder: Path, path: Path) -> dict[str, Any]:
+    """The config.json in a folder; `path` is what the user named."""
+    place = f"{path}: its folder" if path.is_file() else f"{folder}:"
+    return _json(folder / CONFIG, f"{place} has no {CONFIG}, which describes the model")
 
 
 def _weights_of(folder: Path) -> Path:
@@ -260,8 +277,8 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _downloaded(name: str) -> Path:
-    """The local folder of a model of the hub, which is downloaded if needed."""
+def _downloaded(name: str, only: list[str] | None = None) -> Path:
+    """The local folder of a model of the hub, which is downloaded if needed: these files `only`, or all of them."""
     by_hand = f"without a network, copy its {CONFIG} and weights to {Path(name).absolute()}"
     try:
         import huggingface_hub
@@ -276,8 +293,8 @@ def _downloaded(name: str) -> Path:
         return Path(huggingface_hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
 
     try:
-        folder = fetched(patterns)
-        if not any(folder.glob("*.safetensors")):
+        folder = fetched(only or patterns)
+        if only is None and not any(folder.glob("*.safetensors")):
             folder = fetched([*patterns, WEIGHTS[1], "pytorch_model-*.bin", WEIGHTS[1] + INDEX])
     except Exception as error:  # the package raises many types, also those of its network libraries
         cache = huggingface_hub.constants.HF_HUB_CACHE

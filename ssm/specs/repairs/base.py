@@ -80,7 +80,8 @@ class Repair(PluginSpec):
 
     def most_trials(self, model: AnyModel, context: int) -> int:
         """Maximum number of trials of the search: the unchanged model, and every value; `context` is T."""
-        return 1 + sum(len(axis.values) for axis in self.axes(model, context))
+        # An axis with None has all values, also that of the best point so far, which is not tried again.
+        return 1 + sum(len(axis.values) - (None in axis.values) for axis in self.axes(model, context))
 
     def tokens_read(self, model: AnyModel, context: int) -> int:
         """Maximum number of tokens in forward passes of the search: the unchanged model, and every value."""
