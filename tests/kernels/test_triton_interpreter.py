@@ -231,12 +231,11 @@ def test_matrix_instructions_that_triton_uses_wrongly_are_avoided(
 def test_an_old_interpreter_names_the_numpy_that_it_needs(
     version: str, array: str, runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import numpy
     import triton
     from ssm_kernels.native import triton_launch
 
     monkeypatch.setattr(triton_launch, "INTERPRETED", True)
     monkeypatch.setattr(triton, "__version__", version)
-    monkeypatch.setattr(numpy, "__version__", array)
+    monkeypatch.setattr(triton_launch.metadata, "version", lambda package: array)
     reason = "the interpreter of Triton 3.6.0 needs NumPy before 2.4; this is 2.4.6"
     assert triton_launch.unavailable(torch.device("cpu")) == (None if runs else reason)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
+from importlib import metadata
 from typing import Any, NamedTuple
 
 import torch
@@ -63,7 +64,7 @@ def avoid_unsafe_products(device: torch.device) -> None:
     The older instructions are slower. A user's own setting of these variables stays.
     """
     major, minor = torch.cuda.get_device_capability(device)
-    if major == 9 and _version(triton) < SAFE_WGMMA:
+    if major == 9 and _numbers(triton.__version__) < SAFE_WGMMA:
         variable = "DISABLE_MMA_V3"
     elif major in (10, 11):
         variable = "DISABLE_MMA_V5"
@@ -128,16 +129,15 @@ def unavailable(device: torch.device) -> str | None:
 
 def _why_not_interpreted() -> str | None:
     """The reason why Triton's interpreter cannot run; None if it can."""
-    import numpy  # which the interpreter needs; kernels on a GPU do not
-
-    if _version(triton) < INTERPRETS and _version(numpy) >= NEW_NUMPY:
-        return f"the interpreter of Triton {triton.__version__} needs NumPy before 2.4; this is {numpy.__version__}"
+    numpy = metadata.version("numpy")  # which the interpreter imports; kernels on a GPU do not need it
+    if _numbers(triton.__version__) < INTERPRETS and _numbers(numpy) >= NEW_NUMPY:
+        return f"the interpreter of Triton {triton.__version__} needs NumPy before 2.4; this is {numpy}"
     return None
 
 
-def _version(package: Any) -> tuple[int, ...]:
-    """The first two numbers of a package's version."""
-    return tuple(int(part) for part in package.__version__.split(".")[:2])
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def tile(size: int, largest: int, smallest: int = 16) -> int:
