@@ -72,8 +72,8 @@ class Attention(Mixer, kind="attention"):
             width = max(self.head_dim, self.value_dim)
             q, keys, values = (F.pad(x, (0, width - x.shape[-1])) for x in (q, keys, values))
         groups = self.groups
-        if groups != self.heads and q.is_cuda and q.dtype == torch.float32:
-            # With groups, float32 would get the kernel that keeps the scores of all heads and tokens.
+        if groups != self.heads and q.is_cuda and (mask is not None or q.dtype.itemsize > 2):
+            # With groups, only flash attention stores no scores, and it needs half precision and no mask.
             keys, values = (x.repeat_interleave(self.heads // groups, 1) for x in (keys, values))  # (B, H, S + T, ...)
             groups = self.heads
         y = F.scaled_dot_product_attention(
