@@ -131,7 +131,7 @@ class CheckpointSpec(Spec):
         """
         repair = REPAIRS[self.policy].model_validate({"kind": self.policy, **self._given(*REPAIR_OPTIONS)})
         assert isinstance(repair, OfLayers)
-        return 1 + len(repair.tried) * (1 + layers * (repair.by == "layer"))
+        return repair.trials_of(layers)
 
     @property
     def targets(self) -> tuple[str, str]:

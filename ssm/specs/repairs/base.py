@@ -80,8 +80,7 @@ class Repair(PluginSpec):
 
     def most_trials(self, model: AnyModel, context: int) -> int:
         """Maximum number of trials of the search: the unchanged model, and every value; `context` is T."""
-        # An axis with None has all values, also that of the best point so far, which is not tried again.
-        return 1 + sum(len(axis.values) - (None in axis.values) for axis in self.axes(model, context))
+        return 1 + sum(len(axis.values) for axis in self.axes(model, context))
 
     def tokens_read(self, model: AnyModel, context: int) -> int:
         """Maximum number of tokens in forward passes of the search: the unchanged model, and every value."""
@@ -121,6 +120,13 @@ class OfLayers(Repair):
     def start(self, model: AnyModel) -> Point:
         return (None,) * len(self.layers(model))
 
+    def most_trials(self, model: AnyModel, context: int) -> int:
+        return self.trials_of(len(self.layers(model)))
+
+    def trials_of(self, layers: int) -> int:
+        """Maximum number of trials, the unchanged model included, with this number of layers that can be repaired."""
+        return 1 + len(self.tried) * (1 + layers * (self.by == "layer"))
+
     def said(self, model: AnyModel, point: Point) -> str:
         """A point in words."""
         values = [f"{self.number} {value:g}" if value is not None else "unchanged" for value in point]
@@ -134,6 +140,7 @@ class OfLayers(Repair):
         together = Axis("all layers", tuple(range(len(layers))), values)
         if self.by == "model":
             return (together,)
-        # None is tried again, because the best value for all layers may be worse than none in a single layer.
+        # None is tried again, because the best value for all layers may be worse than none in a single layer. Of the
+        # values and None, one is that of the best point so far.
         single = [Axis(f"layer {layer}", (place,), (None, *values)) for place, layer in enumerate(layers)]
         return (together, *single)
