@@ -112,6 +112,7 @@ ADDED = Paper(
         "x_dose": "how much State Passing a model needs",
         "x_memory": "does what is left of a state predict the break?",
         "x_capacity": "state size and training length",
+        "x_size": "large and small models",
         "x_bridges": "one paper's cure, another paper's measurement",
         "x_repairs": "repairs with and without training",
         "x_prose": "headline findings on English prose",
