@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from models.formats.folders import as_bin, reconfigure, rewrite
+from models.formats.folders import as_bin, one_shard, reconfigure, rewrite
 from models.formats.round_trip import assert_bitwise, weights
 from models.test_foreign import ATTENTION, HYBRID, made, tokens
 from safetensors.torch import load_file
@@ -212,6 +212,10 @@ def test_unused_tensors_are_copied(tmp_path: Path) -> None:
     as_bin(theirs)
     source = find_source(theirs)
     out = export_foreign(load_foreign(source), source, tmp_path / "bin")
+    assert_bitwise(weights(theirs), weights(out))
+    one_shard(theirs, ".pth")
+    source = find_source(theirs)
+    out = export_foreign(load_foreign(source), source, tmp_path / "shard")
     assert_bitwise(weights(theirs), weights(out))
 
 

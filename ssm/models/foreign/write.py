@@ -17,7 +17,7 @@ from ssm.base.errors import CheckpointError, first_line
 from ssm.base.files import atomic_folder
 from ssm.models.foreign.load import quiet
 from ssm.models.foreign.model import ForeignModel, is_a_log
-from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source, find_source
+from ssm.models.formats.source import CARD, CONFIG, WEIGHTS, Source, find_source, index_of
 from ssm.models.formats.write import card_of, check_apart, check_finite, copy_companions, write_tensors
 
 
@@ -59,7 +59,7 @@ def write_weights(model: ForeignModel, source: Source, folder: Path) -> None:
         by_file[stored.file.name].append(name)
     shutil.copyfile(source.config_path, folder / CONFIG)
     if set(by_file).difference(WEIGHTS):  # a single file with an unusual name needs an index too
-        index = WEIGHTS[next(iter(by_file)).endswith(".bin")] + INDEX  # names, files and sizes do not change
+        index = index_of(next(iter(by_file)))  # names, files and sizes do not change
         shutil.copyfile(source.folder / index, folder / index)
     with _in_original_form(model, source, folder) as tensors:
         for file, names in by_file.items():

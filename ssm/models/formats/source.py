@@ -188,6 +188,11 @@ def _weights_of(folder: Path) -> Path:
     raise CheckpointError(f"{folder}: has no weights ({' or '.join(WEIGHTS)}, or an index of shards)")
 
 
+def index_of(shard: str) -> str:
+    """The name of the index that lists a shard. Pickled shards can have any suffix."""
+    return (WEIGHTS[0] if shard.endswith(".safetensors") else WEIGHTS[1]) + INDEX
+
+
 def listed_in(index: Path) -> dict[str, str]:
     """Tensor name -> file name, from an index of shards.
 

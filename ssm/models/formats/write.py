@@ -21,7 +21,7 @@ from ssm.base.files import atomic_folder
 from ssm.models.backbone import Block, LanguageModel
 from ssm.models.formats.format import FORMATS, Format, Piece, check_same
 from ssm.models.formats.read import Imported
-from ssm.models.formats.source import CARD, CONFIG, INDEX, WEIGHTS, Source
+from ssm.models.formats.source import CARD, CONFIG, WEIGHTS, Source, index_of
 
 HELPER = True
 
@@ -244,12 +244,13 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
 
 def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None:
     """Write the index of shards: the file of each tensor, and the bytes of all."""
-    single = WEIGHTS[not next(iter(plan)).endswith(".safetensors")]
     index = {
         "metadata": {"total_size": size},
         "weight_map": {target.name: file for file, targets in plan.items() for target in targets},
     }
-    (folder / (single + INDEX)).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / index_of(next(iter(plan)))).write_text(
+        json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
 
 
 def card_of(source: Source | None, form: str, changes: Mapping[str, object] | None) -> str:

@@ -28,10 +28,10 @@ def shard(folder: Path) -> None:
     (folder / "model.safetensors").unlink(missing_ok=True)
 
 
-def one_shard(folder: Path) -> None:
-    """Give the only file of weights the name of a shard, and write an index."""
+def one_shard(folder: Path, suffix: str | None = None) -> None:
+    """Give the only file of weights the name of a shard (with this suffix), and write an index."""
     (weights,) = (path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
-    only = weights.with_stem(f"{weights.stem}-00001-of-00001")
+    only = weights.with_stem(f"{weights.stem}-00001-of-00001").with_suffix(suffix or weights.suffix)
     names = load_file(weights) if weights.suffix == ".safetensors" else torch.load(weights, weights_only=True)
     index = {"metadata": {"made_by": "nobody"}, "weight_map": dict.fromkeys(names, only.name)}
     (folder / f"{weights.name}.index.json").write_text(json.dumps(index))

@@ -49,7 +49,7 @@ def weights(folder: Path) -> dict[str, Tensor]:
     for file in sorted(folder.iterdir()):
         if file.suffix == ".safetensors":
             tensors |= load_file(file)
-        elif file.suffix == ".bin":
+        elif file.suffix in (".bin", ".pth"):
             tensors |= torch.load(file, weights_only=True)
     return tensors
 
