@@ -17,11 +17,12 @@ from ssm.base.errors import CheckpointError, first_line, is_lack_of_memory
 from ssm.base.files import reading
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
-from ssm.models.backbone import LanguageModel
 from ssm.models.families import NO_STATE
 from ssm.models.foreign import ForeignModel, load_foreign
-from ssm.models.formats import Imported, import_checkpoint, known_format
+from ssm.models.formats import Imported, known_format
+from ssm.models.formats.read import import_source
 from ssm.models.formats.source import CONFIG, Source, find_config, find_source
+from ssm.models.trainable import TrainableModel
 from ssm.models.weights_file import load_model, read_header, run_of
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, FileTokenizer, TokenizerSpec
 from ssm.specs.foreign import AnyModel
@@ -54,7 +55,7 @@ class LoadedModel:
 
     name: str  # given by the user
     title: str  # a short name
-    model: LanguageModel | ForeignModel  # in evaluation mode and float32
+    model: TrainableModel  # in evaluation mode and float32
     kind: str  # for readers
     context: int | None  # training context in tokens, if its files have it
     tokenizer: TokenizerSpec | None  # None: not found
@@ -144,7 +145,7 @@ def load_any_model(name: str | Path, device: torch.device | str = "cpu") -> Load
             return _load_run(str(name), own, device)
     source = find_source(name)
     with _fitting(str(name), lambda: sum(math.prod(tensor.shape) for tensor in source.stored.values()), device):
-        return _load_source(source, str(name), device)
+        return _load_source(source, device)
 
 
 @contextmanager
@@ -170,7 +171,7 @@ def _numbers_in(weights: Path) -> int:
     return sum(math.prod(entry["shape"]) for tensor, entry in header.items() if tensor != "__metadata__")
 
 
-def _load_source(source: Source, name: str, device: torch.device | str) -> LoadedModel:
+def _load_source(source: Source, device: torch.device | str) -> LoadedModel:
     form = known_format(source)
     if form is None and "model_type" in source.config:
         return _load_foreign(source, device)
@@ -182,7 +183,7 @@ def _load_source(source: Source, name: str, device: torch.device | str) -> Loade
                 return _load_foreign(source, device)
             except CheckpointError as error:
                 raise CheckpointError(f"{variant}; transformers cannot read it either: {error}") from error
-    return _load_imported(name, device)
+    return _load_imported(source, device)
 
 
 def _own_weights(path: Path) -> Path | None:
@@ -218,15 +219,15 @@ def _load_run(name: str, weights: Path, device: torch.device | str) -> LoadedMod
     )
 
 
-def _load_imported(name: str, device: torch.device | str) -> LoadedModel:
-    imported = import_checkpoint(name)
-    tokenizer, note = _tokenizer(imported.source, imported.vocab_size)
+def _load_imported(source: Source, device: torch.device | str) -> LoadedModel:
+    imported = import_source(source)
+    tokenizer, note = _tokenizer(source, imported.vocab_size)
     return LoadedModel(
-        name=name,
-        title=imported.source.title,
+        name=source.name,
+        title=source.title,
         model=imported.model.float().to(device).eval(),
         kind=imported.format.title,
-        context=context_of(imported.source.config),
+        context=context_of(source.config),
         imported=imported,
         tokenizer=tokenizer,
         fingerprint=_fingerprint(imported.files),

@@ -57,7 +57,11 @@ def import_checkpoint(name: str | Path) -> Imported:
         CheckpointError: it cannot be found or read, its format is unknown, or its tensors do not fit its config.json.
         ConfigError: the sizes in its config.json do not fit together.
     """
-    source = find_source(name)
+    return import_source(find_source(name))
+
+
+def import_source(source: Source) -> Imported:
+    """`import_checkpoint` for files that are already found."""
     form = format_of(source)
     spec, vocab_size = form.spec(source.config, source.title, str(source.config_path))
     model = shell(spec, vocab_size)
