@@ -7,8 +7,7 @@ from typing import Any
 
 from ssm.models.formats.format import Row
 from ssm.models.formats.keys import Config, Key
-from ssm.models.formats.parts import SIZES, affine, ffn_of, gated_mlp
-from ssm.specs.ffn.gated_mlp import GatedMlp
+from ssm.models.formats.parts import SIZES, affine, ffn_sizes, gated_mlp
 from ssm.specs.model import ModelSpec
 
 HELPER = True
@@ -124,7 +123,7 @@ def sizes_of(spec: ModelSpec) -> dict[str, int]:
     """Sizes of keys, values and the hidden layer of the MLP."""
     mixer: Any = spec.mixer
     H, K, V = mixer.state_shape(spec.d_model)
-    return {"keys": getattr(mixer, "key_heads", H) * K, "values": H * V, "hidden": ffn_of(spec, GatedMlp).d_hidden}
+    return {"keys": getattr(mixer, "key_heads", H) * K, "values": H * V} | ffn_sizes(spec)
 
 
 def layer_norm_rows() -> tuple[Row, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key, complete, read_keys, refused, write_keys
-from ssm.models.formats.parts import affine, dt_limit, dt_rank, ffn_of
+from ssm.models.formats.parts import affine, dt_limit, dt_rank
 from ssm.specs.ffn.gated_mlp import GatedMlp
 from ssm.specs.mixers.attention import AttentionMixer
 from ssm.specs.model import ModelSpec
@@ -117,7 +117,9 @@ def _ffn(width: int, config: Config) -> Fields | None:
 
 
 def _d_intermediate(spec: ModelSpec, D: int) -> int:
-    return 0 if spec.ffn is None else ffn_of(spec, GatedMlp).d_hidden
+    if spec.ffn is not None and not isinstance(spec.ffn, GatedMlp):
+        raise ValueError(f"its ffn is {spec.ffn.kind}")
+    return 0 if spec.ffn is None else spec.ffn.d_hidden
 
 
 MAMBA_SSM = Format(

@@ -18,7 +18,6 @@ from ssm.specs.model import ModelSpec
 HELPER = True
 
 M = TypeVar("M", bound=MixerSpecBase)
-F = TypeVar("F", GatedMlp, Experts)
 LINEAR, FULL = "linear_attention", "full_attention"  # in transformers' layer_types
 
 
@@ -31,17 +30,6 @@ def mixer_of(spec: ModelSpec, kind: type[M]) -> M:
     if not isinstance(spec.mixer, kind):
         raise ValueError(f"its mixer is {spec.mixer.kind}")
     return spec.mixer
-
-
-def ffn_of(spec: ModelSpec, kind: type[F]) -> F:
-    """The model's ffn.
-
-    Raises:
-        ValueError: there is none, or it has another kind.
-    """
-    if not isinstance(spec.ffn, kind):
-        raise ValueError("it has no ffn" if spec.ffn is None else f"its ffn is {spec.ffn.kind}")
-    return spec.ffn
 
 
 SIZES = (Key("hidden_size", "d_model"), Key("num_hidden_layers", "n_layers"))  # in transformers and in fla
