@@ -49,15 +49,15 @@ def mean_over(binned: pl.DataFrame, column: str, start: int, stop: int, sample: 
 
 
 def paired_log_ratio(
-    position_loss: pl.DataFrame, restart_loss: pl.DataFrame, k_times_context: int, start: int | None = None
+    position_loss: pl.DataFrame, restart_loss: pl.DataFrame, stop: int, start: int | None = None
 ) -> pl.DataFrame:
-    """Loss with the full history minus loss of the restarted model, on the same targets [3/4 kT, kT).
+    """Loss with the full history minus loss of the restarted model, on the same targets [start, stop).
 
     Args:
         position_loss: the table of the arm that reads the full history.
         restart_loss: the table of the restarted arm: the base for Rbase, the same arm for Rown.
-        k_times_context: kT in tokens, a multiple of 4.
-        start: where the targets begin, if not at 3/4 kT.
+        stop: end of the targets, in tokens.
+        start: their begin; None: 3/4 of `stop`, which must then be a multiple of 4.
 
     Returns:
         Columns sequence, value (nats: the logarithm of the paired ratio of perplexities), sorted by sequence.
@@ -65,9 +65,9 @@ def paired_log_ratio(
     Raises:
         TableError: no such bins, or the two tables do not hold the same sequences.
     """
-    start = 3 * k_times_context // 4 if start is None else start
-    full = mean_loss(position_loss, start, k_times_context)
-    restarted = mean_loss(restart_loss, start, k_times_context)
+    start = 3 * stop // 4 if start is None else start
+    full = mean_loss(position_loss, start, stop)
+    restarted = mean_loss(restart_loss, start, stop)
     if full["sequence"].to_list() != restarted["sequence"].to_list():
         raise TableError("the full and the restarted loss were measured on different sequences: they cannot be paired")
     return full.select("sequence", value=pl.col("loss") - restarted["loss"])
