@@ -61,9 +61,7 @@ def attention_mask(mixer: Mixer, u: Tensor) -> Tensor:
         ValueError: the mixer has no diagonal linear recurrence (GRU, delta rule).
     """
     if isinstance(mixer, Attention):
-        seen = mixer.attended(u, None, None).mask
-        if seen is None:
-            seen = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
+        seen = mixer.attended(u, None, None).full_mask
         return seen.to(u.dtype).expand(u.shape[0], mixer.heads, -1, -1)
     recurrence = mixer.coefficients(u)
     sizes = recurrence.A.abs()

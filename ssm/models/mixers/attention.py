@@ -26,6 +26,14 @@ class Attended(NamedTuple):
     gate: Tensor | None  # (B, T, H, V)
     state: LayerState  # after the last token
 
+    @property
+    def full_mask(self) -> Tensor:
+        """The tokens that each token sees: the mask, or (T, T) bool if there is none."""
+        if self.mask is not None:
+            return self.mask
+        T = self.q.shape[2]
+        return torch.ones(T, T, dtype=torch.bool, device=self.q.device).tril()
+
 
 class Attention(Mixer, kind="attention"):
     """Attention with H heads of queries and G <= H heads of keys and values.
@@ -110,11 +118,8 @@ class Attention(Mixer, kind="attention"):
         """The attention map softmax(q k^T / sqrt(K)) from an empty cache, (B, H, T, T)."""
         attended = self.attended(u, None, None)
         keys = attended.keys.repeat_interleave(self.heads // self.groups, 1)  # (B, H, T, K)
-        mask = attended.mask
-        if mask is None:
-            mask = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool, device=u.device).tril()
         scores = attended.q @ keys.transpose(-1, -2) * self.head_dim**-0.5
-        return scores.masked_fill(~mask, float("-inf")).softmax(-1)
+        return scores.masked_fill(~attended.full_mask, float("-inf")).softmax(-1)
 
     def attended(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Attended:
         """What `forward` attends with and to."""
