@@ -26,21 +26,21 @@ class Mamba2(Mixer, kind="mamba2"):
     def __init__(self, spec: Mamba2Mixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         self.d_inner = spec.expand * d_model  # E D
-        self.heads = self.d_inner // spec.head_dim  # H
+        self.heads = spec.heads(d_model)  # H
         self.d_bc = spec.n_groups * spec.d_state  # G N
-        d_conv = self.d_inner + 2 * self.d_bc
-        self.sizes = [self.d_inner, d_conv, spec.dt_inputs(d_model)]
+        convolved = spec.convolved(d_model)  # E D + 2 G N
+        self.sizes = [self.d_inner, convolved, spec.dt_inputs(d_model)]
         self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # z, x, B, C, dt
-        self.conv_weight = nn.Parameter(torch.empty(d_conv, spec.d_conv))  # (E D + 2 G N, K)
-        self.conv_bias = nn.Parameter(torch.zeros(d_conv))
+        self.conv_weight = nn.Parameter(torch.empty(convolved, spec.d_conv))  # (E D + 2 G N, K)
+        self.conv_bias = nn.Parameter(torch.zeros(convolved))
         self.dt_bias = nn.Parameter(torch.empty(self.heads))
         self.A_log = nn.Parameter(torch.empty(self.heads))  # A = -exp(A_log), or the mimetic form
         self.D = nn.Parameter(torch.ones(self.heads))
         self.norm_weight = nn.Parameter(torch.ones(self.d_inner))
         self.out_proj = nn.Linear(self.d_inner, d_model, bias=False)
-        self._initialize(n_layers)
+        self._initialize()
 
-    def _initialize(self, n_layers: int) -> None:
+    def _initialize(self) -> None:
         """The authors' initialization, then the mimetic parts that the spec selects.
 
         A is uniform, dt log-uniform, and the output projection is divided by sqrt(L). The bias of the
@@ -56,7 +56,7 @@ class Mamba2(Mixer, kind="mamba2"):
         with torch.no_grad():
             self.dt_bias.copy_(dt_bias)
             self.A_log.copy_(a.log())
-            self.out_proj.weight.div_(math.sqrt(n_layers))
+            self.out_proj.weight.div_(math.sqrt(self.n_layers))
         B, C = self.bc_weights
         apply_mimetic(
             self.spec.mimetic,
