@@ -35,8 +35,8 @@ class CheckpointSchedule:
     Attributes:
         seconds: after this time, or later if checkpoints take long to write (SAVING).
         steps: after this number of steps, instead of `seconds`. For tests and demonstrations.
-        until: on the clock of `time.monotonic`. Training writes a checkpoint and stops before a step that would end
-            later.
+        until: on the clock of `time.monotonic`. Training writes a checkpoint and stops at the first check before a
+            step that would end later. Fast steps have a check after every FLUSH_EVERY of them.
     """
 
     seconds: float = 60.0
