@@ -4,9 +4,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:  # the controller process of pytest-xdist should not wait for torch
     from ssm.data.store import TokenStore
+
+
+# Other processes may take the cores, so no example has a limit of time.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -52,7 +52,7 @@ def test_a_large_permutation_looks_random() -> None:
     assert ((counts - 40) ** 2 / 40).sum() / (49 * 49) < 1.15  # chi-squared per degree of freedom; its error is 0.03
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 400), st.integers(1, 20), st.integers(1, 9), SEEDS)
 def test_an_epoch_has_every_window_once_and_no_window_leaves_the_split(n: int, context: int, size: int, seed: int):
     assume(n > context)
@@ -87,7 +87,7 @@ def test_the_order_does_not_depend_on_the_block_size(block: int, monkeypatch: py
         assert np.array_equal(other.positions(step), expected[step])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 300), st.integers(1, 30), st.integers(1, 9), SEEDS, st.data())
 def test_streams_read_the_text_without_gaps(n: int, context: int, size: int, seed: int, data: st.DataObject) -> None:
     assume(n > context)
@@ -134,7 +134,7 @@ def test_batches_are_contiguous_integers(kind: type[WindowBatches] | type[Stream
     assert (batch.starts is None) == (kind is WindowBatches)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 300), st.data(), SEEDS)
 def test_held_out_windows_can_be_read_in_any_segments(n: int, data: st.DataObject, seed: int) -> None:
     length = data.draw(st.integers(1, n - 1))

@@ -66,7 +66,7 @@ def documents_of(store: TokenStore) -> dict[str, list[bytes]]:
     return found
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     rows=st.lists(st.text(min_size=1, max_size=30), min_size=30, max_size=40),
     shard_tokens=st.integers(1, 200),

@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ssm.base.errors import DataError
@@ -77,7 +77,6 @@ INDENTS = st.sampled_from(["", "    ", "        "])
 LINES = st.tuples(INDENTS, st.lists(WORDS, max_size=12).map(" ".join)).map("".join)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other processes may take the cores
 @example("0) >>> A A A A A a")  # a doctest in an item
 @given(st.one_of(st.text(), st.lists(LINES, max_size=12).map("\n".join)))
 def test_paragraphs_of_any_text(text: str) -> None:
@@ -150,7 +149,6 @@ POOL = [f"Return the {noun} of the value, if it is {adjective}." for noun in ("n
 LONGER = [f"This is how the function that is called next will {verb} the rest of it." for verb in ("read", "write")]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other processes may take the cores
 @given(st.lists(st.lists(st.sampled_from(POOL + LONGER), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_nothing_is_in_two_documents(tmp_path_factory: pytest.TempPathFactory, modules: list[list[str]]) -> None:
     root = tmp_path_factory.mktemp("library")

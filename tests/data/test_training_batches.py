@@ -60,7 +60,7 @@ def test_in_a_stream_every_example_is_a_start(copies: dict[int | None, TokenStor
     assert not stream.starts[:, 1:].any()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(count=st.sampled_from([None, 1, 13]), size=st.integers(1, 30), step=st.integers(0, 20), data=st.data())
 def test_some_rows_equal_those_of_the_batch(
     count: int | None, size: int, step: int, data: st.DataObject, copies: dict[int | None, TokenStore]
@@ -73,7 +73,7 @@ def test_some_rows_equal_those_of_the_batch(
     assert torch.equal(part.targets, whole.targets[start:stop])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(size=st.integers(1, 30), seed=st.integers(0, 100))
 def test_a_finite_set_is_read_in_epochs(size: int, seed: int, copies: dict[int | None, TokenStore]) -> None:
     batches = batches_of(copies[13], size, seed=seed)

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from diagnosis.fabricated import diagnosis, everything, fails_from, tables
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from printed import commands
 
@@ -217,7 +217,6 @@ def test_the_table_has_bits_per_byte_if_they_were_measured(broken: Diagnosis) ->
     assert table([replace(rows[0], bits=None), rows[1]])[1].endswith(" -")
 
 
-@settings(deadline=None)
 @given(
     rows=st.lists(
         st.builds(
@@ -233,7 +232,6 @@ def test_a_table_is_never_too_wide(rows: list[Row]) -> None:
     assert max(map(len, lines)) <= WIDTH
 
 
-@settings(deadline=None)
 @given(words=st.lists(names, min_size=1, max_size=5))
 def test_a_command_is_never_too_wide_and_keeps_its_words(words: list[str]) -> None:
     lines = command(words)
@@ -256,7 +254,6 @@ def test_wide_letters_count_twice() -> None:
     assert typed(lines) == ["ssm", "漢" * 60]
 
 
-@settings(deadline=None)
 @given(
     found=st.builds(
         lambda failure, ratio, context: (failure, ratio, context),

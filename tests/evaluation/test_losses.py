@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 import torch
 from evaluation.rigged import Rigged
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -174,7 +174,6 @@ def test_within_the_first_context_restart_and_position_loss_agree(ctx: Evaluatio
 
 
 @given(st.integers(1, 100_000))
-@settings(deadline=None)
 def test_bins_cover_every_length(length: int) -> None:
     edges = bin_edges(length)
     assert edges[0] == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.cases import cases, check_step_sizes, exact, exhaustive, run
 from kernels.cuda_emulation import compiler_missing, turns
@@ -53,7 +53,7 @@ any_case = st.one_of(*(cases(operation, 130, 40, STATES) for operation in OPERAT
 )
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(any_case, st.sampled_from(PROCESSORS))
 def test_equals_the_reference(case: Case, processors: int) -> None:
     got = emulate(case, processors)
@@ -62,7 +62,7 @@ def test_equals_the_reference(case: Case, processors: int) -> None:
     assert found < 2e-5 or found < 4 * rounding(case)
 
 
-@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(any_case, st.lists(st.integers(1, 129), max_size=3), st.sampled_from(PROCESSORS))
 def test_results_do_not_depend_on_cuts_of_the_sequence(case: Case, cuts: list[int], processors: int) -> None:
     with emulated(processors):

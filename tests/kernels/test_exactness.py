@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.builds import NATIVE, Build
 from kernels.cases import ALL, CPP, EACH, PAIRS, ROW, Recording, cases, check_step_sizes, exact, exhaustive, run
@@ -34,7 +34,7 @@ SIZES = [
 def test_equals_the_reference(operation: str, backend: str) -> None:
     examples, longest = EXAMPLES[backend]
 
-    @settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples)
     @given(cases(operation, longest))
     def check(case: Case) -> None:
         # The norm of one channel is almost its sign: the gradient of x is a difference with cancellation.
@@ -93,7 +93,7 @@ def test_large_calls_of_torch_are_split_into_pieces(operation: str, monkeypatch:
     name, size = PIECES[operation]
     monkeypatch.setitem(getattr(backends.module(operation, "torch"), name), "cpu", size)
 
-    @settings(deadline=None, max_examples=15)
+    @settings(max_examples=15)
     @given(cases(operation, 100))
     def check(case: Case) -> None:
         assert worst(run(case, "torch"), exact(case)) < 1e-11
@@ -105,7 +105,7 @@ def test_large_calls_of_torch_are_split_into_pieces(operation: str, monkeypatch:
 def test_results_do_not_depend_on_cuts_of_the_sequence(operation: str, backend: str) -> None:
     examples, longest = EXAMPLES[backend]
 
-    @settings(deadline=None, max_examples=min(examples, 30), suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=min(examples, 30))
     @given(cases(operation, longest), st.lists(st.integers(1, longest - 1), max_size=3))
     def check(case: Case, cuts: list[int]) -> None:
         pieces = with_gradients(case.in_pieces(backend, cuts), case.values, 0)

@@ -56,7 +56,7 @@ def in_pieces(tokens: Tensor, borders: list[int], resets: Tensor | None = None) 
     return forward
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.lists(st.integers(1, T - 1), min_size=1, max_size=4, unique=True), st.booleans())
 def test_a_split_changes_nothing(double: LanguageModel, start: State, cuts: list[int], with_resets: bool) -> None:
     tokens = tiny.tokens(1, 2, T)

@@ -120,7 +120,7 @@ def text(held_out: float, choice: float) -> DataSpec:
     return DataSpec.parse(content, "")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @example(read=text(0.1, 0.2), trained=text(0.3, 0.0), choice=True)  # .1 + .2 is above .3 in floating point
 @given(read=TEXT, trained=TEXT, choice=st.booleans())
 def test_kept_from_is_what_the_splits_are(read: DataSpec, trained: DataSpec, choice: bool) -> None:

@@ -53,7 +53,7 @@ values = st.lists(word, min_size=1, max_size=4, unique_by=lambda value: (str(val
 grids = st.dictionaries(axis, values, max_size=3)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 @given(grids, grids, st.sampled_from(["figure", "base", "after", "both"]), st.data())
 def test_members_are_the_product_and_start_from_the_parent_with_their_values(
     first: dict[str, list[Any]], second: dict[str, list[Any]], place: str, data: st.DataObject

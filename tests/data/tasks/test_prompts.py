@@ -117,7 +117,7 @@ def test_the_key_is_at_the_sentence_nearest_to_its_depth(pieces: PasskeyPieces) 
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_prompts_can_be_read_in_segments(data: st.DataObject) -> None:
     pieces = passkey_pieces(SPEC, TOKENIZERS["bpe"], seed=3)
     length = pieces.shortest + data.draw(st.integers(0, 300))

@@ -47,7 +47,7 @@ def check(inputs: list[int], targets: list[int], vocabulary: int, length: int) -
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_every_key_is_asked_once_for_its_value(data: st.DataObject) -> None:
     pairs = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))

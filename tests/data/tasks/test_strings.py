@@ -27,7 +27,7 @@ def made(count: int, task: str = "copy", seed: int = 0, **content: object) -> tu
     return examples, ["".join(symbols[token] for token in row) for row in examples.tokens.tolist()]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(TASKS), st.integers(1, 12), st.integers(0, 8), st.integers(1, 26), st.integers(0, 2**31))
 def test_one_string_and_its_answer(task: str, shortest: int, more: int, alphabet: int, seed: int) -> None:
     mix = [{"shortest": shortest, "longest": shortest + more}]
@@ -63,7 +63,7 @@ def masks(text: str) -> list[int]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(TASKS), st.integers(1, 9), st.integers(0, 5), st.integers(0, 40), st.integers(0, 2**31))
 def test_packed_sequences_are_full_of_strings(task: str, shortest: int, more: int, room: int, seed: int) -> None:
     packed = 2 * (shortest + more) + 3 + room

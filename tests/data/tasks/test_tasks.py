@@ -57,7 +57,7 @@ def test_examples_have_not_changed(name: str, stores: dict[str, TokenStore]) -> 
     assert digest[:16] == GOLDEN[name]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(indices=INDICES, seed=st.integers(0, 2**31), split=st.sampled_from(["train", "test"]))
 def test_an_example_does_not_depend_on_the_others_of_its_batch(
     indices: list[int], seed: int, split: Split, stores: dict[str, TokenStore]
@@ -77,7 +77,7 @@ def test_an_example_does_not_depend_on_the_others_of_its_batch(
             assert not together.target_mask[row, size - 1 :].any()
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(indices=INDICES)
 def test_the_targets_of_answers_count(indices: list[int], stores: dict[str, TokenStore]) -> None:
     for store in stores.values():

@@ -38,7 +38,7 @@ def test_every_kind_is_registered_and_tested() -> None:
 
 
 @every_system
-@settings(deadline=None, max_examples=3)
+@settings(max_examples=3)
 @given(cuts=st.lists(st.integers(1, T - 1), min_size=1, max_size=3, unique=True), with_resets=st.booleans())
 def test_a_split_changes_nothing(name: str, cuts: list[int], with_resets: bool) -> None:
     mixer = build(name)
@@ -102,7 +102,7 @@ def test_on_a_gpu_every_head_of_attention_has_its_own_keys(monkeypatch: pytest.M
 
 
 @every_system
-@settings(deadline=None, max_examples=4)
+@settings(max_examples=4)
 @given(places=st.tuples(*[st.sets(st.integers(0, T - 1), max_size=3)] * B), carry=st.booleans())
 def test_a_reset_separates_documents(name: str, places: tuple[set[int], ...], carry: bool) -> None:
     """A sequence with resets equals separate sequences from the zero state, also in the final state."""
