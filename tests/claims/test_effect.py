@@ -46,7 +46,10 @@ def height(seed: int, a: int, conv: int, size: int) -> float:
 
 def test_an_effect_is_the_mean_over_the_other_axes(tmp_path: Path) -> None:
     series = grid(tmp_path, height) + grid(tmp_path, lambda *_: 99.0, panel="other")
-    found = read(tmp_path, effect("a"), series)
+    without = [one for one in series if one["axes"]["a"] == "off"]  # arms of another grid, and with another axis
+    others = [one | {"arm": f"h{one['arm']}", "family": "h"} for one in without]
+    others += [one | {"arm": f"w{one['arm']}", "axes": one["axes"] | {"width": 2}} for one in without]
+    found = read(tmp_path, effect("a"), series + others)
     same(found, student([2 + seed + 1.5 for seed in range(3)]))
     assert "mean over 4 pairs of arms" in found.words
     same(read(tmp_path, effect("a", where={"conv": True}), series), student([2 + seed + 3 for seed in range(3)]))

@@ -25,6 +25,7 @@ from ssm.claims.quantity import ROUNDING
 from ssm.claims.statements import CONFIRMED, OPEN, REFUTED
 from ssm.claims.verdict import judge
 from ssm.specs.measurements.position_loss import PositionLoss
+from ssm.specs.measurements.state_statistics import StateStatistics
 
 SHIFTS = (0.2, 0.5, 0.3)  # log ratios of the three seeds
 OVERFLOWED: Readings = {("base", 2): {"norm": [1.0, math.inf, 1.0, 1.0]}}
@@ -143,6 +144,19 @@ def test_head_drift_counts_growth_and_shrinking(tmp_path: Path) -> None:
         measure(tmp_path, drift | {"heads": "median"}, seeds)
 
 
+def test_head_drift_of_one_seed_counts_shrinking_in_all_resamples(tmp_path: Path) -> None:
+    """At 4 T the sequences have 0.25 to 0.325 of the std at T."""
+    task = figure_task([claim({"kind": "head_drift", "arm": "base", "times_context": 4.0}, above=1.0)], (1,))
+    write_tables(tmp_path, task, {("base", 1): {"heads": 0.25}})
+    (path,) = (tmp_path / f"{s.tables['state_statistics']}.parquet" for s in task.series if s.arm == "base")
+    late = pl.when(pl.col("position") == 32).then(1 + 0.1 * pl.col("sequence")).otherwise(1.0)
+    frame = read_table(path, StateStatistics.table).with_columns(std=pl.col("std") * late)
+    write_table(frame, StateStatistics.table, path, {})
+    found = estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
+    assert found.value == pytest.approx(1 / (0.25 * 1.15))
+    assert 1 / 0.325 < found.low < found.value < found.high < 1 / 0.25
+
+
 def test_seeds_that_differ_by_rounding_are_equal(tmp_path: Path) -> None:
     """0.3 - 0.2 differs from 0.2 - 0.1 in the last bit; their spread is not an interval."""
     excess = {1: 0.2 - 0.1, 2: 0.3 - 0.2, 3: 0.4 - 0.3}
@@ -168,13 +182,14 @@ def test_rounding_scales_with_the_limits() -> None:
 
 @pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio"])
 def test_only_the_last_quarter_is_read(tmp_path: Path, kind: str) -> None:
-    """Of 4 T = 32 positions only [24, 32) count; the loss before is different."""
+    """Of 4 T = 32 positions only [24, 32) count, and for the growth [4, 8): the loss is 1.5 at 4 and 2.5 at 6."""
     task = figure_task([claim({"kind": kind, "arm": "base", "times_context": 4.0}, above=0.0)], (1,))
     write_tables(tmp_path, task, {})
     (path,) = (tmp_path / f"{s.tables['position_loss']}.parquet" for s in task.series if s.arm == "base")
-    late = pl.when(pl.col("position_from") >= 24).then(3.0 + 0.1 * pl.col("sequence"))
+    start = pl.col("position_from")
+    late = pl.when(start >= 24).then(3.0 + 0.1 * pl.col("sequence")).when(start >= 8).then(9.0)
     frame = read_table(path, PositionLoss.table)
-    frame = frame.with_columns(loss=late.when(pl.col("position_from") >= 8).then(9.0).otherwise(2.0))
+    frame = frame.with_columns(loss=late.when(start >= 4).then(start / 2 - 0.5).otherwise(9.0))
     write_table(frame, PositionLoss.table, path, {})
     found = estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
     assert found.value == pytest.approx(np.exp(3.15 - (0.0 if kind == "perplexity_at" else 2.0)))

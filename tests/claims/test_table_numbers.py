@@ -14,6 +14,7 @@ from scipy import stats
 from ssm.base.errors import TableError
 from ssm.claims.estimate import seed_interval
 from ssm.claims.table_numbers import (
+    by_sequence,
     head_std_growth,
     mean_loss,
     paired_log_ratio,
@@ -79,6 +80,7 @@ def test_a_nan_or_missing_loss_stays_visible() -> None:
         assert math.isnan(mean_loss(table, 0, 8)["loss"][0])
         assert mean_loss(table, 0, 8)["loss"][1] == 1.0
         assert position_curve(table)["loss"].is_nan().to_list() == [False, True]
+        assert np.isnan(by_sequence(table, ["position_from"], "loss")).tolist() == [[False, True], [False, False]]
 
 
 def test_the_paired_ratio_is_a_difference_sequence_by_sequence() -> None:
