@@ -105,8 +105,9 @@ def planned(tmp_path: Path, kind: str, caps: DryRun | None = None) -> Measuremen
 def test_it_can_be_planned_estimated_and_made(
     kind: str, ctx: EvaluationContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also: the seed of the run and that of the measurement choose what is read."""
     task = planned(tmp_path, kind)
-    measurement, read = task.measurement, 0
+    measurement, read = task.measurement, list[torch.Tensor]()
     assert MeasurementTask.parse(task.content(), "itself") == task
     if isinstance(measurement, OfImages):
         assert task.run is not None
@@ -117,8 +118,7 @@ def test_it_can_be_planned_estimated_and_made(
     embedded = model.embedded
 
     def counted(tokens: torch.Tensor) -> Any:
-        nonlocal read
-        read += PASSES.get(kind, 1) * tokens.shape[:2].numel()
+        read.append(tokens)
         return embedded(tokens)
 
     monkeypatch.setattr(model, "embedded", counted)
@@ -131,7 +131,7 @@ def test_it_can_be_planned_estimated_and_made(
         given = TokenStore.open(tmp_path / "tokens")
     elif isinstance(measurement, OfTable):
         given = MEASURES[measurement.of.kind](measurement.of, ctx)
-        read = 0
+        read.clear()
     elif isinstance(measurement, OfMetrics):
         steps = {"step": [1, 2, 3, 4], "tokens": [8, 16, 24, 32]}
         given = pl.DataFrame(steps | dict.fromkeys(METRICS.columns.keys() - steps.keys(), 1.0), METRICS.columns)
@@ -145,11 +145,19 @@ def test_it_can_be_planned_estimated_and_made(
     work = measurement.work(task.run)
     if isinstance(measurement, OfRun):
         assert task.run is not None
-        assert sum(part.tokens for part in work) == pytest.approx(read, rel=0.1)
+        tokens = PASSES.get(kind, 1) * sum(part.shape[:2].numel() for part in read)
+        assert sum(part.tokens for part in work) == pytest.approx(tokens, rel=0.1)
         rows = measurement.rows(ctx.model.spec)  # type: ignore[attr-defined]
         assert rows == pytest.approx(frame.height, rel=0.1) if rows else frame.height < 1000
+        if read:
+            first = torch.cat([part.flatten() for part in read])
+            other = measurement.model_copy(update={"seed": measurement.seed + 1})  # type: ignore[attr-defined]
+            for spec, subject in ((measurement, replace(ctx, seed=ctx.seed + 1)), (other, ctx)):
+                read.clear()
+                MEASURES[kind](spec, subject)
+                assert not torch.equal(torch.cat([part.flatten() for part in read]), first)
     else:
-        assert read == 0
+        assert read == []
     assert all(part.tokens > 0 and part.length > 0 for part in work)
 
 
