@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, cycle
 
 import numpy as np
 
@@ -73,9 +73,14 @@ def encode_in_order(
 def _in_processes(
     json: str, vocab_size: int, batches: Iterable[TextBatch], workers: int
 ) -> Iterator[tuple[TextBatch, list[np.ndarray]]]:
-    pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(json, vocab_size)
-    )
+    # A pool for each process. One pool of several starts them one by one. If one was killed meanwhile, Python 3.11 can
+    # wait forever for a process that starts later.
+    pools = [
+        ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(json, vocab_size)
+        )
+        for _ in range(workers)
+    ]
     in_progress: deque[tuple[TextBatch, Future[list[np.ndarray]]]] = deque()
 
     def first() -> tuple[TextBatch, list[np.ndarray]]:
@@ -83,7 +88,7 @@ def _in_processes(
         return in_progress.popleft()[0], tokens
 
     try:
-        for batch in batches:
+        for batch, pool in zip(batches, cycle(pools), strict=False):
             in_progress.append((batch, pool.submit(_encode, batch.texts)))
             if len(in_progress) >= AHEAD * workers:
                 yield first()
@@ -98,7 +103,8 @@ def _in_processes(
         )
         raise DataError(f"a tokenizing process was killed (out of memory?); {advice}") from error
     finally:
-        pool.shutdown(cancel_futures=True)
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
 
 
 _worker_tokenizer: Tokenizer  # set once per worker process, by _start_worker

@@ -11,8 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -199,6 +201,20 @@ def test_fewer_processes_are_not_advised_for_a_single_document(monkeypatch: pyte
 
     with pytest.raises(DataError, match=r"killed \(out of memory\?\); it encoded a single document: divide it"):
         list(encode_in_order(train_bpe(iter([b"xx"]), 270), batches(), workers=2))
+
+
+def test_a_pool_starts_no_process_after_its_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the first one was killed meanwhile, Python 3.11 waits forever for the second, or raises OSError."""
+    start = ProcessPoolExecutor._spawn_process  # type: ignore[attr-defined]
+
+    def checked(pool: Any) -> None:
+        assert not pool._processes
+        start(pool)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "_spawn_process", checked)
+    monkeypatch.setattr(encoding, "PROCESSES_FROM", 1)
+    batches = [TextBatch([b"text"], ["train"], 4, 4) for _ in range(4)]
+    assert len(list(encode_in_order(train_bpe(iter([b"xx"]), 270), batches, workers=2))) == 4
 
 
 def test_small_corpora_and_bytes_start_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
