@@ -75,18 +75,11 @@ class JsonTokenizer:
     def __init__(self, json: str, vocab_size: int, source: str):
         self.json, self.vocab_size = json, vocab_size
         try:
-            self.inner = tokenizers.Tokenizer.from_str(json)
-            self.inner.encode_batch_fast([""], add_special_tokens=False)
+            self.inner = _parsed(json)
         except BaseException as error:  # the package raises Exception, and panics that are not an Exception
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             raise DataError(f"{source}: not a tokenizer.json ({first_line(error)})") from error
-        self.inner.no_truncation()
-        self.inner.no_padding()
-        self.inner.encode_special_tokens = True
-        if self.inner.decoder is None and _keeps_spaces(self.inner):
-            # Without a decoder, the package puts a space between all tokens, such as the letters of DNA.
-            self.inner.decoder = tokenizers.decoders.Fuse()
         needed = max(self.inner.get_vocab(with_added_tokens=True).values(), default=0) + 1
         if needed > vocab_size:
             raise DataError(f"{source}: the tokenizer needs vocab_size {needed}, the spec says {vocab_size}")
@@ -180,6 +173,23 @@ def following(tokenizer: Tokenizer, text: str) -> np.ndarray:
     tokens = (both[len(sentence) :] if continues else alone).astype(np.int64)
     tokens.setflags(write=False)
     return tokens
+
+
+@lru_cache(1)
+def _parsed(json: str) -> tokenizers.Tokenizer:
+    """The tokenizer of the package, with the settings of `JsonTokenizer`.
+
+    Cached: a command checks a tokenizer against the model, reads its special tokens, and encodes and decodes text.
+    """
+    inner = tokenizers.Tokenizer.from_str(json)
+    inner.encode_batch_fast([""], add_special_tokens=False)
+    inner.no_truncation()
+    inner.no_padding()
+    inner.encode_special_tokens = True
+    if inner.decoder is None and _keeps_spaces(inner):
+        # Without a decoder, the package puts a space between all tokens, such as the letters of DNA.
+        inner.decoder = tokenizers.decoders.Fuse()
+    return inner
 
 
 def _download(spec: HubTokenizer) -> Path:

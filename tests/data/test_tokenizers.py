@@ -135,6 +135,12 @@ def test_signals_are_not_reported_as_errors_of_the_tokenizer(monkeypatch: pytest
         JsonTokenizer("{}", 300, "x")
 
 
+def test_a_tokenizer_is_parsed_once_for_the_check_and_for_the_text(bpe: JsonTokenizer, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(bpe.json)
+    first, second = (read_tokenizer(tmp_path / "tokenizer.json", size) for size in (2**32, 300))
+    assert first.inner is second.inner
+
+
 def test_a_tokenizer_of_the_hub(bpe: JsonTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tokenizer.json").write_text(bpe.json)
     spec = HubTokenizer(name="some/model", revision="abc", vocab_size=300)
