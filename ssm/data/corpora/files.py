@@ -114,7 +114,7 @@ class FilesReader(CorpusReader, kind="files"):
         key, first, shared, count = self.spec.text_key, "", set[str](), 0
         for _, path in self.files():
             try:
-                rows = _rows(path) if _suffix(path) == ".json" and _found_format(path, self.spec) == "text" else []
+                rows = _rows(path) if _suffix(path) == ".json" else []
             except (OSError, pa.ArrowException):
                 return  # the reader says so
             if not rows or not all(isinstance(row, dict) and key not in row for row in rows):
