@@ -57,6 +57,12 @@ class TokenSplit:
         self.n_documents = len(documents)
         self._shard_tokens = len(self.shards[0]) if self.shards else 1
 
+    @property
+    def usual_document(self) -> int:
+        """Half of the tokens are in documents of at most this many tokens. The split must not be empty."""
+        sizes = np.sort(np.diff(self.documents, append=self.n_tokens))  # (D,)
+        return int(sizes[np.searchsorted(np.cumsum(sizes), self.n_tokens / 2)])
+
     def read(self, start: int, length: int) -> np.ndarray:
         """Tokens [start, start + length) as (length,) int64, also across shards.
 

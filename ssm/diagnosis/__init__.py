@@ -183,6 +183,7 @@ def diagnose_loaded(
         windows=sampled.windows,
         reading_seconds=sampled.reading_seconds,
         longest=loaded.longest,
+        document=store.held_out.usual_document,
     )
     readings = read(sampled.tables, facts)
     return Diagnosis(facts, sampled.tables, readings, verdict_of(readings, facts))

@@ -28,7 +28,7 @@ from ssm.diagnosis.outcome import (
 )
 from ssm.diagnosis.readings import bits_per_byte, perplexity, ratio_spans, ratios
 from ssm.diagnosis.result import OUT_OF_MEMORY, SPENT, Diagnosis, Facts, Interval, Tables
-from ssm.diagnosis.verdict import digits, ends, sentence_of
+from ssm.diagnosis.verdict import digits, document_words, ends, sentence_of
 from ssm.specs.diagnosis import ENOUGH
 
 WIDTH = 80
@@ -68,7 +68,7 @@ def diagnosis_lines(diagnosis: Diagnosis, page: Path, extend: Sequence[str]) -> 
         "",
         *_table_of(diagnosis),
         "",
-        *paragraph(f"{RATIO} {SPANS} {windows}"),
+        *paragraph(f"{RATIO} {SPANS} {windows} {document_words(facts)}"),
         "",
         *_left_out(facts),
         *_next(diagnosis, extend),

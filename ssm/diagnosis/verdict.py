@@ -43,6 +43,7 @@ def verdict_of(readings: Readings, facts: Facts) -> Verdict:
             _recovery(readings, facts) if outcome == BREAKS else "",
             RESTART,
             _windows(outcome, readings, facts),
+            document_words(facts),
             definition_words(outcome, readings),
             bits_words(readings, facts),
             length_words(length) if length else "",
@@ -86,6 +87,13 @@ def definition_words(outcome: str, readings: Readings) -> str:
             "late tokens with other, earlier tokens. On the same tokens, read twice, the rise is within the tolerance."
         )
     return f"lg Definition 3.2 finds {generalization_words(readings)}."
+
+
+def document_words(facts: Facts) -> str:
+    """A warning if the windows are longer than the documents of the text."""
+    if facts.document is None or facts.document >= facts.length:
+        return ""
+    return f"Half of the text is in documents of at most {facts.document:,} tokens. Older history is other documents."
 
 
 def bits_words(readings: Readings, facts: Facts) -> str:

@@ -56,6 +56,12 @@ def test_reads_outside_of_the_split_fail(
             split.read(start, length)
 
 
+@pytest.mark.parametrize(("starts", "size"), [([0], 10), ([0, 1, 2, 3, 4], 6), ([0, 1, 2, 3, 4, 6], 2)])
+def test_half_of_the_tokens_are_in_documents_of_the_usual_size_or_less(starts: list[int], size: int) -> None:
+    split = TokenSplit("split", [np.zeros(10, np.uint8)], np.array(starts), 256)
+    assert split.usual_document == size
+
+
 def test_an_empty_split() -> None:
     split = TokenSplit("split", [], np.empty(0, np.int64), 256)
     assert (split.n_tokens, split.n_documents) == (0, 0)

@@ -102,6 +102,7 @@ def test_page_record_and_tables(
     assert record["facts"]["can_extend"]
     assert record["facts"]["parameters"] == build_model(model_spec(), 256, seed=1).parameters_count
     assert record["facts"]["tokenizer"] == "bytes"
+    assert record["facts"]["document"] > record["facts"]["length"]
     assert "<dt>Tokenizer</dt>" in page
     names = {path.stem for path in (tmp_path / "out" / "tables").iterdir()}
     inside = {"state_statistics", "effective_remembrance", "memory_length", "decay_range"}

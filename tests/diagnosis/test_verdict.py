@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from diagnosis.fabricated import (
+    LENGTH,
     bump,
     diagnosis,
     everything,
@@ -26,6 +28,7 @@ from ssm.diagnosis.definitions import why_they_differ
 from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED, outcome_of
 from ssm.diagnosis.readings import solved
 from ssm.diagnosis.result import Diagnosis, Interval, Tables
+from ssm.diagnosis.terminal import diagnosis_lines
 from ssm.diagnosis.verdict import definition_words, extension_words, generalization_words, verdict_of
 
 NO_STATE = "the model has no recurrent state: the state of each layer is a cache of keys and values"
@@ -291,3 +294,11 @@ def test_few_windows_may_break_with_a_warning() -> None:
     few = "32 windows of the text were read. So few windows may miss what is rare in the text."
     assert few in found.verdict.paragraph
     assert "So few" not in diagnosis(tables(0, fails_from(3100), sequences=64)).verdict.paragraph
+
+
+@pytest.mark.parametrize(("document", "warned"), [(LENGTH - 1, True), (LENGTH, False), (None, False)])
+def test_a_text_of_short_documents_has_a_warning(document: int | None, warned: bool) -> None:
+    found = diagnosis(tables(0), document=document)
+    warning = f"Half of the text is in documents of at most {LENGTH - 1:,} tokens. Older history is other documents."
+    assert (warning in found.verdict.paragraph) == warned
+    assert (warning in " ".join(diagnosis_lines(found, Path("index.html"), []))) == warned
