@@ -74,12 +74,14 @@ class PlannedFigure(Spec, ABC):
 
     def title_of(self, panel: str) -> str:
         """The title of a panel, with its number of parameters if that is equal in all arms."""
-        size = self.sizes.get(panel)
-        return self.name_of(panel) + ("" if size is None else f", {size} parameters")
+        title, size = self.titles.get(panel, panel), self.sizes.get(panel)
+        return title if size is None else f"{title}, {size} parameters"
 
     def name_of(self, panel: str) -> str:
-        """The title of a panel without its number of parameters."""
-        return self.titles.get(panel, panel)
+        """A short title of a panel: with a number of parameters only if another panel has the same title."""
+        title, size = self.titles.get(panel, panel), self.sizes.get(panel)
+        alone = list(self.titles.values()).count(title) < 2
+        return title if alone or size is None else f"{title}, {size}"
 
     def own_tables(self, kind: str) -> tuple[str, ...]:
         """The ids of the figure's own tables of this kind, which belong to no arm."""

@@ -35,11 +35,15 @@ def ranked(folder: Path, **plot: Any) -> FigureTask:
     return synthetic.task([{"kind": "ranking", "of": RATIO} | plot], series)
 
 
-def test_a_line_has_the_name_of_its_model_without_its_size(tmp_path: Path) -> None:
-    task = ranked(tmp_path).model_copy(update={"titles": {"tiny": "Tiny, wide"}, "sizes": {"tiny": "6.23k"}})
+def test_a_line_has_the_size_of_its_model_only_if_another_has_the_same_title(tmp_path: Path) -> None:
+    titles, sizes = {"tiny": "Tiny, wide"}, {"tiny": "6.23k", "small": "15k"}
+    task = ranked(tmp_path).model_copy(update={"titles": titles, "sizes": sizes})
     assert task.title_of("tiny") == "Tiny, wide, 6.23k parameters"
     (axes,) = draw_figure(task, tmp_path).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["large", "small", "Tiny, wide"]
+    alike = task.model_copy(update={"titles": titles | {"small": "Tiny, wide"}})
+    (axes,) = draw_figure(alike, tmp_path).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["large", "Tiny, wide, 15k", "Tiny, wide, 6.23k"]
 
 
 def test_models_are_in_the_order_of_the_first_arm(tmp_path: Path) -> None:
