@@ -37,7 +37,7 @@ def pairwise_distance(x: Tensor) -> Tensor:
         x: (B, T, C), real or complex, with T at least 2.
 
     Returns:
-        (B,), float64.
+        (B,), float64; NaN if x is zero.
     """
     x = (torch.view_as_real(x) if x.is_complex() else x).double().flatten(2)
     T = x.shape[1]

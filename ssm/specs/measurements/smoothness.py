@@ -30,7 +30,7 @@ class Smoothness(OfWindows):
             "layer": int,  # 1, 2, ...
             "depth": float,  # layer / layers of the model
             "signal": str,  # b: b_t; input: Delta_t b_t; h: the state h_t; mixer, block: their outputs
-            "pairwise_distance": float,  # E(x): 1 for uncorrelated tokens, 0 if all are equal
+            "pairwise_distance": float,  # E(x): 1 for uncorrelated tokens, 0 if all are equal, NaN if all are zero
             "relative_to_b": float,  # E(x) over that of b in this layer; null if the layer is not a linear recurrence
         },
         keys=("sequence", "layer", "depth", "signal"),
