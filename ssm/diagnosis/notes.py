@@ -19,6 +19,8 @@ def notes(loaded: LoadedModel, tokenizer: TokenizerSpec, spec: DiagnosisSpec, co
     lines = []
     if context is None:
         lines.append(f"context {spec.context:,} from its {loaded.described_by}; reading up to {spec.length:,} tokens")
+    elif loaded.context not in (None, context):
+        lines.append(f"context {context:,} from --context; its {loaded.described_by} says {loaded.context:,}")
     first = _first_token(loaded, tokenizer)
     if first is not None:
         lines.append(f"its tokenizer begins texts with {printable(first)}; windows here begin without it")

@@ -442,6 +442,9 @@ def test_what_the_files_decide_is_said(
     (model / "tokenizer_config.json").write_text("{")  # only for this note
     assert main([*arguments, "--context", "16"]) == 2
     assert capsys.readouterr().err.splitlines() == said[2:]
+    assert main([*arguments, "--context", "8"]) == 2
+    note = f"{verb} theirs: context 8 from --context; its config.json says 16"
+    assert capsys.readouterr().err.splitlines()[0] == note
 
 
 def test_an_existing_folder_is_not_changed(world: Path, tmp_path: Path) -> None:
