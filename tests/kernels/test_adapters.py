@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -157,7 +158,20 @@ def test_error_without_fla(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fla", None)
     reason = fla.unavailable("gated_scan", CUDA)
     assert reason is not None
-    assert reason.startswith("flash-linear-attention is not installed, or its installation is incomplete: ")
+    assert reason.startswith("flash-linear-attention is not installed, or cannot be imported: ")
+
+
+@pytest.mark.parametrize(("name", "package"), [("fla", "flash-linear-attention"), ("mamba_ssm", "mamba-ssm")])
+def test_a_peer_that_fails_at_its_import_is_unavailable(
+    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a version of triton that it does not know. The other implementations are still measured."""
+    for loaded in [other for other in sys.modules if other.split(".")[0] == name]:
+        monkeypatch.delitem(sys.modules, loaded)
+    (tmp_path / f"{name}.py").write_text("raise RuntimeError('this triton is too new')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    reason = peer(name).unavailable("gated_scan", CUDA)
+    assert reason == f"{package} is not installed, or cannot be imported: this triton is too new"
 
 
 # mamba_ssm cannot be installed without a GPU: these functions have its signatures and layouts.
@@ -302,7 +316,7 @@ def test_reasons_why_mamba_ssm_is_unavailable(monkeypatch: pytest.MonkeyPatch) -
     for operation, package in (("selective_scan", "mamba-ssm"), ("causal_conv1d", "causal-conv1d")):
         reason = mamba_ssm.unavailable(operation, CUDA)
         assert reason is not None
-        assert reason.startswith(f"{package} is not installed, or its CUDA extension is missing: ")
+        assert reason.startswith(f"{package} is not installed, or cannot be imported: ")
 
 
 def test_every_peer_gives_a_reason_on_the_cpu() -> None:
