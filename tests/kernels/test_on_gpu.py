@@ -219,6 +219,36 @@ def test_a_worker_that_cannot_start_takes_no_task_from_others(monkeypatch: pytes
     assert states(Ready(alive=False), fails, monkeypatch) == "f" * 10, "the last one says why"
 
 
+def test_a_worker_that_cannot_use_the_device_does_not_start() -> None:
+    """As on a GPU that takes one process only. Its tasks are left to the worker that can."""
+    with mock.patch("torch.zeros", side_effect=RuntimeError("busy")), pytest.raises(RuntimeError, match="busy"):
+        kernels.names(Setting(False, Path(), ROOT))
+
+
+def test_an_interrupted_command_does_not_wait_for_its_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released = threading.Event()
+
+    class Interrupted(Ready):
+        def do(self, name: str, seconds: float) -> dict[str, Any]:
+            if not released.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+            released.wait()
+            return {"state": "passed", "seconds": 0.0}
+
+    before = threading.enumerate()
+    with pytest.raises(KeyboardInterrupt):
+        states(Interrupted(), lambda *_: Ready(), monkeypatch)
+    try:
+        assert all(thread.daemon for thread in threading.enumerate() if thread not in before)
+    finally:
+        released.set()
+    with mock.patch("ssm_kernels.benchmarks.on_gpu.__main__._run", side_effect=KeyboardInterrupt):
+        assert main(["picture", "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "on_gpu: interrupted; the same command continues\n"
+
+
 def test_the_start_of_a_worker_counts_in_the_time_of_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Ready()
 

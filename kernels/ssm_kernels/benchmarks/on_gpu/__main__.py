@@ -21,7 +21,7 @@ continues: it keeps what passed on the same device with the same code, and does
 the rest. On a GPU, no stage takes longer than eight minutes.
 
 exit code: 0 if every stage passed; 1 if one failed, or was not finished in its
-time; 2 if the words of the command were wrong.
+time; 2 if the words of the command were wrong; 130 after Ctrl-C.
 """
 
 
@@ -44,7 +44,11 @@ def main(words: Sequence[str]) -> int:
     if args.rehearse:
         chosen = [rehearsed(stage) for stage in chosen]
     _say_missing(chosen)
-    reports = [_run(stage, setting, args) for stage in chosen]
+    try:
+        reports = [_run(stage, setting, args) for stage in chosen]
+    except KeyboardInterrupt:
+        print("on_gpu: interrupted; the same command continues", file=sys.stderr)
+        return 130
     print("\n" + "\n".join(_summary(reports)))
     return 1 if any(found.state == "failed" or found.open(args.only) for found in reports) else 0
 

@@ -30,6 +30,7 @@ SMALL = (1, 9, 5, 3)  # a rehearsal's sizes
 
 
 def names(setting: Setting) -> list[str]:
+    torch.zeros(1, device=setting.device)  # a worker that cannot use the device ends here, and takes no task
     return [
         f"{check}, {operation}, {backend}"
         for check in CHECKS

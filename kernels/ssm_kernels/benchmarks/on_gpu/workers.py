@@ -155,7 +155,8 @@ def do_tasks(
         if worker is not None:
             worker.end()
 
-    threads = [threading.Thread(target=work, args=(None if number else first,)) for number in range(count)]
+    # Daemons, because an interrupted command must not wait for its tasks. Its workers end with it.
+    threads = [threading.Thread(target=work, args=(None if number else first,), daemon=True) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
