@@ -16,7 +16,7 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
-from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, sanitizer, speed, workers
+from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, sanitizer, speed, training, workers
 from ssm_kernels.benchmarks.on_gpu.__main__ import main
 from ssm_kernels.benchmarks.on_gpu.report import Report
 from ssm_kernels.benchmarks.on_gpu.stages import KERNELS, LONGEST, STAGES, Stage
@@ -449,3 +449,17 @@ def test_one_seed_of_the_figure_is_made_in_full() -> None:
     assert {task.measurement for task in one.measurements.values()} == {
         task.measurement for task in whole.measurements.values()
     }
+
+
+def test_the_speed_of_a_run_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = next(iter(make_plan(load_config(ROOT / "config", "smoke", [figure.FIGURE])).runs.values()))
+    record = {"spec": run.content(), "tokens": 7, "tokens_per_second": 1e6}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    monkeypatch.chdir(tmp_path)
+    assert figure._run(Setting(True, tmp_path, ROOT), tmp_path / "run.json")["share"] > 0
+
+
+def test_one_model_of_each_kind_is_trained_before_the_others() -> None:
+    hours = {"small": 1.0, "middle": 5.0, "large": 9.0, "other": 0.5, "another": 0.1}
+    kinds = dict.fromkeys(("small", "middle", "large"), "mamba1") | dict.fromkeys(("other", "another"), "gla")
+    assert training.ordered(hours, kinds) == ["large", "other", "middle", "another", "small"]

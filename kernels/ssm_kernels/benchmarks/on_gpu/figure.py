@@ -49,13 +49,14 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     _called(setting, "snakemake", *files, "--unlock")
     _called(setting, "snakemake", *files, "--cores", str(jobs), "--rerun-incomplete", "--", FIGURE)
     verdicts = _called(setting, "ssm", "verdicts", str(results / scale)).splitlines()
-    runs = [_run(path) for path in sorted((results / scale / "runs").glob("*/run.json"))]
+    runs = [_run(setting, path) for path in sorted((results / scale / "runs").glob("*/run.json"))]
     tokens, fastest = sum(run["tokens"] for run in runs), max(run["share"] for run in runs)
-    says = f"{len(verdicts)} lines of verdicts, {len(runs)} runs, {tokens:,} tokens, at most {fastest:.1%} of the peak"
+    says = f"{len(verdicts)} lines of verdicts, {len(runs)} runs, {tokens:,} tokens"
+    says += f", at most {fastest:.1%} of the peak in config.yaml"
     return {"says": says, "verdicts": verdicts, "runs": runs, "jobs": jobs}
 
 
-def _run(path: Path) -> dict[str, Any]:
+def _run(setting: Setting, path: Path) -> dict[str, Any]:
     """Speed of a finished run. Several runs shared the device."""
     from ssm.plan.library import load_config
     from ssm.plan.parameters import operations_per_token
@@ -65,7 +66,7 @@ def _run(path: Path) -> dict[str, Any]:
     run = RunSpec.model_validate(record["spec"])
     training = run.training
     each = training.passes * operations_per_token(run.own_model, run.data.vocab_size, training.context)
-    hardware = load_config("config").workflow.hardware
+    hardware = load_config(setting.root / "config").workflow.hardware
     peak = 1e12 * getattr(hardware.gpu_tflops, training.precision)
     rate = record["tokens_per_second"]
     return {"run": path.parent.name, "tokens": record["tokens"], "rate": rate, "share": rate * each / peak}

@@ -6,6 +6,8 @@ micro-batches of the plan. The plan estimates the same runs from the hardware in
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -24,13 +26,26 @@ WARM = 3  # passes before
 
 
 def names(setting: Setting) -> list[str]:
-    """The models, those with the most training in the plan first."""
+    """The models: first the one of each kind with the most training in the plan, then the next of each kind."""
     hours: dict[str, float] = {}
+    kinds: dict[str, str] = {}
     plan, needs, _ = _plan(setting)
     for name, run in _trained(plan).items():
         key = _key(run)
         hours[key] = hours.get(key, 0.0) + needs[name].gpu_hours
-    return sorted(hours, key=lambda key: -hours[key])[: 1 if setting.rehearse else None]
+        kinds[key] = " and ".join(sorted({mixer.kind for mixer in run.own_model.mixers()}))
+    return ordered(hours, kinds)[: 1 if setting.rehearse else None]
+
+
+def ordered(hours: Mapping[str, float], kinds: Mapping[str, str]) -> list[str]:
+    """One model of each kind in turn, because the many sizes of one kind would fill the stage's time."""
+    rank: dict[str, int] = {}  # within the kind
+    seen: Counter[str] = Counter()
+    longest_first = sorted(hours, key=lambda key: -hours[key])
+    for key in longest_first:
+        rank[key] = seen[kinds[key]]
+        seen[kinds[key]] += 1
+    return sorted(longest_first, key=lambda key: rank[key])
 
 
 def run(setting: Setting, name: str) -> dict[str, Any]:
@@ -48,7 +63,7 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     tokens = sum(training_tokens(run) for run in runs.values())
     hours, planned = tokens / rate / 3600, sum(needs[job].gpu_hours for job in runs)
     return {
-        "says": f"{rate:,.0f} tokens/s, {share:.1%} of the peak, {memory / 1e9:.1f} GB; "
+        "says": f"{rate:,.0f} tokens/s, {share:.1%} of the peak in config.yaml, {memory / 1e9:.1f} GB; "
         f"{len(runs)} runs take {hours:,.1f} hours, the plan says {planned:,.1f}",
         "tokens_per_second": rate,
         "share_of_peak": share,
