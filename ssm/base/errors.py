@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 LINE, WORD = 1500, 300  # longest message and longest word in characters; the middle of longer ones is left out
 VALUE = 80  # longest value in a message, in characters
+MOST_NEAR, MOST_NAMES = 4, 30  # names in a hint: equally near names, and names in a list
 
 
 class UserError(Exception):
@@ -53,25 +54,34 @@ def is_lack_of_memory(error: Exception) -> bool:
 
 
 def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
-    """The hint after an unknown name: the nearest valid name, or all valid names.
+    """The hint after an unknown name: the nearest valid names (upper and lower case are the same), or a list of names.
 
     Args:
-        otherwise: hint if no name is near, instead of a list of all names.
+        otherwise: hint if no name is near, instead of a list of names.
 
-    >>> nearest("traning", ["training", "model"])
+    >>> nearest("Traning", ["training", "model"])
     "did you mean 'training'?"
+    >>> nearest("fig5", ["ls_fig5", "ls_fig2", "lg_fig5"])
+    "did you mean 'lg_fig5' or 'ls_fig5'?"
     >>> nearest("x", ["training", "model"])
     'valid names: model, training'
     >>> nearest("x", ["training", "model"], "the README lists them")
     'the README lists them'
     """
     names = sorted({str(v) for v in valid})
-    close = difflib.get_close_matches(str(name)[:VALUE], names, n=1, cutoff=0.6)
+    folded = {one.casefold(): one for one in names}
+    wanted = str(name)[:VALUE].casefold()
+    close = difflib.get_close_matches(wanted, folded, n=MOST_NEAR, cutoff=0.6)
     if close:
-        return f"did you mean '{shortened(close[0])}'?"
+        ratios = [difflib.SequenceMatcher(None, one, wanted).ratio() for one in close]
+        best = [one for one, ratio in zip(close, ratios, strict=True) if ratio == ratios[0]]
+        return f"did you mean {' or '.join(sorted(shown(folded[one]) for one in best))}?"
     if otherwise:
         return otherwise
-    return "valid names: " + ", ".join(map(shortened, names)) if names else "there are no valid names here"
+    if not names:
+        return "there are no valid names here"
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return f"valid names: {', '.join(map(shortened, names[:MOST_NAMES]))}{more}"
 
 
 def printable(text: str) -> str:
