@@ -112,7 +112,7 @@ def _read(
 def _words(problem: Exception) -> str:
     """The message of an error, without the value that caused it."""
     if isinstance(problem, yaml.MarkedYAMLError):
-        return shortened(problem.problem or "not valid YAML", 300)
+        return shortened(_yaml_words(problem), 300)
     if isinstance(problem, UnicodeDecodeError):
         return f"not UTF-8: byte {problem.object[problem.start]:#04x} at {problem.start}"
     if isinstance(problem, OSError):
@@ -198,8 +198,41 @@ def _check_depth(value: Any) -> None:
 _BOOL = "tag:yaml.org,2002:bool"
 
 
+# The beginning of PyYAML's message -> our words. {line}: where the part begins that PyYAML was reading.
+YAML_PROBLEMS = {
+    "mapping values are not allowed here": "a text with ': ' needs quotes, or this line is indented too far",
+    "could not find expected ':'": "expected ':' after the key in line {line}",
+    "found character '\\t'": "expected spaces, got a tab",
+    "found unexpected end of stream": "the quotes that begin in line {line} do not end",
+    "expected <block end>": "this does not continue what begins in line {line}: check the indentation and the quotes",
+}
+
+
+def _yaml_words(problem: yaml.MarkedYAMLError) -> str:
+    """The message of PyYAML in our words, or its own words with what it was reading."""
+    said = problem.problem or "not valid YAML"
+    mark = problem.context_mark
+    line = mark.line + 1 if mark else 0
+    for beginning, words in YAML_PROBLEMS.items():
+        if said.startswith(beginning):
+            return words.format(line=line)
+    return f"{problem.context} (line {line}), {said}" if problem.context and line else said
+
+
 class _Loader(yaml.SafeLoader):
-    """The safe loader, which also refuses duplicate keys."""
+    """The safe loader, which also refuses duplicate keys, and says which anchors are wrong."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        name, first = event.anchor, self.anchors.get(event.anchor)
+        problem = ""
+        if isinstance(event, yaml.AliasEvent) and first is None:
+            problem = f"no anchor '&{name}' is above this alias; {nearest(name, self.anchors, 'define it first')}"
+        elif not isinstance(event, yaml.AliasEvent) and first is not None:
+            problem = f"the anchor '&{name}' is given twice; the first is in line {first.start_mark.line + 1}"
+        if problem:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         # Checked here, because construction adds merged keys (<<) to the nodes.
