@@ -72,16 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         reason = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
         print(f"ssm {verb}: {UserError(reason)}", file=sys.stderr)
         return 2
-    except (MemoryError, OSError, RuntimeError) as error:
-        if isinstance(error, OSError) and error.errno in FULL:  # other files give an OutputError
-            _discard_stdout()
-            where = error.filename or "standard output or a temporary file"
-            print(f"ssm {verb}: {UserError(f'{where}: cannot be written ({error.strerror})')}", file=sys.stderr)
-            return 2
-        if not is_lack_of_memory(error):
+    except OSError as error:
+        if error.errno not in FULL:
             raise
-        hint = _less_memory(verb, arguments, error)
-        print(f"ssm {verb}: {UserError(f'out of memory ({first_line(error)}){hint}')}", file=sys.stderr)
+        _discard_stdout()
+        where = error.filename or "standard output or a temporary file"  # other files give an OutputError
+        print(f"ssm {verb}: {UserError(f'{where}: cannot be written ({error.strerror})')}", file=sys.stderr)
         return 2
     except Preempted as stop:
         report(verb, stop)
@@ -89,17 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"ssm {verb}: interrupted", file=sys.stderr)
         return 130
-
-
-def _less_memory(verb: str, arguments: Sequence[str], error: Exception) -> str:
-    """The advice after a lack of memory: options of the command that need less."""
-    less = getattr(_module(verb), "LESS_MEMORY", "")
-    words = " ".join(arguments).replace("=", " ")
-    on_gpu = "CUDA" in str(error)  # there bfloat16 is the default, except for models that it would harm
-    rounded = "--precision bfloat16" in words or (on_gpu and "--precision" not in words)
-    if verb in GROUPS["your own checkpoint"] and not rounded:
-        less += ", or --precision bfloat16"
-    return f"; less is needed with {less}" if less else ""
 
 
 def _discard_stdout() -> None:
@@ -119,11 +104,25 @@ def _dispatch(verb: str, arguments: list[str]) -> int:
         return 2
     module = _module(verb)
     parsed = _parser(verb, module).parse_args(arguments)
-    if getattr(parsed, "processes", 1) > 1 and "RANK" not in os.environ:
-        from ssm.base.launch import launch
+    try:
+        if getattr(parsed, "processes", 1) > 1 and "RANK" not in os.environ:
+            from ssm.base.launch import launch
 
-        return launch(parsed.processes, [verb, *arguments])
-    return int(module.run(parsed))
+            return launch(parsed.processes, [verb, *arguments])
+        return int(module.run(parsed))
+    except (MemoryError, OSError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        raise UserError(f"out of memory ({first_line(error)}){_less_memory(module, parsed, error)}") from error
+
+
+def _less_memory(module: ModuleType, parsed: argparse.Namespace, error: Exception) -> str:
+    """The advice after a lack of memory: options of the command that need less."""
+    less = getattr(module, "LESS_MEMORY", "")
+    default = "bfloat16" if "CUDA" in str(error) else "float32"  # for most models
+    if hasattr(parsed, "precision") and (parsed.precision or default) == "float32":
+        less += ", or --precision bfloat16"
+    return f"; less is needed with {less}" if less else ""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -108,16 +108,29 @@ class OutOfMemoryError(RuntimeError):
         (MemoryError(), "MemoryError"),
     ],
 )
-@pytest.mark.parametrize("verb", ["diagnose", "extend", "train", "judge"])
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("diagnose", "model --text text -o out"),
+        ("extend", "model --text text -o out"),
+        ("train", "x.json --tokens data --out out"),
+        ("judge", "x.json --tables tables --out x.parquet"),
+    ],
+)
 def test_a_lack_of_memory_names_options_that_need_less(
-    verb: str, error: Exception, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    verb: str,
+    arguments: str,
+    error: Exception,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def lacking(*_: object) -> int:
         raise error
 
     module = importlib.import_module(f"ssm.cli.{verb}")
-    monkeypatch.setattr(command_line, "_dispatch", lacking)
-    assert main([verb]) == 2
+    monkeypatch.setattr(module, "run", lacking)
+    assert main([verb, *arguments.split()]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"ssm {verb}: out of memory ({says}")
     assert said.count("\n") == 1
@@ -134,6 +147,7 @@ def test_a_lack_of_memory_names_options_that_need_less(
         ([], "CUDA out of memory.", False),  # bfloat16 is the default there
         (["--precision", "float32"], "CUDA out of memory.", True),
         (["--precision=bfloat16"], "DefaultCPUAllocator: can't allocate memory", False),
+        (["--tokenizer", "a --precision bfloat16"], "DefaultCPUAllocator: can't allocate memory", True),
         ([], "DefaultCPUAllocator: can't allocate memory", True),
     ],
 )
@@ -147,9 +161,9 @@ def test_a_precision_in_use_is_not_advised(
     def lacking(*_: object) -> int:
         raise RuntimeError(error)
 
-    monkeypatch.setattr(command_line, "_dispatch", lacking)
     for verb in ("diagnose", "extend"):
-        assert main([verb, *given]) == 2
+        monkeypatch.setattr(importlib.import_module(f"ssm.cli.{verb}"), "run", lacking)
+        assert main([verb, "model", "--text", "text", "-o", "out", *given]) == 2
         assert ("--precision bfloat16" in capsys.readouterr().err) == advised
 
 
