@@ -116,6 +116,20 @@ def test_a_mistyped_target_is_answered_with_the_nearest(wrong: str, right: str, 
     assert result.stderr.endswith(f"Unknown target '{wrong}'; did you mean '{right}'?\n")
 
 
+def test_a_text_that_cannot_be_read_stops_only_the_targets_that_need_it(place: Path) -> None:
+    (place / "old").mkdir()
+    (place / "old" / "a.zip").touch()
+    with (place / "config" / "data.yaml").open("a") as data:
+        data.write("zipped: {corpus: {kind: files, paths: [old]}}\n")
+    edit(place / "config", "figures/lg_fig4.yaml", "data: text", "data: zipped")
+    result = snakemake(place, "-n", "lg_fig5")
+    assert result.returncode == 0, result.stderr
+    result = snakemake(place, "-n", "lg_fig4")
+    assert result.returncode != 0
+    assert result.stderr.splitlines()[-1].startswith(f"{place / 'old' / 'a.zip'}: .zip files cannot be read")
+    assert "Traceback" not in result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("file", ["runs/{}/run.json", "tables/{}.parquet"])
 def test_a_file_of_no_planned_job_is_answered_with_the_nearest_and_no_traceback(file: str, own: Path) -> None:
     assert main(["plan", "--config", str(own / "config"), "--write", str(own / "specs")]) == 0

@@ -29,6 +29,13 @@ def inputs_of_table(wildcards):
     return files
 
 
+def files_of_user(job, files):
+    """The user's files that a data set or an imported run is made from."""
+    if job in UNREADABLE:
+        raise SystemExit(UNREADABLE[job])
+    return files[job] or []
+
+
 def inputs_of_answer(wildcards):
     """The user's files that an answer on a checkpoint is made from."""
     job = CHECKPOINTS[wildcards.job]
@@ -214,7 +221,8 @@ def explain_unknown_targets():
             checkpoints = [job.target for job in CHECKPOINTS.values()]
             names = ["headline", "all", *PAPERS, *PLAN.targets(), *checkpoints]
             print(
-                f"Unknown target '{target}'; {nearest(target, names)}", file=sys.stderr
+                f"Unknown target '{target}'; {nearest(target, names, '`ssm plan` lists all figures')}",
+                file=sys.stderr,
             )
 
 

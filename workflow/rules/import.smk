@@ -4,7 +4,7 @@
 rule import_run:
     """Make a run from weights that were trained elsewhere; again when their local files change."""
     input:
-        lambda wildcards: IMPORTED[wildcards.run] or [],
+        lambda wildcards: files_of_user(wildcards.run, IMPORTED),
     output:
         f"{S}/runs/{{run}}/{RUN_RECORD}",
         f"{S}/runs/{{run}}/{RUN_WEIGHTS}",

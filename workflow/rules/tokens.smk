@@ -4,7 +4,7 @@
 rule tokenize:
     """Split and tokenize a corpus, once for all runs that read it, and again when its files change."""
     input:
-        lambda wildcards: SOURCES[wildcards.data] or [],
+        lambda wildcards: files_of_user(wildcards.data, SOURCES),
     output:
         f"{S}/tokens/{{data}}/manifest.json",
     log:
