@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ssm.base.errors import ConfigError, nearest
+
+ALL = "all"  # the name of all figures
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 VERDICT_NAMES = (CONFIRMED, REFUTED, OPEN)
 MIXED = "mixed"  # the verdicts of a statement differ between models
@@ -41,6 +44,26 @@ def paper_of(target: str) -> str:
     'lg'
     """
     return target.partition("_")[0]
+
+
+def figures_named(names: Sequence[str], existing: Sequence[str], where: str) -> tuple[str, ...]:
+    """The existing figures that names mean: targets, papers, or `all`.
+
+    Args:
+        where: the place of the names, for errors.
+
+    Raises:
+        ConfigError: a name is none of these.
+
+    >>> figures_named(["lg", "bn_fig1"], ["bn_fig1", "lg_fig4", "lg_fig5", "ls_tab1"], "config.yaml")
+    ('bn_fig1', 'lg_fig4', 'lg_fig5')
+    """
+    known = {ALL, *existing, *map(paper_of, existing)}
+    for name in names:
+        if name not in known:
+            hint = nearest(name, known, "`ssm plan` lists all figures")
+            raise ConfigError(f"{where}: unknown figure '{name}'; {hint}")
+    return tuple(target for target in existing if {ALL, target, paper_of(target)} & set(names))
 
 
 def outcome(verdicts: Iterable[str]) -> str:

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--figures",
         metavar="TARGET",
         nargs="+",
-        help="plan only these figures, or papers, such as lg_fig5 or lg (default: those in config.yaml)",
+        help="plan only these figures, or papers, such as lg_fig5 or lg, or all (default: those in config.yaml)",
     )
     parser.add_argument(
         "--gpus",

@@ -30,7 +30,11 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "targets", nargs="*", metavar="TARGET", help="figures, such as lg_fig5, or papers, such as lg (default: all)"
+        "targets",
+        nargs="*",
+        default=["all"],
+        metavar="TARGET",
+        help="figures, such as lg_fig5, or papers, such as lg (default: all)",
     )
     parser.add_argument("--scale", choices=SCALES, help="one scale (default: all)")
     add_config(parser)
@@ -49,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     file = args.config / PREREGISTERED
     date = datetime.now(UTC).isoformat(timespec="seconds")
     preregistrations, added, findings = preregister_figures(
-        args.config, args.targets or None, (args.scale,) if args.scale else SCALES, date
+        args.config, args.targets, (args.scale,) if args.scale else SCALES, date
     )
     lines = findings.refused + (findings.missing if args.check else [])
     for line in lines:

@@ -14,7 +14,7 @@ from ssm.base.errors import ConfigError, nearest, shown
 from ssm.base.names import natural
 from ssm.base.strict_parsing import pointless_numbers
 from ssm.claims.preregistration import Preregistrations, read_preregistrations
-from ssm.claims.statements import paper_of
+from ssm.claims.statements import ALL, figures_named, paper_of
 from ssm.figures.figure import TARGET, FigureSpec
 from ssm.plan.read import choose_scale, read_config
 from ssm.specs.base import INHERITED, SCALES, Prose, Spec
@@ -134,7 +134,7 @@ def load_config(
     Args:
         folder: holds config.yaml, models.yaml, data.yaml, training.yaml and figures/.
         scale: replaces the scale in config.yaml.
-        figures: targets, or papers such as `lg`, that replace `figures` in config.yaml.
+        figures: targets, papers such as `lg`, or `all`, that replace `figures` in config.yaml.
         overrides: keys of config.yaml with new values.
 
     Raises:
@@ -144,10 +144,10 @@ def load_config(
     workflow, source = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
     existing = figure_targets(folder)
-    named = existing if workflow.figures == "all" else _targets_of(f"{source}: figures", existing, workflow.figures)
-    contents = {target: read_config(_figure_file(folder, target)) for target in named}
     # A figure that was named by itself stays: its seeds of this scale are missing, which is an error.
-    names = () if workflow.figures == "all" else workflow.figures  # of figures and of papers
+    names = () if workflow.figures == ALL else workflow.figures  # of figures and of papers
+    named = figures_named(names or [ALL], existing, f"{source}: figures")
+    contents = {target: read_config(_figure_file(folder, target)) for target in named}
     left_out = tuple(target for target in _left_out(contents, scale) if target not in names)
     wanted = tuple(target for target in named if target not in left_out)
     for name in names:
@@ -182,25 +182,17 @@ def figure_targets(folder: Path) -> tuple[str, ...]:
 
 
 def targets_of(folder: Path, names: Sequence[str], scale: str) -> tuple[str, ...]:
-    """The figures of these names, and those of named papers such as `lg`, without those that the scale does not have.
+    """The figures that names mean (`figures_named`), without those that the scale does not have.
 
     A scale that inherits has the figures that give it seeds of their own. So it never reads seeds that were read
     before.
 
     Raises:
-        ConfigError: a name is neither a figure nor a paper, or the file of a figure is broken.
+        ConfigError: a name is unknown, or the file of a figure is broken.
     """
-    targets = _targets_of(str(folder), figure_targets(folder), names)
+    targets = figures_named(names, figure_targets(folder), str(folder))
     left_out = _left_out({target: read_config(_figure_file(folder, target)) for target in targets}, scale)
     return tuple(target for target in targets if target not in left_out)
-
-
-def _targets_of(where: str, existing: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
-    papers = {paper_of(target) for target in existing}
-    for name in names:
-        if name not in existing and name not in papers:
-            raise ConfigError(f"{where}: unknown figure '{name}'; {nearest(name, (*existing, *papers))}")
-    return tuple(target for target in existing if {target, paper_of(target)} & set(names))
 
 
 def _left_out(contents: Mapping[str, Mapping[str, Any]], scale: str) -> tuple[str, ...]:
@@ -228,10 +220,12 @@ def _workflow(
         given["figures"] = list(figures)
     written = read_config(path)
     content = _merged(written, given)
+    wanted = content.get("figures", ALL)
+    if isinstance(wanted, list) and ALL in wanted:
+        wanted = content["figures"] = ALL
     changed = sorted(key for key in given if written.get(key) != content[key])
     source = f"{path} with {', '.join(changed)} given" if changed else str(path)
-    wanted = content.get("figures", "all")
-    if (isinstance(wanted, str) and wanted != "all") or not wanted:
+    if (isinstance(wanted, str) and wanted != ALL) or not wanted:
         raise ConfigError(
             f"{source}: figures: expected 'all' or a list of figures such as [lg_fig5], got {shown(wanted)}"
         )

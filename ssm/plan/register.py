@@ -17,13 +17,13 @@ from ssm.plan.review import Findings, contents, review, seeds_of
 
 
 def preregister_figures(
-    folder: str | Path, targets: Sequence[str] | None, scales: Sequence[str], date: str
+    folder: str | Path, targets: Sequence[str], scales: Sequence[str], date: str
 ) -> tuple[Preregistrations, tuple[str, ...], Findings]:
     """Review figures against their preregistrations, and add what is missing.
 
     Args:
         folder: the config folder.
-        targets: figures, or papers such as `lg`; None: all. Of several scales, those that lack a figure are skipped.
+        targets: figures, papers such as `lg`, or `all`. Of several scales, those that lack a figure are skipped.
         date: the date of new entries, UTC.
 
     Returns:
@@ -35,13 +35,11 @@ def preregister_figures(
     before = preregistrations = read_preregistrations(Path(folder))
     findings, added = Findings(), []
     for scale in scales:
-        wanted: str | list[str] = "all" if targets is None else list(targets)
-        if targets is not None and len(scales) > 1:
-            wanted = list(targets_of(Path(folder), targets, scale))
+        wanted = targets if len(scales) == 1 else targets_of(Path(folder), targets, scale)
         if not wanted:
             continue
         try:
-            library = load_config(folder, scale, overrides={"dry_run": None, "figures": wanted})
+            library = load_config(folder, scale, wanted, {"dry_run": None})
             plan = make_plan(library)
         except ConfigError as error:
             raise ConfigError(f"{error}; planned at the scale '{scale}'") from None

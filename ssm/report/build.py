@@ -40,8 +40,9 @@ def build_report(
     Args:
         results: a scale's folder, such as results/smoke.
         out: the folder of the pages. Their links are relative to it.
-        front: targets that the front page shows in full if they are finished; None: the headline figures.
-        needed: targets that must be finished. Other figures are shown if they are finished.
+        front: targets, papers or `all`: the front page shows them in full if they are finished. None: the headline
+            figures.
+        needed: targets, papers or `all` that must be finished. Other figures are shown if they are finished.
         reference: the folder of reference results; None: there are none. A missing figure is replaced by its reference.
             The claims of a finished figure are compared with it.
         synthesis: the sentences of the page of findings; None: there are none.
@@ -51,10 +52,12 @@ def build_report(
 
     Raises:
         TableError: a needed file is missing or broken. The message names it and the command that makes it.
-        ConfigError: the spec of a figure or a run, or a reference, cannot be read.
+        ConfigError: a name is unknown; or the spec of a figure or a run, or a reference, cannot be read.
         OutputError: a page cannot be written.
     """
-    gathered = Gatherer(results, out).gather(needed, front or ())
+    gatherer = Gatherer(results, out)
+    front = None if front is None else gatherer.planned(front)
+    gathered = gatherer.gather(gatherer.planned(needed))
     references = reference_results(gathered, results, reference)
     for name, page in render(gathered, references, front, synthesis).items():
         write_text(out / f"{name}.html", page)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from ssm.base.errors import TableError, UserError, nearest
+from ssm.base.errors import TableError, UserError
 from ssm.base.names import natural
 from ssm.base.prose import plain
 from ssm.base.records import PICTURES, RUN_RECORD, Described, read_run_record
@@ -21,7 +21,7 @@ from ssm.claims.claim import ClaimSpec, Expected
 from ssm.claims.seeds_needed import needed_words
 from ssm.claims.series import Series
 from ssm.claims.snakemake_command import snakemake_command
-from ssm.claims.statements import CONFIRMED, ELSEWHERE, OPEN, REFUTED, model_of
+from ssm.claims.statements import ALL, CONFIRMED, ELSEWHERE, OPEN, REFUTED, figures_named, model_of
 from ssm.claims.verdict import DRY_RUN, number_of, read_verdicts
 from ssm.claims.words import by_seed, measured, seed_words
 from ssm.figures.figure import FigureTask
@@ -235,26 +235,31 @@ class Gatherer:
         self.runs: dict[str, Run] = {}
         self.manifests: dict[str, dict[str, Any]] = {}
 
-    def gather(self, needed: Sequence[str] = (), front: Sequence[str] = ()) -> Results:
-        """Read everything that the pages show.
-
-        Args:
-            needed: figures that must be finished. Other figures are left out if they are unfinished or out of date.
-            front: figures that must be planned.
+    def planned(self, names: Sequence[str] = (ALL,)) -> tuple[str, ...]:
+        """The planned figures that names mean: targets, papers such as `lg`, or `all`.
 
         Raises:
-            TableError: a needed file is missing or broken, a named figure is not planned, or none is finished. The
-                message names the file and the command that makes it.
-            ConfigError: the spec of a needed figure or run cannot be read.
+            TableError: no figure is planned.
+            ConfigError: a name is unknown.
         """
         folder = self.results / "specs" / "figures"
         planned = sorted((path.stem for path in folder.glob("*.json")), key=natural)
         if not planned:
             raise TableError(f"{folder}: no planned figures; `{self._plan()}` makes them")
-        figures, unfinished = [], {}
-        for target in (*needed, *front):
-            if target not in planned:
-                raise TableError(f"{folder}: no figure '{target}' is planned; {nearest(target, planned)}")
+        return figures_named(names, planned, str(folder))
+
+    def gather(self, needed: Sequence[str] = ()) -> Results:
+        """Read everything that the pages show.
+
+        Args:
+            needed: figures that must be finished. Other figures are left out if they are unfinished or out of date.
+
+        Raises:
+            TableError: a needed file is missing or broken, or no figure is finished. The message names the file and the
+                command that makes it.
+            ConfigError: the spec of a needed figure or run cannot be read.
+        """
+        planned, figures, unfinished = self.planned(), [], {}
         for target in planned:
             if target not in needed and not self._finished(target):
                 unfinished[target] = Absent("not made yet", f"`{snakemake_command(target)}` makes it")

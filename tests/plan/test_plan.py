@@ -279,6 +279,9 @@ def test_the_name_of_a_paper_means_all_its_figures_of_the_scale(folder: Path) ->
     figure(folder, "bn_fig1", paper="bn", seeds={"smoke": [1], "desk": [2]})
     assert set(planned(folder, figures=["lg"]).figures) == {"lg_fig4", "lg_fig5"}
     assert set(planned(folder, figures=["bn", "lg_fig5"]).figures) == {"bn_fig1", "lg_fig5"}
+    for names in (["all"], ["all", "lg_fig5"], "all"):
+        library = load_config(folder, overrides={"figures": names})
+        assert (library.workflow.figures, library.wanted) == ("all", ("bn_fig1", "lg_fig4", "lg_fig5"))
     edit(folder, "figures/lg_fig5.yaml", "seeds: [1]", "seeds: {smoke: [1], desk: [2]}")
     library = load_config(folder, "desk", figures=["lg"])
     assert (library.wanted, library.left_out) == (("lg_fig5",), ("lg_fig4",))

@@ -132,8 +132,8 @@ def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--front", "lg_fig6"], "specs/figures: no figure 'lg_fig6' is planned; did you mean 'lg_fig5'?"),
-        (["--figures", "lg_fig6"], "specs/figures: no figure 'lg_fig6' is planned; did you mean 'lg_fig5'?"),
+        (["--front", "lg_fig6"], "specs/figures: unknown figure 'lg_fig6'; did you mean 'lg_fig5'?"),
+        (["--figures", "all", "lg_fig6"], "specs/figures: unknown figure 'lg_fig6'; did you mean 'lg_fig5'?"),
         (
             ["--config", "./tabels"],
             "argument --config: tabels: no such folder; did you mean 'tables'? (see `ssm report --help`)",

@@ -392,7 +392,7 @@ def test_the_page_says_what_intervals_over_seeds_include(results: Path) -> None:
 
 
 def test_an_unknown_target_has_a_hint(results: Path) -> None:
-    with pytest.raises(TableError, match="did you mean 'lg_fig5'"):
+    with pytest.raises(ConfigError, match="did you mean 'lg_fig5'"):
         build_report(results, results / "x", needed=["lg_fig55"])
 
 
