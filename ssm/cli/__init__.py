@@ -13,6 +13,7 @@ from ssm.base.errors import TableError, nearest, shown
 from ssm.base.names import natural
 
 LONGEST_NAME, LONGEST_PATH = 255, 3500  # bytes; Linux allows paths of 4,095 bytes
+PARTS = ("specs", "runs", "tables", "verdicts")  # folders in the results of a scale
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
@@ -49,11 +50,28 @@ def path(text: str) -> Path:
 
 def config_folder(text: str) -> Path:
     """An argparse type for the config folder, which must exist."""
-    folder = path(text)
+    return _existing(path(text), "expected a folder with config.yaml")
+
+
+def results_folder(text: str) -> Path:
+    """An argparse type for the results of one scale, which must exist."""
+    folder = _existing(path(text), "expected the results of one scale, such as results/smoke")
+    if not _of_one_scale(folder):
+        near = sorted(str(child) for child in folder.glob("*/") if _of_one_scale(child))
+        if near:
+            hint = f"expected the results of one scale; did you mean {' or '.join(near)}?"
+            raise argparse.ArgumentTypeError(f"{folder}: {hint}")
+    return folder
+
+
+def _of_one_scale(folder: Path) -> bool:
+    return any((folder / part).is_dir() for part in PARTS)
+
+
+def _existing(folder: Path, expected: str) -> Path:
     if not os.path.isdir(folder):  # noqa: PTH112 (a part of the path may be unreadable)
         near = [one.name for one in folder.parent.glob("*") if one.is_dir()]
-        hint = nearest(folder.name, near, "expected a folder with config.yaml")
-        raise argparse.ArgumentTypeError(f"{folder}: no such folder; {hint}")
+        raise argparse.ArgumentTypeError(f"{folder}: no such folder; {nearest(folder.name, near, expected)}")
     return folder
 
 
@@ -75,7 +93,11 @@ def version(text: str) -> str:
 def add_results(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """Add the argument RESULTS; `nargs="?"` makes it optional."""
     parser.add_argument(
-        "results", nargs=nargs, type=path, metavar="RESULTS", help="the results of one scale, such as results/smoke"
+        "results",
+        nargs=nargs,
+        type=results_folder,
+        metavar="RESULTS",
+        help="the results of one scale, such as results/smoke",
     )
 
 

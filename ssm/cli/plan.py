@@ -6,7 +6,7 @@ import argparse
 import shutil
 from typing import Any
 
-from ssm.cli import add_config, path, positive
+from ssm.cli import add_config, path, positive, results_folder
 
 HELP = "show what the config files ask for, and what it costs"
 EPILOG = """\
@@ -50,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="change a key of config.yaml, with a value in YAML: --set 'dry_run={max_steps: 2}'",
     )
     parser.add_argument(
-        "--results", metavar="DIR", type=path, help="add a column with the time that finished figures of DIR took"
+        "--results",
+        metavar="DIR",
+        type=results_folder,
+        help="add a column with the time that finished figures of DIR took",
     )
     parser.add_argument("--write", type=path, metavar="DIR", help="write the specs below DIR")
     parser.add_argument(

@@ -74,9 +74,7 @@ class Watcher:
         self.folder, self.stale = folder, stale
         self.read: dict[Path, tuple[tuple[int, int], tuple[float, ...]]] = {}
         if not _has_runs(folder):
-            near = sorted(str(child) for child in folder.glob("*/") if _has_runs(child))
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise UserError(f"{folder}: no runs here{hint}")
+            raise UserError(f"{folder}: no runs here")
 
     def look(self) -> ResultsView:
         """Read the present state of all runs."""

@@ -130,6 +130,25 @@ def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
+    "command", ["verdicts {}", "compare {}", "watch {}", "report {} --out x", "reference {}", "plan --results {}"]
+)
+def test_results_that_are_not_those_of_one_scale_are_one_line(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("results/smoke/specs").mkdir(parents=True)
+    for given, said in (
+        ("results", "results: expected the results of one scale; did you mean results/smoke?"),
+        ("results/smok", "results/smok: no such folder; did you mean 'smoke'?"),
+        ("x/y", "x/y: no such folder; expected the results of one scale, such as results/smoke"),
+    ):
+        assert main(command.format(given).split()) == 2
+        error = capsys.readouterr().err
+        assert f": {said} (see `ssm " in error
+        assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--front", "lg_fig6"], "specs/figures: unknown figure 'lg_fig6'; did you mean 'lg_fig5'?"),

@@ -422,8 +422,9 @@ def test_figures_that_only_one_side_has_are_named(place: Path, capsys: pytest.Ca
     (line,) = lines(capsys, "compare", "results/smoke", code=2)
     hint = "start the command in the clone, or name their folder after results/smoke"
     assert line == f"ssm compare: reports/smoke: no reference results; {hint}"
-    (line,) = lines(capsys, "compare", "nowhere", code=2)
-    assert line.startswith("ssm compare: nowhere/verdicts: no verdicts here;")
+    Path("empty").mkdir()
+    (line,) = lines(capsys, "compare", "empty", code=2)
+    assert line.startswith("ssm compare: empty/verdicts: no verdicts here;")
 
 
 def test_another_python_version_or_commit_is_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
