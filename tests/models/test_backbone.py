@@ -87,6 +87,7 @@ def test_initialization_depends_only_on_the_seed() -> None:
     other = build_model(tiny.spec(), tiny.VOCABULARY, 3)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert not torch.equal(one.embedding.weight, build_model(tiny.spec(), tiny.VOCABULARY, 4).embedding.weight)
+    assert float(one.embedding.weight.detach().std()) == pytest.approx(0.02, rel=0.15)
     torch.manual_seed(1)
     build_model(tiny.spec(), tiny.VOCABULARY, 3)
     assert torch.equal(torch.rand(1), expected_next[1])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from models.mixers.systems import parsed
 from pydantic import TypeAdapter
 from torch import Tensor, nn
@@ -60,6 +61,13 @@ def test_projections_of_linear_attentions(kind: str) -> None:
             assert torch.equal(weight, torch.ones(64))
 
 
+@pytest.mark.parametrize("kind", ["gated_deltanet", "kda"])
+def test_decays_of_the_delta_rule_start_in_their_ranges(kind: str) -> None:
+    mixer = built({"kind": kind, "a_range": [2.0, 3.0], "dt_range": [2e-3, 3e-3]} | HEADS)
+    for values, low in ((mixer.A_log.exp(), 2.0), (F.softplus(mixer.dt_bias), 2e-3)):
+        assert 0.999 * low <= values.min() < values.max() <= 1.501 * low
+
+
 GPT_NEOX = {  # name of a weight -> its standard deviation
     "attention": {"in_proj.weight": math.sqrt(0.4 / D), "out_proj.weight": 2 / L / math.sqrt(D)},
     "mlp": {"up_proj.weight": math.sqrt(0.4 / D), "down_proj.weight": 2 / L / math.sqrt(D)},
@@ -96,13 +104,11 @@ def test_rwkvs_channel_mixing_starts_from_an_orthogonal_map_and_no_output() -> N
     assert ffn.value.weight.abs().max() == ffn.receptance.weight.abs().max() == 0
 
 
-def test_the_directions_of_favor_are_orthogonal_and_as_long_as_normal_ones() -> None:
-    mixer = built({"kind": "linear_attention", "n_heads": 4, "feature_map": "favor", "n_features": 256})
-    lengths = mixer.directions.norm(dim=0)  # of 256 directions in 64 dimensions
-    assert float(lengths.square().mean()) == pytest.approx(64, rel=0.05)
-    assert float(lengths.var()) == pytest.approx(0.5, rel=0.4)
-    unit = mixer.directions[:, :64] / lengths[:64]
-    torch.testing.assert_close(unit.T @ unit, torch.eye(64), rtol=0, atol=1e-5)
+def test_the_directions_of_favor_are_orthogonal() -> None:
+    mixer = built({"kind": "linear_attention", "n_heads": 4, "feature_map": "favor", "n_features": 128})
+    for block in mixer.directions.split(64, 1):  # in 64 dimensions
+        unit = block / block.norm(dim=0)
+        torch.testing.assert_close(unit.T @ unit, torch.eye(64), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("layer", [0, 2])

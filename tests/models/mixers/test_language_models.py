@@ -118,6 +118,12 @@ def test_initialization_by_layer() -> None:
     first, last = built.layers[0].mixer, built.layers[2].mixer
     assert not torch.equal(first.decay_base, last.decay_base)
     assert torch.equal(first.shift_mix, 1 - torch.arange(systems.D) / systems.D)
+    channel = torch.arange(systems.D)
+    zigzag = 0.1 * ((channel + 1) % 3 - 1)
+    assert max(first.decay_up.abs().max(), first.shift_up.abs().max()) <= 0.01
+    assert torch.allclose(first.bonus.flatten(), zigzag)
+    assert torch.allclose(last.bonus.flatten(), 1 - channel / (systems.D - 1) + zigzag)
+    assert torch.allclose(last.shift_base[2], 0.7 - (channel / systems.D) ** (1 / 3))  # of the values
     assert first.decay_base[0] == -6
     assert first.decay_base[-1] == -1
     slow = build_model(
