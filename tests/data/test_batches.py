@@ -124,6 +124,14 @@ def test_a_batch_is_a_function_of_seed_and_step(kind: type[WindowBatches] | type
     assert not any(same(kind(split, 16, 4, 8).batch(step), walked[step]) for step in range(20))
 
 
+def test_the_order_of_a_text_stays_as_it_was() -> None:
+    """Another order would change the results of every run, which could then not be repeated."""
+    windows = WindowBatches(counting(5000), 16, 4, 7)
+    assert [windows.positions(step).tolist() for step in (0, 100)] == [[2389, 997, 3253, 2421], [1130, 3834, 282, 3130]]
+    assert StreamBatches(counting(240), 5, 6, 7).origins.tolist() == [185, 225, 145, 25, 65, 105]
+    assert held_out_windows(counting(5000), 4, 64, 7).positions.tolist() == [817, 899, 4276, 493]
+
+
 @pytest.mark.parametrize("kind", [WindowBatches, StreamBatches])
 def test_batches_are_contiguous_integers(kind: type[WindowBatches] | type[StreamBatches]) -> None:
     batch = kind(counting(500), 8, 4, 0).batch(3)

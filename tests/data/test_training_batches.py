@@ -85,9 +85,11 @@ def test_a_finite_set_is_read_in_epochs(size: int, seed: int, copies: dict[int |
     assert len(np.unique(read, axis=0)) == 13
 
 
-def test_seeds_have_different_examples(copies: dict[int | None, TokenStore]) -> None:
+def test_seeds_have_different_examples_and_orders(copies: dict[int | None, TokenStore]) -> None:
     one, other = (batches_of(copies[None], 8, seed=seed).batch(0).inputs for seed in (1, 2))
     assert not (one == other).all(1).any()
+    first, second = (batches_of(copies[13], 8, seed=seed).indices(np.arange(13)).tolist() for seed in (1, 2))
+    assert first != second
 
 
 def test_the_store_of_a_task_is_a_manifest(copies: dict[int | None, TokenStore]) -> None:
