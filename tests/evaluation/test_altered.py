@@ -157,12 +157,13 @@ def test_an_attack_on_the_pixel_that_is_read_succeeds(flat: TokenStore) -> None:
 
 
 def test_a_wrong_prediction_without_an_attack_is_a_success_of_one_target(digits: TokenStore) -> None:
-    spec = Attack.parse({"regions": [[0, 2]], "examples": 50}, "tests")
+    spec = Attack.parse({"regions": [[62, 64]], "examples": 50}, "tests")
     table = attack(spec, ctx(digits, lambda read: torch.full(read.shape[:2], 4)))
     clean = table.filter(pl.col("pixels") == 0)
     fours = Attacked(spec, ctx(digits), 5).labels == 4
     assert clean["success"].sum() == 50 - fours.sum()
     assert set(clean.filter("success")["target"]) == {4}
+    assert set(table["position"]) == {None, 1.0}, "the last region has the position 1"
 
 
 @pytest.mark.parametrize(

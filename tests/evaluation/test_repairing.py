@@ -143,6 +143,10 @@ def test_trials_read_only_text_that_is_set_aside(aside: TokenStore, parent: tupl
     run = repair_of(parent[0], REPAIRS["scale_a"])
     choice_loss = ChoiceLoss(run, aside, CPU)
     assert choice_loss.windows.split is aside.choice
+    assert run.repair is not None
+    for other in ({"seed": run.seed + 1}, {"repair": run.repair.model_copy(update={"seed": run.repair.seed + 1})}):
+        windows = ChoiceLoss(run.model_copy(update=other), aside, CPU).windows
+        assert windows.positions.tolist() != choice_loss.windows.positions.tolist()
     model = build_model(model_spec(), 256, 1).eval()
     loss = choice_loss(model)
     text, targets = choice_loss.windows.read(slice(None), 0, 64)
