@@ -61,16 +61,21 @@ def excess_at(full: pl.DataFrame, restarted: pl.DataFrame, start: int, stop: int
     return found[0] - found[1]
 
 
-@pytest.mark.parametrize("looks", [1, 5])
-def test_ratios_have_student_intervals_at_a_shared_level(looks: int) -> None:
-    full, restarted = losses(4, fails_from(3100), sequences=12)
+@pytest.mark.parametrize(
+    ("sequences", "looks", "shares"),
+    [(12, 1, (4, 4)), (12, 5, (20, 20)), (63, 1, (4, 4)), (64, 1, (4, 12)), (64, 5, (20, 20))],
+)
+def test_ratios_have_student_intervals_at_a_shared_level(sequences: int, looks: int, shares: tuple[int, int]) -> None:
+    """Lower ends, and upper ends. From 64 windows on a model may hold, and upper ends share their level among 12."""
+    full, restarted = losses(4, fails_from(3100), sequences=sequences)
     found = ratios(full, restarted, CONTEXT, looks)
     assert list(found) == [4096, 8192, 16384, 32768]
     for stop, ratio in found.items():
         excess = excess_at(full, restarted, 3 * stop // 4, stop)
         assert ratio.value == pytest.approx(math.exp(excess.mean()))
-        low, high = stats.t.interval(1 - 0.05 / 4 / looks, 11, excess.mean(), stats.sem(excess))
-        assert (ratio.low, ratio.high) == pytest.approx((math.exp(low), math.exp(high)))
+        t = stats.t.ppf(1 - 0.025 / np.array(shares), sequences - 1)
+        ends = excess.mean() + np.array([-1, 1]) * t * stats.sem(excess)
+        assert (ratio.low, ratio.high) == pytest.approx(tuple(np.exp(ends)))
 
 
 def test_a_length_between_octaves_has_its_own_ratio() -> None:

@@ -6,7 +6,7 @@ from math import inf, log, nan
 
 import pytest
 
-from ssm.extension.choice import END, ORIGINAL, Candidate, Measure, choose
+from ssm.extension.choice import END, ORIGINAL, Candidate, Measure, best_of_trained, choose
 
 
 def candidate(name: str, in_context: float, far: float, ratio: float = 0.0, step: int = 1) -> Candidate:
@@ -44,6 +44,8 @@ def test_any_known_far_loss_is_better_than_a_nan() -> None:
     broken = candidate(ORIGINAL, 2.0, nan, step=0)
     assert choose([broken, candidate(END, 2.0, 9.0)], "far_perplexity", 0.02).name == END
     assert choose([broken, candidate(END, 2.0, nan)], "far_perplexity", 0.02).name == ORIGINAL
+    trained = [candidate("a", 2.0, nan), candidate("b", 9.0, 9.0)]
+    assert best_of_trained([ORIGIN, *trained], "far_perplexity") is trained[1], "also without a limit in context"
 
 
 def test_a_candidate_survives_json() -> None:
