@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LINE, AXIS = 0.42, 0.9  # inches: height of a bar with its name, and of the axis
 LEAST = 0.3  # inches: the lowest legible height of a bar with its name
-LETTERS = {4: 22, 3: 44}  # panels of a row -> letters of the longest name for which so many fit
+LETTERS = {4: 22, 3: 28}  # panels of a row -> letters of the longest name for which so many fit
 MISSING: dict[str, Any] = {"fontsize": SMALL, "va": "center", "alpha": 0.6}
 OPACITY = (0.2, 0.7)  # of the bars of an arm, from the first to the last
 
@@ -157,7 +157,7 @@ class Bars(ChosenArms, Titled, Variants):
                     continue
                 label = look.label
                 if self.together and len(models) > 1:
-                    label = f"{task.title_of(model)}, {label}" if len(looks) > 1 else task.title_of(model)
+                    label = f"{task.name_of(model)}, {label}" if len(looks) > 1 else task.name_of(model)
                 title = (self.title or "") if self.together and len(models) > 1 else self.title_of(task, model)
                 key = f"{model} {look.name}" if self.together else look.name
                 found.setdefault(title, {})[key] = Bar(label, look.style, there)

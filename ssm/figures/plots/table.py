@@ -55,7 +55,7 @@ class Table(ChosenArms, Variants):
             if there and len(models) > 1 and len(wanted) > 1:
                 rows.append(TableRow(task.title_of(model), ()))
             alone = len(models) > 1 and len(wanted) == 1
-            rows += [TableRow(task.title_of(model) if alone else labels[arm], cells) for arm, cells in there.items()]
+            rows += [TableRow(task.name_of(model) if alone else labels[arm], cells) for arm, cells in there.items()]
         if not rows:
             return []
         seeds = [len(cell.seeds) for row in rows for cell in row.cells if cell is not None]
