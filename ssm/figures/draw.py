@@ -90,8 +90,10 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
         FigureCanvasAgg(figure)
         set_heights, drawn = _draw_on(figure, rows)
         _say_once(drawn)
-        note = ". ".join(dict.fromkeys(part for row in rows if row.note for part in row.note.split(". ")))
-        lines = textwrap.wrap(note, int(NOTE * width / WIDTH))
+        for row, own in zip(rows, drawn, strict=True):
+            _wrap(own, width / row.columns)
+        sides = [[axes.get_ylabel() for axes in own] for own in drawn]  # before they are broken into lines
+        lines = textwrap.wrap(_note(rows), int(NOTE * width / WIDTH))
         if lines:
             figure.supxlabel("\n".join(lines), fontsize=SMALL, x=0.995, ha="right")
 
@@ -100,8 +102,9 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
             around = legend + NOTE_LINE * len(lines)
             found = heights(rows, PAGE - around)
             set_heights(found)
-            for row, own, height in zip(rows, drawn, found, strict=True):
-                _wrap(own, width / row.columns, height)
+            for own, labels, height in zip(drawn, sides, found, strict=True):
+                for axes, label in zip(own, labels, strict=True):
+                    axes.set_ylabel(_broken(label, height))
             figure.set_figheight(sum(found) + around)
 
         fit(0.0)
@@ -111,6 +114,15 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
         if not (direct and _label_ends(figure, axes)):
             fit(_add_legend(figure, axes))
     return figure
+
+
+def _note(rows: list[Row]) -> str:
+    """The notes of all rows, each part once. If "Line" has two meanings, the note has both: "Line: ... or ..."."""
+    meanings: dict[str, dict[str, None]] = {}
+    for part in (part for row in rows if row.note for part in row.note.split(". ")):
+        what, _, meaning = part.partition(": ")
+        meanings.setdefault(what, {})[meaning] = None
+    return ". ".join(what + f": {' or '.join(found)}" * any(found) for what, found in meanings.items())
 
 
 def _draw_on(figure: Figure, rows: list[Row]) -> tuple[Callable[[list[float]], None], list[list[Axes]]]:
@@ -180,8 +192,8 @@ def _say_once(drawn: list[list[Axes]]) -> None:
                 axes.tick_params(labelbottom=False)
 
 
-def _wrap(row: list[Axes], width: float, height: float) -> None:
-    """Break titles and labels into lines that fit panels of this width and height, inches."""
+def _wrap(row: list[Axes], width: float) -> None:
+    """Break titles and labels below panels into lines that fit panels of this width, inches."""
     firsts = [axes.get_title(loc="left").split("\n")[0] for axes in row]
     for number, axes in enumerate(row):
         beside = next((place for place in range(number + 1, len(row)) if firsts[place]), len(row))
@@ -192,8 +204,12 @@ def _wrap(row: list[Axes], width: float, height: float) -> None:
             _write_over(axes, heading, len(lines))
             heading = " "  # keeps its height
         axes.set_title("\n".join([heading, *lines]), loc="left")
-        axes.set_xlabel("\n".join(wrapped(line, width - BETWEEN) for line in axes.get_xlabel().split("\n")))
-        axes.set_ylabel("\n".join(wrapped(line, height - BETWEEN) for line in axes.get_ylabel().split("\n")))
+        axes.set_xlabel(_broken(axes.get_xlabel(), width))
+
+
+def _broken(label: str, room: float) -> str:
+    """A label, broken into lines that fit the side of a panel of `room` inches."""
+    return "\n".join(wrapped(line, room - BETWEEN) for line in label.split("\n"))
 
 
 def _write_over(axes: Axes, heading: str, above: int) -> None:

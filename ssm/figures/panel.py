@@ -289,7 +289,7 @@ def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "
         return ""
     over = seeds_of(counts)
     if seeds == "lines":
-        note = "Line: a seed"
+        note = "Thin line: a seed"
     elif counts == [1]:
         note = "One seed" if seeds == "dots" else "Band: standard error over sequences (one seed)"
     elif seeds == "dots":

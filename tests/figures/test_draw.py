@@ -28,7 +28,7 @@ from ssm.figures.draw import compose, draw, draw_figure
 from ssm.figures.figure import FigureTask
 from ssm.figures.plot import PLOTS
 from ssm.figures.plots.taxonomy_table import HEADS
-from ssm.figures.rows import Row, wrapped
+from ssm.figures.rows import UNBROKEN, Row, wrapped
 from ssm.figures.style import ARMS, CLASSES, SMALL, WIDTH
 from ssm.specs.mixers import SPECS
 from ssm.specs.mixers.base import MixerSpecBase
@@ -454,6 +454,32 @@ def test_rows_of_three_and_of_four_panels_have_room() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         figure.draw_without_rendering()
+
+
+def test_a_heading_and_a_label_are_broken_once() -> None:
+    """The height of the legend is known late, and changes the height of the rows."""
+
+    def wide(axes: Axes, columns: int) -> None:
+        axes.plot([0, 1], [0, 1], label="an arm")
+        axes.set_xlabel("an axis")
+        axes.set_ylabel("nine_long ten_letter two more")
+
+    def narrow(axes: Axes, columns: int) -> None:
+        axes.set_title(f"layer{UNBROKEN}{axes.get_subplotspec().num1}")  # type: ignore[union-attr]
+
+    figure = compose([*[Row(3.0, [wide], 1, least=1.0)] * 3, Row(3.0, [narrow] * 6, 6, least=1.0)])
+    figure.draw_without_rendering()
+    assert [axes.get_ylabel() for axes in figure.axes[:3]] == ["nine_long\nten_letter two more"] * 3
+    headings = [axes.texts[0].get_window_extent() for axes in figure.axes[3:]]
+    assert max(heading.y1 for heading in headings) < figure.axes[2].xaxis.label.get_window_extent().y0
+
+
+def test_a_note_has_each_part_once_and_both_meanings_of_a_part() -> None:
+    rows = [
+        Row(1.5, [lambda axes, _: None], 1, f"Line: mean over {seeds} seeds. Dot: a seed. In percent")
+        for seeds in (5, 3, 5)
+    ]
+    assert compose(rows).get_supxlabel() == "Line: mean over 5 seeds or mean over 3 seeds. Dot: a seed. In percent"
 
 
 def test_titles_of_many_panels_are_between_the_rows(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ssm.claims.panel_tables import existing_table
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import chosen_arms, loaded, panels
 from ssm.figures.plot import ChosenArms, SeriesPlot
-from ssm.figures.rows import Row
+from ssm.figures.rows import UNBROKEN, Row
 from ssm.figures.style import SMALL, VERMILION, WIDTH, ArmStyle
 from ssm.specs.base import PositiveInts
 
@@ -70,11 +70,12 @@ class AttentionMaps(ChosenArms, SeriesPlot):
         answering = [one.shares[one.behind[:, 0]] if len(one.behind) else one.shares for one in every]  # (K, T) each
         finite = np.concatenate([values[np.isfinite(values)] for values in answering])
         largest = float(finite.max()) if finite.size else 1.0
-        masks = every[0].mask
-        what, unit = ("Masks", "") if masks else ("Maps", " of a row's weight")
-        note = f"{what}: seed {found[0][2]}, mean over examples"
-        note += "" if masks else "; across: the token read, down: the token that reads"
-        note += f". White to dark: 0 to {largest:.2f}{unit}"
+        what, shades = f"seed {found[0][2]}, mean over examples", f"0 to {largest:.2f}"
+        if every[0].mask:
+            note = f"Masks: {what}; white to dark: {shades}"
+        else:
+            note = f"Maps: {what}; across: the token read, down: the token that reads"
+            note += f". White to dark: {shades} of a row's weight"
         note += ". Outlined: the token to be predicted next" if any(len(one.behind) for one in every) else ""
         rows = []
         for prefix, images, _ in found:
@@ -94,7 +95,7 @@ def _titles(prefix: str, beside: Sequence[AttentionMapImage]) -> tuple[str, list
     """The label at the side of a row, and the title of each panel. The label is what all of them have."""
     arms, layers = [one.arm for one in beside], [one.layer for one in beside]
     if len(beside) > 1 and len(set(arms)) == 1:
-        return f"{prefix}{arms[0]}", [f"layer {layer}" for layer in layers]
+        return f"{prefix}{arms[0]}", [f"layer{UNBROKEN}{layer}" for layer in layers]
     if len(beside) > 1 and len(set(layers)) == 1:
         return f"layer {layers[0]}", [f"{prefix}{arm}" for arm in arms]
     return "", [f"{prefix}{one.arm}, layer {one.layer}" for one in beside]
