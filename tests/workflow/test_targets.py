@@ -178,12 +178,23 @@ def test_all_targets_and_scales_of_the_config_folder_give_a_graph_of_jobs() -> N
         assert "Write the report on" in result.stdout
 
 
-def test_a_mistake_in_the_config_is_one_line(place: Path) -> None:
-    edit(place / "config", "figures/lg_fig5.yaml", "posttrain", "postrain")
+@pytest.mark.parametrize(
+    ("file", "before", "after", "says"),
+    [
+        (
+            "figures/lg_fig5.yaml",
+            "posttrain",
+            "postrain",
+            ": arms.state_passing.training: unknown recipe 'postrain'; did you mean 'posttrain'?",
+        ),
+        ("config.yaml", "scale: smoke", "\tscale: smoke", ":1: expected spaces, got a tab"),
+    ],
+)
+def test_a_mistake_in_the_config_is_one_line(file: str, before: str, after: str, says: str, place: Path) -> None:
+    edit(place / "config", file, before, after)
     result = snakemake(place, "-n")
     assert result.returncode != 0
-    says = "arms.state_passing.training: unknown recipe 'postrain'; did you mean 'posttrain'?"
-    assert f"config/figures/lg_fig5.yaml: {says}" in result.stdout + result.stderr
+    assert f"config/{file}{says}" in result.stdout + result.stderr
 
 
 def test_the_profiles_agree_and_the_catalog_is_readable() -> None:
