@@ -55,7 +55,7 @@ def config_folder(text: str) -> Path:
 
 def results_folder(text: str) -> Path:
     """An argparse type for the results of one scale, which must exist."""
-    folder = _existing(path(text), "expected the results of one scale, such as results/smoke")
+    folder = _existing(path(text), "expected the results of one scale, which `make figures` makes")
     if not _of_one_scale(folder):
         near = sorted(str(child) for child in folder.glob("*/") if _of_one_scale(child))
         if near:

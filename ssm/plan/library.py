@@ -141,9 +141,9 @@ def load_config(
         ConfigError: one line with the file, the key, what was expected and the nearest valid name.
     """
     folder = Path(folder)
+    existing = figure_targets(folder)
     workflow, source = _workflow(folder, scale, figures, overrides or {})
     scale = workflow.scale
-    existing = figure_targets(folder)
     # A figure that was named by itself stays: its seeds of this scale are missing, which is an error.
     names = () if workflow.figures == ALL else workflow.figures  # of figures and of papers
     named = figures_named(names or [ALL], existing, f"{source}: figures")
@@ -177,7 +177,13 @@ def load_config(
 
 
 def figure_targets(folder: Path) -> tuple[str, ...]:
-    """The targets that have a file in config/figures, in natural order (lg_fig2 before lg_fig11)."""
+    """The targets that have a file in config/figures, in natural order (lg_fig2 before lg_fig11).
+
+    Raises:
+        ConfigError: there is no config folder.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder; start the command in the clone, or give --config")
     return tuple(sorted((path.stem for path in (folder / "figures").glob("*.yaml")), key=natural))
 
 

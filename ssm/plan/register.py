@@ -10,6 +10,7 @@ from typing import Any
 from ssm.base.errors import ConfigError
 from ssm.base.files import write_text
 from ssm.claims.preregistration import Preregistration, Preregistrations, read_preregistrations
+from ssm.claims.statements import ALL
 from ssm.figures.figure import FigureTask
 from ssm.plan.library import load_config, targets_of
 from ssm.plan.plan import make_plan
@@ -35,7 +36,7 @@ def preregister_figures(
     before = preregistrations = read_preregistrations(Path(folder))
     findings, added = Findings(), []
     for scale in scales:
-        wanted = targets if len(scales) == 1 else targets_of(Path(folder), targets, scale)
+        wanted = targets if len(scales) == 1 or ALL in targets else targets_of(Path(folder), targets, scale)
         if not wanted:
             continue
         try:

@@ -75,6 +75,16 @@ def test_an_unknown_figure_is_named_without_settings_that_nobody_gave(
     assert capsys.readouterr().err == f"ssm register: {folder}: unknown figure 'lg_fig55'; did you mean 'lg_fig5'?\n"
 
 
+@pytest.mark.parametrize("targets", [[], ["lg_fig5"], ["all", "--scale", "smoke"]])
+def test_without_a_config_folder_nothing_is_as_registered(
+    targets: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["register", "--check", *targets]) == 2
+    said = "ssm register: config: no such folder; start the command in the clone, or give --config"
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_a_paper_is_registered_at_all_scales_that_it_has(folder: Path) -> None:
     edit(folder, "training.yaml", "{smoke: 32, paper: 2048}", "32")
     edit(folder, "training.yaml", "{smoke: 128, paper: 524_288}", "128")

@@ -140,7 +140,7 @@ def test_results_that_are_not_those_of_one_scale_are_one_line(
     for given, said in (
         ("results", "results: expected the results of one scale; did you mean results/smoke?"),
         ("results/smok", "results/smok: no such folder; did you mean 'smoke'?"),
-        ("x/y", "x/y: no such folder; expected the results of one scale, such as results/smoke"),
+        ("x/y", "x/y: no such folder; expected the results of one scale, which `make figures` makes"),
     ):
         assert main(command.format(given).split()) == 2
         error = capsys.readouterr().err
