@@ -1,11 +1,13 @@
-"""Costs by length: bytes are exact, and seconds are positive."""
+"""Costs by length: bytes are exact, and seconds are those of the clock."""
 
 from __future__ import annotations
 
 import polars as pl
+import pytest
 import torch
 from small import model_spec
 
+from ssm.evaluation import cost as module
 from ssm.evaluation.cost import _kept_bytes, cost
 from ssm.specs.measurements.cost import Cost
 from ssm.specs.model import ModelSpec
@@ -32,6 +34,16 @@ def test_a_state_stays_and_a_cache_grows() -> None:
     assert value(frame, "tiny", "state", 8) == value(frame, "tiny", "state", 32) == 2 * 4 * (4 * 8 * 8 + 3 * 48)
     assert value(frame, "attention", "state", 32) > 3 * value(frame, "attention", "state", 8)
     assert value(frame, "tiny", "training_memory", 32) > 2 * value(frame, "tiny", "training_memory", 8)
+
+
+def test_the_time_of_decoding_is_that_of_one_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each timing takes 32 seconds on the clock, and decodes 16 tokens. The first round does not count."""
+    timings = []
+    monkeypatch.setattr(module, "seconds_of", lambda run, device: timings.append(run) or 32.0)
+    frame = cost(Cost(models=(model_spec(),), vocab_size=50, lengths=(8, 16), repeats=2), torch.device("cpu"))
+    assert frame.filter(cost="training_step")["value"].to_list() == [32.0] * 4
+    assert frame.filter(cost="decoding_step")["value"].to_list() == [2.0] * 4
+    assert len(timings) == 2 * 2 * 3
 
 
 def test_every_block_that_autograd_saves_counts_once() -> None:

@@ -154,6 +154,8 @@ def test_trials_read_only_text_that_is_set_aside(aside: TokenStore, parent: tupl
         logits = model(text)[0]
     wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
     assert loss == pytest.approx(float(wanted), 1e-6)
+    torch.nn.init.constant_(model.norm.weight, math.nan)
+    assert choice_loss(model) == math.inf
 
 
 def change_header(change: Callable[[dict[str, Any]], object], path: Path) -> None:
