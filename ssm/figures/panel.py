@@ -13,7 +13,7 @@ from ssm.base.counting import short
 from ssm.base.lazy import ticker, transforms
 from ssm.figures.colors import INK
 from ssm.figures.data import OUTER_SEEDS, Curve
-from ssm.figures.rows import UNBROKEN, Row, columns_for
+from ssm.figures.rows import UNBROKEN, Row, columns_for, in_rows
 from ssm.figures.style import SMALL, ArmStyle, log_ticks, token_ticks, tokens
 
 if TYPE_CHECKING:
@@ -85,13 +85,7 @@ class CurvePanel:
         height = NARROW * height
         if len({(panel.y_label, panel.log_y) for panel in panels}) > 1:
             return height, panels
-        limits = common_limits(panels)
-        return height, [
-            replace(
-                panel, y_limits=limits, y_label="" if place % columns else panel.y_label, y_shared=place % columns > 0
-            )
-            for place, panel in enumerate(panels)
-        ]
+        return height, _beside(panels, columns, same_y=True)
 
     def fit(self) -> tuple[float, float] | None:
         """Limits of the y axis that contain all visible values; None if there are none."""
@@ -341,7 +335,7 @@ def rows_of(panels: Sequence[CurvePanel], height: float, note: str, same_y: bool
         two_lines = [replace(panel, title="\n".join(panel.title.rsplit(", ", 1))) for panel in panels]
         return small_rows(two_lines, columns, ". ".join([note] * bool(note) + [*marks]), 1.8, 1.3)
     columns = columns_for(len(panels))
-    return [Row(height, row, columns, note, LEAST) for row in _lines(panels, columns, same_y)]
+    return in_rows(_beside(panels, columns, same_y), columns, height, note, LEAST)
 
 
 def small_rows(panels: Sequence[CurvePanel], columns: int, note: str, height: float, least: float) -> list[Row]:
@@ -350,14 +344,12 @@ def small_rows(panels: Sequence[CurvePanel], columns: int, note: str, height: fl
     Args:
         height, least: of a row, and when there is little room, inches.
     """
-    return [
-        Row(height, [SmallPanel(panel) for panel in row], columns, note, least)
-        for row in _lines(panels, columns, same_y=True)
-    ]
+    beside = [SmallPanel(panel) for panel in _beside(panels, columns, same_y=True)]
+    return in_rows(beside, columns, height, note, least)
 
 
-def _lines(panels: Sequence[CurvePanel], columns: int, same_y: bool) -> list[list[CurvePanel]]:
-    """The panels of each row. Only the first of a row has a label on the y axis.
+def _beside(panels: Sequence[CurvePanel], columns: int, same_y: bool) -> list[CurvePanel]:
+    """The panels for rows of `columns`. Only the first of a row has a label on the y axis.
 
     With `same_y`, all panels have the same y limits, and only the first of a row has numbers there.
     """
@@ -365,9 +357,6 @@ def _lines(panels: Sequence[CurvePanel], columns: int, same_y: bool) -> list[lis
         limits = common_limits(panels)
         panels = [replace(panel, y_limits=limits) for panel in panels]
     return [
-        [
-            replace(panel, y_label=panel.y_label if place == 0 else "", y_shared=same_y and place > 0)
-            for place, panel in enumerate(panels[start : start + columns])
-        ]
-        for start in range(0, len(panels), columns)
+        replace(panel, y_label="" if place % columns else panel.y_label, y_shared=same_y and place % columns > 0)
+        for place, panel in enumerate(panels)
     ]

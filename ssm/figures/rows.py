@@ -63,6 +63,13 @@ def columns_for(panels: int) -> int:
     return {0: 1, 1: 1, 2: 2, 4: 2}.get(panels, 3)
 
 
+def in_rows(
+    panels: Sequence[Plotter], columns: int, height: float, note: str = "", least: float | None = None
+) -> list[Row]:
+    """Panels in rows of `columns`. The other arguments are those of `Row`."""
+    return [Row(height, panels[at : at + columns], columns, note, least) for at in range(0, len(panels), columns)]
+
+
 def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
     """Rows of several plots, given (kind, rows) of each plot. Consecutive one-panel plots of one kind share rows.
 
@@ -81,9 +88,7 @@ def side_by_side(parts: Sequence[tuple[str, Sequence[Row]]]) -> list[Row]:
         note = ". ".join(dict.fromkeys(row.note for row in rows if row.note))
         height, plotters = panels[0].share_row(panels, max(row.height for row in rows), columns)
         least = min(height, max(_least(row) for row in rows))
-        found += [
-            Row(height, plotters[at : at + columns], columns, note, least) for at in range(0, len(plotters), columns)
-        ]
+        found += in_rows(plotters, columns, height, note, least)
     return found
 
 

@@ -16,7 +16,7 @@ from ssm.figures.colors import INK
 from ssm.figures.data import panels
 from ssm.figures.panel import seeds_of
 from ssm.figures.plot import ChosenArms, Numbers, Titled, Variants
-from ssm.figures.rows import Row, columns_for
+from ssm.figures.rows import Row, columns_for, in_rows
 from ssm.figures.style import SMALL, ArmStyle
 
 if TYPE_CHECKING:
@@ -173,10 +173,7 @@ class Bars(ChosenArms, Titled, Variants):
         lines = max(map(len, found.values()))
         seeds = [len(one.seeds) for bar in every for one in bar.numbers.values()]
         note = f"Bar: mean over {seeds_of(seeds)}. Dot: a seed" if max(seeds) > 1 else "One seed"
-        return [
-            Row(AXIS + LINE * lines, plotters[at : at + columns], columns, note, AXIS + LEAST * lines)
-            for at in range(0, len(plotters), columns)
-        ]
+        return in_rows(plotters, columns, AXIS + LINE * lines, note, AXIS + LEAST * lines)
 
 
 def _limits(plot: Bars, every: Sequence[Bar]) -> tuple[float, float]:

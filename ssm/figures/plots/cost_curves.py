@@ -12,7 +12,7 @@ from ssm.base.lazy import ticker
 from ssm.claims.series import PlannedFigure
 from ssm.figures.data import own_table
 from ssm.figures.plot import Plot
-from ssm.figures.rows import Row
+from ssm.figures.rows import Row, in_rows
 from ssm.figures.style import ArmStyle, log_ticks, ramp, tokens
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ class CostCurves(Plot):
         if frame is None:
             return []
         plotters = [partial(_draw_on, frame, task, *panel) for panel in PANELS]
-        return [
-            Row(HEIGHT, plotters[:2], 2, note="Line: median over timed steps. Bar: their range. One sequence per step"),
-            Row(HEIGHT, plotters[2:], 2),
-        ]
+        return in_rows(plotters, 2, HEIGHT, "Line: median over timed steps. Bar: their range. One sequence per step")
 
 
 def _draw_on(

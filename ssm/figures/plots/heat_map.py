@@ -24,7 +24,7 @@ from ssm.claims.series import PlannedFigure, Series
 from ssm.figures.colors import GRID, INK
 from ssm.figures.data import any_loaded, chosen_arms, panels, split_by
 from ssm.figures.plot import ChosenArms, SeriesPlot, Titled
-from ssm.figures.rows import LETTER, Row, wrapped_title
+from ssm.figures.rows import LETTER, Row, in_rows, wrapped_title
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, TITLE, WIDTH, ArmStyle, tokens
 from ssm.specs.base import Name, Setting
 
@@ -115,10 +115,7 @@ class HeatMap(ChosenArms, Titled, ColumnReader, SeriesPlot):
             notes.append("Symbol: class up to the length of the cell (ls Definition 2.1); not decided if seeds differ")
         bare = [_alike(maps) and place % columns > 0 for place in range(len(maps))]
         plotters = [partial(_draw_on, self, *each, limits, room) for each in zip(maps, bare, strict=True)]
-        return [
-            Row(height, plotters[at : at + columns], columns, ". ".join(notes), least)
-            for at in range(0, len(plotters), columns)
-        ]
+        return in_rows(plotters, columns, height, ". ".join(notes), least)
 
 
 def _columns(plot: HeatMap, maps: Sequence[Map]) -> int:

@@ -18,7 +18,7 @@ from ssm.figures.colors import GRID, INK
 from ssm.figures.data import panels, read_planned
 from ssm.figures.panel import LEVEL, end_of_bin
 from ssm.figures.plot import SeriesPlot
-from ssm.figures.rows import Row, columns_for
+from ssm.figures.rows import Row, columns_for, in_rows
 from ssm.figures.style import CLASS_NAMES, CLASSES, SMALL, ArmStyle
 from ssm.specs.base import Name
 
@@ -66,10 +66,9 @@ class ClassChart(SeriesPlot):
         models = list(dict.fromkeys(curve.model for curve in curves))
         columns = columns_for(len(models))
         upper = [partial(_draw_curves, curves, model, place % columns == 0) for place, model in enumerate(models)]
-        rows = [Row(2.6, upper[at : at + columns], columns, note, 1.6) for at in range(0, len(upper), columns)]
         lines = len(names)
         lower = [lambda axes, _: _draw_excess(axes, curves, names)]
-        return [*rows, Row(0.9 + 0.36 * lines, lower, 1, "", 0.9 + LEAST * lines)]
+        return [*in_rows(upper, columns, 2.6, note, 1.6), Row(0.9 + 0.36 * lines, lower, 1, "", 0.9 + LEAST * lines)]
 
 
 def classed_curves(task: PlannedFigure, tables: Path, plot: ClassChart) -> list[Classed]:
