@@ -103,8 +103,10 @@ def _in_processes(
         )
         raise DataError(f"a tokenizing process was killed (out of memory?); {advice}") from error
     finally:
+        for _, future in in_progress:
+            future.cancel()
         for pool in pools:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown()
 
 
 _worker_tokenizer: Tokenizer  # set once per worker process, by _start_worker

@@ -228,6 +228,7 @@ def _workflow(
     content = _merged(written, given)
     wanted = content.get("figures", ALL)
     if isinstance(wanted, list) and ALL in wanted:
+        figures_named([str(name) for name in wanted], figure_targets(folder), f"{path}: figures")
         wanted = content["figures"] = ALL
     changed = sorted(key for key in given if written.get(key) != content[key])
     source = f"{path} with {', '.join(changed)} given" if changed else str(path)
