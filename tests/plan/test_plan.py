@@ -282,7 +282,7 @@ def test_the_name_of_a_paper_means_all_its_figures_of_the_scale(folder: Path) ->
     for names in (["all"], ["all", "lg_fig5"], "all"):
         library = load_config(folder, overrides={"figures": names})
         assert (library.workflow.figures, library.wanted) == ("all", ("bn_fig1", "lg_fig4", "lg_fig5"))
-    with pytest.raises(ConfigError, match="config.yaml: figures: unknown figure 'lg_fig55'; did you mean 'lg_fig5'"):
+    with pytest.raises(ConfigError, match="unknown figure 'lg_fig55'; did you mean 'lg_fig5'"):
         load_config(folder, figures=["all", "lg_fig55"])
     edit(folder, "figures/lg_fig5.yaml", "seeds: [1]", "seeds: {smoke: [1], desk: [2]}")
     library = load_config(folder, "desk", figures=["lg"])
