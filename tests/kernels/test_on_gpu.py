@@ -228,22 +228,23 @@ def test_a_worker_that_cannot_use_the_device_does_not_start() -> None:
 def test_an_interrupted_command_does_not_wait_for_its_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    released = threading.Event()
+    once, released = threading.Lock(), threading.Event()
 
     class Interrupted(Ready):
         def do(self, name: str, seconds: float) -> dict[str, Any]:
-            if not released.is_set():
+            if once.acquire(blocking=False):  # by one of the threads
                 os.kill(os.getpid(), signal.SIGINT)
             released.wait()
             return {"state": "passed", "seconds": 0.0}
 
-    before = threading.enumerate()
-    with pytest.raises(KeyboardInterrupt):
-        states(Interrupted(), lambda *_: Ready(), monkeypatch)
-    try:
+    before, handler = threading.enumerate(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:  # pytest-xdist ignores the signal
+        with pytest.raises(KeyboardInterrupt):
+            states(Interrupted(), lambda *_: Ready(), monkeypatch)
         assert all(thread.daemon for thread in threading.enumerate() if thread not in before)
     finally:
         released.set()
+        signal.signal(signal.SIGINT, handler)
     with mock.patch("ssm_kernels.benchmarks.on_gpu.__main__._run", side_effect=KeyboardInterrupt):
         assert main(["picture", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "on_gpu: interrupted; the same command continues\n"
