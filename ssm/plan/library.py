@@ -142,7 +142,7 @@ def load_config(
     """
     folder = Path(folder)
     existing = figure_targets(folder)
-    workflow, source = _workflow(folder, scale, figures, overrides or {})
+    workflow, source = _workflow(folder, existing, scale, figures, overrides or {})
     scale = workflow.scale
     # A figure that was named by itself stays: its seeds of this scale are missing, which is an error.
     names = () if workflow.figures == ALL else workflow.figures  # of figures and of papers
@@ -215,7 +215,11 @@ def _figure_file(folder: Path, target: str) -> Path:
 
 
 def _workflow(
-    folder: Path, scale: str | None, figures: Sequence[str] | None, overrides: Mapping[str, Any]
+    folder: Path,
+    existing: tuple[str, ...],
+    scale: str | None,
+    figures: Sequence[str] | None,
+    overrides: Mapping[str, Any],
 ) -> tuple[WorkflowConfig, str]:
     """The workflow configuration, and its source for errors."""
     path = folder / "config.yaml"
@@ -228,7 +232,7 @@ def _workflow(
     content = _merged(written, given)
     wanted = content.get("figures", ALL)
     if isinstance(wanted, list) and ALL in wanted:
-        figures_named([str(name) for name in wanted], figure_targets(folder), f"{path}: figures")
+        figures_named([str(name) for name in wanted], existing, f"{path}: figures")
         wanted = content["figures"] = ALL
     changed = sorted(key for key in given if written.get(key) != content[key])
     source = f"{path} with {', '.join(changed)} given" if changed else str(path)

@@ -29,13 +29,6 @@ def inputs_of_table(wildcards):
     return files
 
 
-def files_of_user(job, files):
-    """The user's files that a data set or an imported run is made from."""
-    if job in UNREADABLE:
-        raise SystemExit(UNREADABLE[job])
-    return files[job] or []
-
-
 def inputs_of_answer(wildcards):
     """The user's files that an answer on a checkpoint is made from."""
     job = CHECKPOINTS[wildcards.job]

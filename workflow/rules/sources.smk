@@ -10,3 +10,10 @@ def listed(job, find, what):
     except UserError as problem:
         UNREADABLE[job] = str(problem)
         return ()
+
+
+def files_of_user(job, files):
+    """The user's files that a data set or an imported run is made from."""
+    if job in UNREADABLE:
+        raise SystemExit(UNREADABLE[job])
+    return files[job] or []
