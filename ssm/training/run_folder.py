@@ -19,7 +19,8 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
     """Check that `folder` is new, or holds this run.
 
     Raises:
-        CheckpointError: it holds another run, a model that ssm did not write, or temporary files of others.
+        CheckpointError: it holds another run, the folders of runs, a model that ssm did not write, or temporary files
+            of others.
     """
     if (folder / RUN_RECORD).exists():
         own = read_record(folder).get("spec") == run.content()
@@ -30,6 +31,8 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
             raise CheckpointError(f"{error}; {ELSEWHERE}") from None
     elif (folder / "config.json").exists():
         raise CheckpointError(f"{folder}: holds a model that was not written by ssm; {ELSEWHERE}")
+    elif any(folder.glob(f"*/{RUN_RECORD}")):
+        raise CheckpointError(f"{folder}: holds the folders of runs; give --out {folder / run.id}")
     elif _has_other_files(folder):
         raise CheckpointError(f"{folder}: holds temporary files that belong to no run; {ELSEWHERE}")
     else:

@@ -22,9 +22,10 @@ from ssm.base.errors import ConfigError, TableError
 from ssm.figures.data import Line
 from ssm.figures.draw import draw, draw_figure
 from ssm.figures.plots.curves import Curves
+from ssm.figures.plots.heat_map import step_across
 from ssm.figures.plots.learning_curves import thinned
 from ssm.figures.rows import wrapped
-from ssm.figures.style import ARMS
+from ssm.figures.style import ARMS, SMALL
 
 KEYS = {"measurement": "passkey", "column": "correct"}
 AT = {"kind": "value_at", **KEYS}
@@ -495,6 +496,20 @@ def test_a_heat_map_has_a_cell_for_each_setting(tmp_path: Path) -> None:
     (bare, _) = axes_of(tmp_path, plot | {"cells": False}, two_arms(tmp_path))
     assert texts(bare) == []
     assert len(bare.patches) == 9
+
+
+@pytest.mark.parametrize(
+    ("names", "inches", "step"),
+    [
+        (["256", "1k", "4k", "8k", "16k"], 1.3, 1),  # the widest names have short neighbors
+        (["256", "512", "768", "896", "960"], 1.3, 2),
+        (["256", "512", "768", "896", "960"], 1.9, 1),
+        (["1000000", "2000000", "3000000"], 0.5, 3),
+        (["1000000"], 0.1, 1),
+    ],
+)
+def test_names_of_columns_are_left_out_only_if_neighbors_touch(names: list[str], inches: float, step: int) -> None:
+    assert step_across(names, inches, SMALL) == step
 
 
 @pytest.mark.parametrize(

@@ -400,6 +400,7 @@ def test_no_other_run_or_model_is_overwritten(store: TokenStore, tmp_path: Path)
         (foreign, "was not written by ssm .*; give another --out"),
         (configured, "configured: holds a model that was not written by ssm; give another --out"),
         (thesis, "thesis: holds temporary files that belong to no run; give another --out"),
+        (tmp_path, f"holds the folders of runs; give --out {tmp_path / later.id}"),
     ):
         before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
         with pytest.raises(CheckpointError, match=says):

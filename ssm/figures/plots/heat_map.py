@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST = 4  # panels per row
+MOST_ROWS = 10  # of cells with a label
 TINY = 8.5  # points: the smallest legible letters in cells
 BESIDE, BETWEEN = 0.9, 0.25  # inches: space left of the cells, and between panels
 DARK, LIGHT = "#101418", "#fbfbfb"  # text on cells: the same in light and dark mode
@@ -276,9 +278,8 @@ def _draw_on(
         axes.plot([], [], color=INK, marker=CLASSES[kind].marker, linestyle="none", label=CLASS_NAMES[kind])
     axes.set_xlim(0, len(one.x))
     axes.set_ylim(0, len(one.y))
-    name = LETTER * (letters or SMALL) / SMALL * (1 + max(len(_name(value)) for value in one.x))
-    axes.set_xticks(*_ticks(one.x, max(1, int(room / name))))
-    axes.set_yticks(*_ticks(one.y, 10))
+    axes.set_xticks(*_ticks(one.x, step_across([_name(value) for value in one.x], room, letters or SMALL)))
+    axes.set_yticks(*_ticks(one.y, ceil(len(one.y) / MOST_ROWS)))
     axes.tick_params(length=0, labelsize=letters or SMALL, labelleft=not bare)
     axes.spines[:].set_visible(False)
     axes.set_title(one.title)
@@ -299,7 +300,15 @@ def _name(value: Setting) -> str:
     return tokens(float(value)) if is_number(value) else value_text(value)
 
 
-def _ticks(values: Sequence[Setting], most: int) -> tuple[np.ndarray, list[str]]:
-    """Tick positions and labels, at most `most`: the middles of cells."""
-    step = -(-len(values) // most)
+def step_across(names: Sequence[str], room: float, size: float) -> int:
+    """The smallest step at which no two neighbors of `names[::step]` touch, in letters of `size` points."""
+    cell, letter = room / len(names), LETTER * size / SMALL
+    for step in range(1, len(names)):
+        if all(letter * (0.5 + (len(a) + len(b)) / 2) <= step * cell for a, b in pairwise(names[::step])):
+            return step
+    return len(names)
+
+
+def _ticks(values: Sequence[Setting], step: int) -> tuple[np.ndarray, list[str]]:
+    """Tick positions and labels of each `step`th cell: the middles of cells."""
     return np.arange(0, len(values), step) + 0.5, [_name(value) for value in values[::step]]
