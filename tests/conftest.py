@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:  # the controller process of pytest-xdist should not wait for torch
     from ssm.data.store import TokenStore
 
+
+# A shell lets its background jobs ignore SIGINT. The commands that tests interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Other processes may take the cores, so no example has a limit of time.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

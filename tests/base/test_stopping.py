@@ -61,8 +61,7 @@ def test_a_signal_during_an_import_waits_for_its_end(tmp_path: Path, number: int
     (tmp_path / "dropping.py").write_text(
         f"import contextlib, signal\nwith contextlib.suppress(BaseException):\n    signal.raise_signal({number})\n"
     )
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += f"import sys, time; sys.path.insert(0, {str(tmp_path)!r}); import ssm.cli.main as module; "
+    code = f"import sys, time; sys.path.insert(0, {str(tmp_path)!r}); import ssm.cli.main as module; "
     code += "module._dispatch = lambda *given: (__import__('dropping'), " + work + ")[1]; "
     importing = python(code + ENDS)
     said = importing.communicate(timeout=SECONDS)

@@ -20,10 +20,8 @@ from ssm.models.weights_file import load_tensors, save_tensors
 
 @pytest.mark.exhaustive
 def test_killed_runs_end_like_undisturbed_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert campaign(tmp_path, kills=6, seed=1, ranks=1) == (6, 6)
-    said = capsys.readouterr().out
-    assert said.endswith("6 of 6 kills: equal weights and tables (seed 1)\n")
-    assert " of a rank" in said or " of the launcher" in said
+    assert campaign(tmp_path, kills=3, seed=1) == (3, 3)
+    assert capsys.readouterr().out.endswith("3 of 3 kills: equal weights and tables (seed 1)\n")
 
 
 @pytest.mark.parametrize("ranks", [0, 1])

@@ -12,7 +12,6 @@ from models.formats import hf, qwen
 from small import make_store, model_spec, run_spec
 from transformers.models.kimi_linear import modeling_kimi_linear
 from transformers.models.qwen3_5 import modeling_qwen3_5
-from transformers.models.qwen3_next import modeling_qwen3_next
 
 from ssm.extension import extend
 from ssm.models.formats import export_checkpoint, import_checkpoint
@@ -39,7 +38,6 @@ HYBRIDS: dict[str, dict[str, Any]] = {
         "mixer_at": {"1": {"kind": "attention", "n_heads": 2}},
     },
     "qwen3_5": QWEN | {"ffn": {"kind": "gated_mlp", "d_hidden": 64}},
-    "qwen3_next": QWEN | {"ffn": {"kind": "experts", "n_experts": 4, "top_k": 2, "d_hidden": 32, "d_shared": 32}},
     "kimi_linear": {
         "mixer": QWEN["mixer"] | {"kind": "kda", "gate_rank": 64, "gate_bias": False, "norm_eps": 1e-5},
         "mixer_at": {
@@ -80,7 +78,7 @@ def test_a_hybrid_is_extended(
     repaired = import_checkpoint(out / "model")
     assert (repaired.format.key, repaired.spec.endless) == (form, (1,))
     if form != "mamba_ssm":  # whose own library needs a GPU
-        for module in (modeling_qwen3_5, modeling_qwen3_next, modeling_kimi_linear):
+        for module in (modeling_qwen3_5, modeling_kimi_linear):
             qwen.plain_rule(module, monkeypatch)
         tokens = torch.arange(2 * 40).view(2, 40) % 200
         with torch.no_grad():

@@ -9,12 +9,10 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from diagnosis.fabricated import diagnosis, fails_from, tables
 from extension.world import CONTEXT, LENGTH
-from harness import world as tasks
 from printed import commands
 
 from ssm.cli.extend import add_arguments, more_words
@@ -66,31 +64,6 @@ def test_transformers_loads_the_written_model(said: dict[str, str]) -> None:
     done = run(said["transformers"])
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Mamba2ForCausalLM(")
-
-
-@pytest.mark.exhaustive
-def test_the_harness_reads_it(said: dict[str, str], tmp_path: Path) -> None:
-    """With a local task: the tasks in the command come from the network."""
-    folder = tasks.tasks(tmp_path / "tasks")
-    one_line = said["lm-evaluation-harness"].replace("\\\n    ", "")
-    command, _, named = one_line.rpartition(" --tasks ")
-    assert named == "lambada_openai,wikitext"
-    done = run(f"{command} --tasks local_rolling --include_path {folder}")
-    assert done.returncode == 0, done.stderr
-    assert "|local_rolling" in done.stdout
-
-
-@pytest.mark.exhaustive
-def test_fla_loads_its_own(tmp_path: Path) -> None:
-    import fla.models
-    import torch
-
-    config: dict[str, Any] = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2}
-    folder = tmp_path / "a folder's name"
-    fla.models.GLAForCausalLM(fla.models.GLAConfig(**config)).to(torch.float32).save_pretrained(folder)
-    done = run(usages("fla", folder, None)["fla"])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("GLAForCausalLM(")
 
 
 def test_mamba_ssm_gets_the_folder(tmp_path: Path) -> None:

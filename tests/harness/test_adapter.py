@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -305,19 +303,3 @@ def test_a_users_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     said = capsys.readouterr().err
     assert said.startswith("ssm.harness: nowhere: ")
     assert said.count("\n") == 1
-
-
-@pytest.mark.exhaustive
-def test_the_command_of_the_readme(folder: Path) -> None:
-    """Most of its time goes into reading all tasks of the harness."""
-    asked = ["--model", "ssm", "--model_args", f"pretrained={folder / 'mamba2'}", "--tasks", "local_rolling"]
-    done = subprocess.run(
-        [sys.executable, "-m", "ssm.harness", *asked, "--include_path", str(folder / "tasks"), "--batch_size", "8"],
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "|local_rolling" in done.stdout

@@ -129,11 +129,3 @@ def test_a_figure_from_published_weights_with_a_kill(
     assert "1 (1 finished, 0 diverged)" in page
     again = snakemake(place, "--cores", "2")
     assert "Nothing to be done" in again.stdout + again.stderr
-
-    # Other weights with the same name: all results that depend on them are made again.
-    publish(place, weights, scale=2.0)
-    made = snakemake(place, "--cores", "2")
-    assert made.returncode == 0, made.stdout + made.stderr
-    fresh = json.loads((base / "run.json").read_text())["published"]
-    assert fresh["fingerprint"] != record["origin"]
-    assert [read_provenance(table)["published"] for table in tables] == [fresh] * 2
