@@ -102,12 +102,12 @@ def require_writable(path: Path) -> None:
 def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder next to `path`. On success, sync its content and rename it to `path`.
 
-    After an exception the temporary folder is removed.
+    After an exception the temporary folder is removed. If `path` is a link, all this happens where it points to.
 
     Raises:
         OutputError: `path` exists and is not an empty folder, does not end in a name, or cannot be written.
     """
-    path = _named(path, "folder")
+    path = new_folder(path)
     with writing(path):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise OutputError(f"{path}: already exists; give the name of a new folder")
@@ -129,7 +129,7 @@ def scratch_folder(path: str | Path) -> Iterator[Path]:
     Raises:
         OutputError: `path` does not end in a name, or the folder cannot be written.
     """
-    path = _named(path, "folder")
+    path = new_folder(path)
     temporary = _temporary(path)
     try:
         with writing(path):
@@ -149,7 +149,7 @@ def replacing(
     """Yield a new folder, which replaces `folder` on success. Until then the old folder stays.
 
     The new folder keeps the unfinished work of a killed process with the same version. Unfinished work of other
-    versions is deleted.
+    versions is deleted. If `folder` is a link, the folder that it points to is replaced.
 
     Args:
         version: eight hex digits. None: yields `folder` itself.
@@ -165,7 +165,7 @@ def replacing(
     if version is None:
         yield folder
         return
-    _named(folder, "folder")
+    folder = new_folder(folder)
     new, old = folder.with_name(f".{folder.name}.{version}.part"), _temporary(folder)
     with writing(folder):
         if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
@@ -265,7 +265,7 @@ def name_lock(path: str | Path) -> Iterator[None]:
     Raises:
         OutputError: another process is writing this folder, or nothing can be written there.
     """
-    path = _named(path, "folder")
+    path = new_folder(path)
     file = path.with_name(f".{path.name}.lock")
     with ExitStack() as opened:
         with writing(path):
@@ -310,6 +310,20 @@ def remove_leftovers(folder: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
         with suppress(OSError):
             leftover.unlink()
+
+
+def new_folder(path: str | Path) -> Path:
+    """The path at which a new folder is made: of a link, the path that it points to, because a rename replaces links.
+
+    Raises:
+        OutputError: the path does not end in a name, or its link points to itself.
+    """
+    path = Path(path)
+    if os.path.islink(path):  # noqa: PTH114 (a name may be too long)
+        path = Path(os.path.realpath(path))
+        if path.is_symlink():
+            raise OutputError(f"{path}: is a link to itself, expected the name of a new folder")
+    return _named(path, "folder")
 
 
 def _named(path: str | Path, what: str) -> Path:

@@ -59,14 +59,15 @@ def require_outside(folder: str | Path, texts: Sequence[str]) -> None:
     Raises:
         OutputError: the folder is one of the texts, or inside of it.
     """
-    new = Path(folder).resolve()
+    new = Path(os.path.realpath(folder))  # unlike Path.resolve, no error for a loop of links
     for text in texts:
         given = Path(os.path.normpath(home_expanded(text)))
         start = before_wildcards(given)
         wildcards = given.parts[len(start.parts) :]
-        if not new.is_relative_to(start.resolve()):
+        real = os.path.realpath(start)
+        if not new.is_relative_to(real):
             continue
-        below = new.relative_to(start.resolve()).parts
+        below = new.relative_to(real).parts
         hidden = wildcards and any(part.startswith(".") for part in below)  # never read through a glob
         if not hidden and begins_with(below, wildcards):
             raise OutputError(f"{folder}: is inside {text}, which is read as text; give another -o")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import ConfigError, DataError, MissingFilesError, OutputError
-from ssm.base.files import reading, write_json, write_text, writing
+from ssm.base.files import new_folder, reading, write_json, write_text, writing
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
@@ -36,7 +36,7 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8
 
     Args:
         spec: corpus, tokenizer and held-out share; or a task.
-        folder: the store's folder. It is missing or empty, or holds the finished store of this spec.
+        folder: the store's folder, or a link to it. It is missing or empty, or holds the finished store of this spec.
         workers: tokenizing processes; None: one per core. The tokens do not depend on it.
         utf8: the text must be in UTF-8 for the tokenizer `bytes`, too, as it must for the others.
 
@@ -47,9 +47,9 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8
         DataError: the corpus or the tokenizer is missing, unreadable or empty; or a split would be empty.
         OutputError: the folder holds something else, or the tokens of files that have changed; or cannot be written.
     """
-    folder = Path(folder)
     if workers is not None and workers < 1:
         raise ConfigError(f"workers: expected at least 1, got {workers}")
+    folder = new_folder(folder)
     if _already_there(spec, folder):
         _require_unchanged(spec, folder)
         return False

@@ -194,14 +194,14 @@ class Folder:
         return any((self.run(arm) / file).exists() for arm in ("extended", "control") for file in files)
 
     def delete(self, paths: Sequence[Path]) -> None:
-        """Delete files and folders in this order. A kill leaves each of them complete or gone.
+        """Delete files, links and folders in this order. A kill leaves each of them complete or gone.
 
         Raises:
             OutputError: one of them cannot be deleted.
         """
         for path in paths:
             try:
-                if path.is_dir():
+                if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path.replace(path.with_name(f".{path.name}.tmp")))
                 else:
                     path.unlink(missing_ok=True)

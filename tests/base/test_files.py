@@ -14,6 +14,7 @@ from small import content
 from ssm.base import files
 from ssm.base.errors import DataError, OutputError
 from ssm.base.files import atomic_file, atomic_folder, name_lock, reading, replacing, require_writable
+from ssm.base.paths import require_outside
 
 
 @pytest.mark.parametrize("path", [".", "", "..", "/", "a/.."])
@@ -89,6 +90,30 @@ WRITTEN = (MARK, "work", "tables/*.parquet")
 def finished(folder: Path, says: str) -> None:
     folder.mkdir(exist_ok=True)
     (folder / MARK).write_text(says)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_to_a_folder_stays_and_its_folder_is_written(there: bool, tmp_path: Path) -> None:
+    link, folder = tmp_path / "link", tmp_path / "disk" / "report"
+    link.symlink_to(folder)
+    if there:
+        folder.mkdir(parents=True)
+    with name_lock(link), atomic_folder(link) as new:
+        (new / MARK).write_text("first")
+    for version in ("00000000", "11111111"):
+        with replacing(link, version, MARK, WRITTEN) as new:
+            finished(new, version)
+        assert link.is_symlink()
+        assert content(tmp_path) == {f"disk/report/{MARK}": version.encode()}
+
+
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    require_outside(loop, [str(tmp_path / "texts")])
+    for writing in (atomic_folder(loop), name_lock(loop), replacing(loop, "01234567", MARK, WRITTEN)):
+        with pytest.raises(OutputError, match="loop: is a link to itself"), writing:
+            pytest.fail("it cannot be written")
 
 
 def test_an_old_folder_stays_until_a_new_one_is_whole_and_what_was_begun_is_gone_on_with(tmp_path: Path) -> None:

@@ -328,11 +328,23 @@ def test_foreign_files_are_never_touched(tmp_path: Path) -> None:
         build_store(spec, tmp_path / "store")
     with pytest.raises(OutputError, match="is a file, expected a folder"):
         build_store(spec, tmp_path / "rows.jsonl")
+    with pytest.raises(OutputError, match="expected the name of a new folder"):
+        build_store(spec, "..")
     with pytest.raises(OutputError, match=r"rows\.jsonl/store: cannot be written"):
         build_store(spec, tmp_path / "rows.jsonl" / "store")
     with pytest.raises(ConfigError, match="workers: expected at least 1, got 0"):
         build_store(spec, tmp_path / "other", workers=0)
     assert (tmp_path / "store" / "thesis.tex").read_text() == "precious"
+
+
+def test_a_link_to_an_empty_folder_stays_and_its_folder_is_filled(tmp_path: Path) -> None:
+    spec = data(corpus(tmp_path, texts(50)))
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "store").symlink_to("disk")
+    assert build_store(spec, tmp_path / "store")
+    assert not build_store(spec, tmp_path / "store")
+    TokenStore.open(tmp_path / "disk")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "rows.jsonl", "store"]
 
 
 def test_a_store_without_its_manifest_is_built_again(tmp_path: Path) -> None:

@@ -118,6 +118,15 @@ def test_killed_while_an_old_diagnosis_is_deleted(tmp_path: Path, monkeypatch: p
     assert [path.name for path in tmp_path.iterdir()] == ["before"]
 
 
+def test_of_a_link_to_an_old_diagnosis_only_the_link_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "tables").mkdir(parents=True)
+    folder = Folder(tmp_path / "out")
+    folder.path.mkdir()
+    folder.diagnosis("before").symlink_to(tmp_path / "disk")
+    folder.delete([folder.diagnosis("before")])
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["disk", "disk/tables", "out"]
+
+
 def job(world: Path, out: Path, log: Path, begun: Connection) -> None:
     """The same extension in a process that can be killed. It reports when all imports are done."""
     begun.send(True)

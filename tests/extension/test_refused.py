@@ -89,6 +89,11 @@ def test_a_runs_own_folder(world: Path) -> None:
     assert "is inside the original's folder" in refused(world, world / "run" / "out", "run")
 
 
+def test_a_folder_that_is_a_link_to_itself(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("out")
+    assert refused(world, tmp_path / "out") == f"{tmp_path}/out: cannot be made a folder (File exists)"
+
+
 def test_another_text_under_the_same_name(world: Path, tmp_path: Path) -> None:
     texts = Path(shutil.copytree(world / "texts", tmp_path / "texts"))
     out = tmp_path / "out"

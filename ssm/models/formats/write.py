@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -112,7 +113,7 @@ def check_apart(folder: Path, original: Path) -> None:
     Raises:
         OutputError: it is not.
     """
-    if folder.resolve().is_relative_to(original.resolve()):
+    if Path(os.path.realpath(folder)).is_relative_to(original.resolve()):  # a loop of links is no error
         raise OutputError(f"{folder}: is inside the original's folder, which is never changed; choose another folder")
 
 
