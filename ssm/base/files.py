@@ -168,6 +168,9 @@ def replacing(
     folder = new_folder(folder)
     new, old = folder.with_name(f".{folder.name}.{version}.part"), _temporary(folder)
     with writing(folder):
+        for moved in folder.parent.glob("*"):  # a kill came between the two renames below
+            if _is_temporary(moved, folder) and (moved / mark).exists() and not any(folder.glob("*")):
+                moved.replace(folder)
         if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         if (contained := _first_inside(folder, inputs)) is not None:
@@ -182,6 +185,8 @@ def replacing(
         if folder.exists():
             folder.replace(old)
         new.replace(folder)
+        with suppress(OSError):
+            (old / mark).unlink()  # so that a folder that is half deleted is never moved back
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -92,6 +93,11 @@ def finished(folder: Path, says: str) -> None:
     (folder / MARK).write_text(says)
 
 
+def made_anew(folder: Path, version: str, says: str) -> None:
+    with replacing(folder, version, MARK, WRITTEN) as new:
+        finished(new, says)
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_to_a_folder_stays_and_its_folder_is_written(there: bool, tmp_path: Path) -> None:
     link, folder = tmp_path / "link", tmp_path / "disk" / "report"
@@ -101,8 +107,7 @@ def test_a_link_to_a_folder_stays_and_its_folder_is_written(there: bool, tmp_pat
     with name_lock(link), atomic_folder(link) as new:
         (new / MARK).write_text("first")
     for version in ("00000000", "11111111"):
-        with replacing(link, version, MARK, WRITTEN) as new:
-            finished(new, version)
+        made_anew(link, version, version)
         assert link.is_symlink()
         assert content(tmp_path) == {f"disk/report/{MARK}": version.encode()}
 
@@ -137,6 +142,56 @@ def test_an_old_folder_stays_until_a_new_one_is_whole_and_what_was_begun_is_gone
     assert {path.name: path.read_text() for path in folder.iterdir()} == {MARK: "new", "work": "one two "}
     with replacing(folder, None, MARK, WRITTEN) as same:
         assert same == folder
+
+
+@pytest.mark.parametrize("version", ["00000000", "11111111"])
+@pytest.mark.parametrize("made_again", [False, True])  # as Snakemake makes it before it runs the command again
+def test_a_kill_while_the_folders_are_exchanged_loses_nothing(
+    made_again: bool, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, replace, moved = tmp_path / "report", Path.replace, list[Path]()
+    finished(folder, "old")
+
+    def replace_once(path: Path, target: Path) -> Path:
+        if moved:
+            raise KeyboardInterrupt
+        moved.append(path)
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace_once)
+        with pytest.raises(KeyboardInterrupt):
+            made_anew(folder, "00000000", "first")
+    assert moved == [folder]
+    (tmp_path / ".report.12-0123abcd.tmp").mkdir()  # half written, or half deleted
+    if made_again:
+        folder.mkdir()
+    with pytest.raises(KeyboardInterrupt), replacing(folder, version, MARK, WRITTEN) as new:
+        raise KeyboardInterrupt
+    assert (folder / MARK).read_text() == "old"
+    with replacing(folder, version, MARK, WRITTEN) as new:
+        assert new.exists() == (version == "00000000")
+        finished(new, "second")
+    assert content(tmp_path) == {f"report/{MARK}": b"second"}
+
+
+def test_an_old_folder_that_is_half_deleted_is_never_moved_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "report"
+    finished(folder, "old")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            made_anew(folder, "00000000", "new")
+    shutil.rmtree(folder)  # by the user
+    with pytest.raises(KeyboardInterrupt), replacing(folder, "11111111", MARK, WRITTEN):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_was_begun_of_another_version_is_deleted_and_nothing_else(tmp_path: Path) -> None:
