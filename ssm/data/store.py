@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
 FORMAT, VERSION = "ssm token store", 1
 SPLITS = ("train", "held_out", "choice")
 ALWAYS = SPLITS[:2]  # splits of every text; "choice" exists only if the spec requests it
+OPEN_FILES = 100  # of a store: a process may have 1,024 open files, or only 256, and a store may have thousands
 VERIFY_BELOW = 2**30  # bytes: the checksums of smaller stores are verified at every opening
 OFFSET = np.dtype("<i8")
 
@@ -99,12 +100,15 @@ class TokenSplit:
 
 
 class Shard:
-    """The tokens of one shard, as slices. Not mapped: if a mapped file shrinks or vanishes, its reader crashes."""
+    """The tokens of one shard, as slices. Not mapped: if a mapped file shrinks or vanishes, its reader crashes.
 
-    def __init__(self, path: Path, dtype: np.dtype):
-        self.path, self.dtype = path, dtype
-        self.file = path.open("rb", buffering=0)
-        self.length = os.fstat(self.file.fileno()).st_size // dtype.itemsize
+    Args:
+        opened: opens a file, or returns it if it is open.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype, opened: Callable[[Path], IO[bytes]]):
+        self.path, self.dtype, self.opened = path, dtype, opened
+        self.length = path.stat().st_size // dtype.itemsize
 
     def __len__(self) -> int:
         return self.length
@@ -113,12 +117,13 @@ class Shard:
         """Tokens [start, stop), fewer at the end: (n,), read-only.
 
         Raises:
-            DataError: the file has become shorter since it was opened, or cannot be read.
+            DataError: the file has become shorter since the store was opened, or cannot be read.
         """
         start, stop, _ = part.indices(self.length)
         size = self.dtype.itemsize
         try:
-            content = os.pread(self.file.fileno(), (stop - start) * size, start * size)
+            file = self.opened(self.path)
+            content = os.pread(file.fileno(), (stop - start) * size, start * size)
         except OSError as error:
             raise DataError(f"{self.path}: can no longer be read ({error.strerror or error})") from error
         if len(content) != (stop - start) * size:
@@ -155,10 +160,11 @@ class TokenStore:
             if vocab_size != parse_data(manifest["spec"], str(folder / MANIFEST)).vocab_size:
                 raise ValueError("vocab_size differs from its spec's")
             dtype = token_dtype(vocab_size)
+            opened = lru_cache(OPEN_FILES)(lambda path: path.open("rb", buffering=0))
             splits = [
                 TokenSplit(
                     f"{folder} ({name})",
-                    [Shard(folder / shard, dtype) for shard in manifest["splits"][name]["shards"]],
+                    [Shard(folder / shard, dtype, opened) for shard in manifest["splits"][name]["shards"]],
                     _mapped(folder / manifest["splits"][name]["boundaries"], OFFSET),
                     vocab_size,
                 )
@@ -168,7 +174,7 @@ class TokenStore:
             ]
         except OSError as error:  # a file has vanished, or may not be read
             path = error.filename or folder
-            raise DataError(f"{path}: cannot be read ({error.strerror or error}); {_AGAIN}") from error
+            raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{folder / MANIFEST}: damaged ({type(error).__name__}: {error}); {_AGAIN}") from error
         return cls(folder, manifest, *splits)

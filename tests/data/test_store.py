@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -119,6 +120,25 @@ def test_a_shard_that_becomes_shorter_is_an_error_and_not_a_crash(built: Path, t
     os.truncate(path, path.stat().st_size - 1)
     with pytest.raises(DataError, match=r"train-00000.tokens: has become shorter since it was opened"):
         store.train.read(0, store.train.n_tokens)
+
+
+def test_a_store_of_many_shards_has_few_open_files(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "OPEN_FILES", 2)
+    before = len([*Path("/dev/fd").iterdir()])
+    train = TokenStore.open(built).train
+    whole = np.concatenate([np.fromfile(path, np.uint8) for path in sorted(built.glob("train-*.tokens"))])
+    for _ in range(2):
+        np.testing.assert_array_equal(train.read(0, train.n_tokens), whole)
+    assert len(train.shards) > 4
+    assert len([*Path("/dev/fd").iterdir()]) <= before + 4  # with the documents of both splits
+
+
+def test_only_a_damaged_store_is_to_be_deleted(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(path: Path) -> str:
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    monkeypatch.setattr(store_module, "_sha256", too_many)
+    refuses(built, r"\.tokens: cannot be read \(Too many open files\)$")
 
 
 def refuses(folder: Path, message: str, verify: bool | None = None) -> None:
