@@ -196,14 +196,10 @@ def _require_unchanged(spec: Data, folder: Path) -> None:
     except MissingFilesError:
         return
     corpus = hashlib.sha256()
-    try:
-        for document in _documents(spec.text) if spec.text is not None else ():
-            _hash_document(corpus, document)
-        _hash_other_files(corpus, spec)
-        same = corpus.hexdigest() == TokenStore.open(folder, verify=False).manifest["corpus"]["sha256"]
-    except DataError:  # it was readable when the store was made
-        same = False
-    if not same:
+    for document in _documents(spec.text) if spec.text is not None else ():
+        _hash_document(corpus, document)
+    _hash_other_files(corpus, spec)
+    if corpus.hexdigest() != TokenStore.open(folder, verify=False).manifest["corpus"]["sha256"]:
         raise OutputError(
             f"{folder}: the text has changed since its tokens were written (newest: {newest}); delete the folder, "
             "or give another"

@@ -302,6 +302,11 @@ def test_a_finished_store_of_a_changed_text_is_refused(tmp_path: Path) -> None:
     os.utime(added, (later, later))
     with pytest.raises(OutputError, match=r"added\.txt"):
         build_store(spec, tmp_path / "store")
+    broken = tmp_path / "texts" / "broken.jsonl"
+    broken.write_text("{oops\n")
+    os.utime(broken, (later, later))
+    with pytest.raises(DataError, match=r"broken\.jsonl:1: not JSON"):
+        build_store(spec, tmp_path / "store")
     archive = tmp_path / "texts" / "more.zip"
     archive.touch()
     with pytest.raises(DataError, match=r"more\.zip: \.zip files cannot be read"):
