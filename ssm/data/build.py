@@ -6,6 +6,7 @@ final one, and renamed when it is complete.
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import os
@@ -56,12 +57,16 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8
     with _temporary_folder(folder) as temporary:
         with writing(folder, within=temporary):
             _build(spec, temporary, workers or usable_cores(), utf8)
-        if _already_there(spec, folder):  # another process has built it meanwhile
-            return False
         with writing(folder):
-            if folder.exists():
-                shutil.rmtree(folder)  # empty, or parts of a store without a manifest
-            temporary.rename(folder)
+            try:
+                temporary.rename(folder)  # it may be an empty folder
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                if _already_there(spec, folder):  # another process has built it meanwhile
+                    return False
+                shutil.rmtree(folder)  # parts of a store without a manifest
+                temporary.rename(folder)
     return True
 
 

@@ -325,6 +325,23 @@ def test_a_source_that_cannot_be_read_does_not_blame_the_store(tmp_path: Path, m
     assert not list(tmp_path.glob(".store*"))
 
 
+def test_the_store_of_a_process_that_ends_first_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, rename = data(corpus(tmp_path, texts(50))), Path.rename
+    build_store(spec, tmp_path / "other")
+
+    def second(path: Path, target: Path) -> Path:
+        if (tmp_path / "other").exists():
+            rename(tmp_path / "other", target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", second)
+    (tmp_path / "store").mkdir()  # as Snakemake makes it
+    first = (tmp_path / "other").stat().st_ino
+    assert not build_store(spec, tmp_path / "store")
+    assert (tmp_path / "store").stat().st_ino == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl", "store"]
+
+
 def test_foreign_files_are_never_touched(tmp_path: Path) -> None:
     spec = data(corpus(tmp_path, texts(50)))
     (tmp_path / "store").mkdir()
