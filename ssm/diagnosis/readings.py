@@ -1,4 +1,4 @@
-"""The numbers of a diagnosis, computed from its tables with polars and NumPy only.
+"""The numbers of a diagnosis, computed from its tables alone.
 
 T is the training context, and L is the length that the model read. The paired ratio divides the model's perplexity by
 the perplexity of the same model on the same targets, restarted T/2 to T tokens before them.

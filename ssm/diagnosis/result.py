@@ -146,7 +146,7 @@ class Readings:
 class Verdict:
     """The outcome and its explanation."""
 
-    outcome: str  # BREAKS, HOLDS or NOT_DECIDED of `ssm.diagnosis.verdict`
+    outcome: str  # BREAKS, HOLDS or NOT_DECIDED of `ssm.diagnosis.outcome`
     paragraph: str
 
 

@@ -111,7 +111,7 @@ def outcome_of(before: str, after: str, change: Factors, tolerance: float, advic
     nothing was gained. Otherwise the outcome is not decided.
 
     The intervals are valid for any number of windows, because they allow for a window that was not drawn
-    (`ssm.diagnosis.intervals.cautious`). "Holds" needs more windows (`ssm.diagnosis.verdict`).
+    (`ssm.diagnosis.intervals.cautious`). "Holds" needs more windows (`ssm.diagnosis.outcome`).
 
     Args:
         before, after: outcomes of the verdicts.
