@@ -90,11 +90,11 @@ def head_map(growth: pl.DataFrame) -> HeadMap:
         growth: a table of `head_growth`.
     """
     together = -(-(maximum(growth["head"]) + 1) // WIDE)
-    value = pl.when("lost").then(inf).otherwise(pl.col("log").exp()).fill_nan(None)
+    value = pl.when("lost").then(nan).when("measured").then(pl.col("log").exp())
     cells = (
         growth.select("layer", "drifting", column=pl.col("head") // together, value=value)
         .group_by("layer", "column")
-        .agg(pl.col("value").max(), pl.col("drifting").any())
+        .agg(pl.col("value").nan_max(), pl.col("drifting").any())
         .sort("layer", "column")
     )
     rows = cells.group_by("layer", maintain_order=True).agg("value", "drifting").rows()

@@ -57,7 +57,7 @@ class HeadMap:
 
     together: int  # heads in a column
     layers: tuple[int, ...]
-    growth: tuple[tuple[Number, ...], ...]  # (layers, columns); NaN if a state is not a number at the end
+    growth: tuple[tuple[Number, ...], ...]  # (layers, columns); NaN: a state is lost at the end, or none has a growth
     drifting: tuple[tuple[bool, ...], ...]  # (layers, columns): whether a head of the column drifts
 
 

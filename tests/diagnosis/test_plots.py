@@ -107,7 +107,7 @@ def test_before_and_after_share_the_color_scale_of_heads(only: Callable[..., Non
 
 def test_the_grid_has_a_cell_for_every_head_with_a_number() -> None:
     """Colors are dark to light on one scale. A point: the head drifts. A cross: its state is not a number."""
-    shown = HeadMap(1, (0, 3), ((1.0, 2.0, 4.0), (math.inf, math.nan)), ((False, False, True), (True, False)))
+    shown = HeadMap(1, (0, 3), ((1.0, 2.0, 4.0), (math.nan, math.nan)), ((False, False, True), (True, False)))
     higher = HeadMap(1, (0,), ((16.0,),), ((True,),))
     for maps, shares in (([shown], [0.0, 0.5, 1.0, 1.0]), ([shown, higher], [0.0, 0.25, 0.5, 1.0])):
         axes = Figure().subplots()

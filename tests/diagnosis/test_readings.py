@@ -308,7 +308,7 @@ def test_a_state_that_becomes_nan_drifts() -> None:
     assert found.top[0].head == 1
     assert math.isnan(found.top[0].growth.value)
     assert found.map is not None
-    assert found.map.growth[0][1] == math.inf
+    assert math.isnan(found.map.growth[0][1])
     assert found.map.drifting == ((False, True, False),)
 
 
@@ -328,6 +328,26 @@ def test_heads_without_a_growth_are_counted_apart() -> None:
     )
     found = drift(table, CONTEXT)
     assert (found.heads, found.measured, found.unmeasured, found.by_layer) == (5, 3, 2, {0: 1})
+    assert found.map is not None
+    assert found.map.drifting == ((False, False, False, True, False),)
+    np.testing.assert_allclose(found.map.growth, [[math.nan, math.nan, 0.0, math.nan, 1.0]], rtol=0.05)
+
+
+@pytest.mark.parametrize(("at_the_end", "shown"), [(1.0, 1.5), (math.nan, math.nan)])
+def test_a_column_shows_a_head_that_is_lost_but_none_without_a_growth(at_the_end: float, shown: float) -> None:
+    """A constant head starts to vary. It shares its column with a head that grows, or that is lost."""
+    late, head = pl.col("position") > 4096, pl.col("head")
+    table = states(np.full((1, 130), 1.5)).with_columns(
+        std=pl.when(head == 0)
+        .then(pl.when(late).then(1.0).otherwise(0.0))
+        .when((head == 1) & late)
+        .then(pl.col("std") * at_the_end)
+        .otherwise("std")
+    )
+    found = drift(table, CONTEXT).map
+    assert found is not None
+    assert found.drifting[0][0] == math.isnan(shown)
+    np.testing.assert_allclose(found.growth[0][0], shown, rtol=0.05)
 
 
 def test_remembrance_is_measured_with_the_context_kept() -> None:
