@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, isnan
+from math import exp, isfinite, isnan
 
 from ssm.diagnosis.intervals import OVERFLOW
 from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED, at_chance
@@ -92,10 +92,18 @@ def outcome_of_training(
     original, best = candidates[0], best_of_trained(candidates, measure)
     if best is None or choose(candidates, measure, tolerance) is not original:
         return None
-    gain = exp(min(getattr(best, measure) - getattr(original, measure), OVERFLOW))
+    was, now, word = getattr(original, measure), getattr(best, measure), WORDS[measure]
+    if not isfinite(now):
+        return Outcome(NOTHING, f"the {word} of all trained weights is not a number")
+    weights = f"the best trained weights (step {best.step})"
     rise = exp(min(best.in_context - original.in_context, OVERFLOW)) - 1
-    reason = f"the best trained weights (step {best.step}) have {gain:.3g} times the {WORDS[measure]} of the original"
-    if gain < 1:
+    if not isfinite(rise):
+        return Outcome(NOTHING, f"the loss in context of the original, or of {weights}, is not a number")
+    if isfinite(was):
+        reason = f"{weights} have {exp(min(now - was, OVERFLOW)):.3g} times the {word} of the original"
+    else:
+        reason = f"{weights} have a {word} that is a number, unlike the original"
+    if now < was or not isfinite(was):
         reason += (
             f", but {rise:+.1%} perplexity in context ({100 * tolerance:g}% allowed); a larger --in-context-tolerance "
             "(which trains nothing again), a smaller --lr or more text may help"

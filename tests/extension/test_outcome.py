@@ -176,6 +176,36 @@ def test_a_training_without_better_weights() -> None:
     )
 
 
+ADVICE = "; a larger --in-context-tolerance (which trains nothing again), a smaller --lr or more text may help"
+
+
+@pytest.mark.parametrize(
+    ("original", "trained", "reason"),
+    [
+        (
+            (2.0, nan),
+            (2.0 + log(1.5), 3.0),
+            "the best trained weights (step 1) have a far perplexity that is a number, unlike the original, but "
+            f"+50.0% perplexity in context (2% allowed){ADVICE}",
+        ),
+        ((2.0, 3.0), (2.0, nan), "the far perplexity of all trained weights is not a number"),
+        ((2.0, nan), (2.0, nan), "the far perplexity of all trained weights is not a number"),
+        (
+            (nan, 3.0),
+            (2.0, 2.0),
+            "the loss in context of the original, or of the best trained weights (step 1), is not a number",
+        ),
+    ],
+)
+def test_a_training_without_better_weights_if_a_loss_is_not_a_number(
+    original: tuple[float, float], trained: tuple[float, float], reason: str
+) -> None:
+    both = [Candidate(f"{i}", i, None, a, b, b) for i, (a, b) in enumerate((original, trained))]
+    found = outcome_of_training(None, both, "far_perplexity", 0.02)
+    assert found is not None
+    assert (found.word, found.reason) == (NOTHING, reason)
+
+
 EDGES = bin_edges(64)
 BINS = len(EDGES) - 1
 
