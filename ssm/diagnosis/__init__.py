@@ -26,17 +26,15 @@ from ssm.diagnosis.outcome import extend_words
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.readings import read
 from ssm.diagnosis.result import SCHEMAS, Diagnosis, Facts, Tables, as_json, from_json, read_diagnosis_record
-from ssm.diagnosis.sampling import computing_in, sample
+from ssm.diagnosis.sampling import sample
 from ssm.diagnosis.verdict import verdict_of
 from ssm.models.device import device_name, prepare_device
 from ssm.models.load import LoadedModel, ModelOutline, load_any_model, outline_of
-from ssm.models.readable import Readable
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS, DiagnosisSpec
 from ssm.specs.diagnosis_defaults import BUDGET, TEXT_KEY, TOLERANCE
 
 __all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "write_diagnosis"]
 
-PIECE = 2**24  # numbers that `hidden` returns at once, at most; some models return logits there
 PAGE, RECORD, TABLES = "index.html", "diagnosis.json", "tables"
 WRITTEN = (PAGE, RECORD, f"{TABLES}/*.parquet")  # globs of all files of a diagnosis
 
@@ -165,7 +163,7 @@ def diagnose_loaded(
         tokens_read=sampled.tokens,
         seconds=sampled.seconds,
         tokens_per_second=sampled.tokens_per_second,
-        state_bytes=_state_bytes(model, spec, device),
+        state_bytes=sampled.state_bytes,
         peak_bytes=sampled.peak_bytes,
         device=device_name(device),
         precision=spec.precision,
@@ -217,14 +215,3 @@ def load_diagnosis(folder: str | Path) -> Diagnosis:
     needed = {field.name for field in fields(Tables) if field.default is MISSING}
     read = {name: read_table(tables / f"{name}.parquet", SCHEMAS[name]) for name in sorted(needed | found)}
     return from_json(record, Tables(**read))
-
-
-@torch.inference_mode()
-def _state_bytes(model: Readable, spec: DiagnosisSpec, device: torch.device) -> int:
-    """Size of the state of one sequence after T tokens."""
-    tokens, state = torch.zeros(1, spec.context, dtype=torch.int64, device=device), None
-    with computing_in(spec, device):
-        for piece in tokens.split(max(1, PIECE // model.hidden_size), dim=1):
-            _, state = model.hidden(piece, state)
-    assert state is not None
-    return int(state.nbytes)

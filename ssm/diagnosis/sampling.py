@@ -30,7 +30,7 @@ from ssm.evaluation.memory_length import memory_length
 from ssm.evaluation.position_loss import position_loss
 from ssm.evaluation.restart_loss import restart_loss
 from ssm.evaluation.state_statistics import state_statistics
-from ssm.evaluation.stream import PROBED
+from ssm.evaluation.stream import PROBED, segments
 from ssm.models.readable import Readable
 from ssm.specs.diagnosis import ENOUGH, LEAST, RESERVED, DiagnosisSpec
 from ssm.specs.measurements.context_loss import ContextLoss
@@ -63,6 +63,7 @@ class Sample:
     seconds: float
     reading_seconds: float  # for the verdict alone
     tokens_per_second: float
+    state_bytes: int | None  # of one sequence after T tokens
     peak_bytes: int
 
 
@@ -123,6 +124,7 @@ class _Sampler:
             accuracy=_together(needles(session), ruler(session)),
             spelled_bytes=self._spelled(sequences),
         )
+        state_bytes = self._state_bytes()
         return Sample(
             tables=tables,
             sequences=sequences,
@@ -134,6 +136,7 @@ class _Sampler:
             seconds=round(session.spent(), 3),
             reading_seconds=round(reading_seconds, 3),
             tokens_per_second=round(session.rate, 1),
+            state_bytes=state_bytes,
             peak_bytes=_peak_bytes(self.ctx.device),
         )
 
@@ -203,6 +206,16 @@ class _Sampler:
         spec = ContextLoss(length=self.spec.length, sequences=sequences, shortest=max(1, self.spec.context // SHORTEST))
         tokens = sequences * spec.tokens + PROBED * len(spec.contexts)  # the latter to measure the size of a state
         return self.session.measured("effective length", tokens, lambda: context_loss(spec, self.ctx))
+
+    def _state_bytes(self) -> int | None:
+        """Size of the state of one sequence after T tokens."""
+        context = self.spec.context
+
+        def measure() -> int:
+            read = segments(self.ctx, self.ctx.windows(1, context, 0), context)
+            return [segment.state.nbytes for segment in read][-1]
+
+        return self.session.measured("size of the state", context, measure)
 
     def _spelled(self, sequences: int) -> pl.DataFrame:
         """The bytes of text that the targets of each window and bin spell."""

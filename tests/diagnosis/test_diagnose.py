@@ -32,12 +32,12 @@ from ssm.cli import diagnose as diagnose_verb
 from ssm.cli import extend as extend_verb
 from ssm.cli.diagnose import extend_words
 from ssm.cli.main import main
-from ssm.diagnosis import _state_bytes, diagnose, load_diagnosis, write_diagnosis
+from ssm.diagnosis import diagnose, load_diagnosis, write_diagnosis
 from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import digits, sentence_of
 from ssm.models.backbone import build_model
 from ssm.models.formats import export_checkpoint
-from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE, DiagnosisSpec
+from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE
 from ssm.specs.diagnosis_defaults import TOLERANCE
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -470,23 +470,6 @@ def test_a_full_disk(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         assert call(world, tmp_path / "out") == 2
     assert "cannot be written (File too large)" in capsys.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
-
-
-def test_the_state_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If `hidden` returns logits, a whole context may not fit into memory. The size is the same in pieces."""
-    model, sizes = build_model(model_spec(), 256, seed=1).eval(), []
-    original = model.hidden
-
-    def hidden(tokens: torch.Tensor, state: Any = None) -> Any:
-        sizes.append(tokens.shape[1])
-        return original(tokens, state)
-
-    monkeypatch.setattr(model, "hidden", hidden)
-    monkeypatch.setattr("ssm.diagnosis.PIECE", 6 * model.hidden_size)
-    found = _state_bytes(model, DiagnosisSpec(context=16, length=64), torch.device("cpu"))
-    assert sizes == [6, 6, 4]
-    with torch.inference_mode():
-        assert found == original(torch.zeros(1, 16, dtype=torch.int64))[1].nbytes
 
 
 def test_help_and_documentation_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

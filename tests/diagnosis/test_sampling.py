@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from ssm.diagnosis.recall import needles as told
 from ssm.diagnosis.recall import ruler
 from ssm.diagnosis.sampling import Sample, rounds, sample
 from ssm.diagnosis.session import FixedWindowsContext, Session
+from ssm.evaluation import stream
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.data import BytesTokenizer, DataSpec
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
@@ -149,7 +150,7 @@ def test_reading_stops_when_the_budget_is_spent(store: TokenStore, monkeypatch: 
     assert found.tables.effective_remembrance is None
     assert found.tables.passkey is None
     spent = {text.partition(":")[0] for text in found.missing if text.endswith("the budget was spent")}
-    assert spent == {"state statistics", "Effective Remembrance", "decays", "effective length"}
+    assert spent == {"state statistics", "Effective Remembrance", "decays", "effective length", "size of the state"}
 
 
 @pytest.mark.parametrize(
@@ -294,6 +295,22 @@ def test_a_missing_state_is_reported(store: TokenStore) -> None:
     assert any(text.startswith("state statistics: the model has no recurrent state") for text in found.missing)
 
 
+def test_the_size_of_the_state_is_measured_in_pieces(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole context at once may not fit into memory."""
+    pieces = []
+
+    class Growing(Scripted):
+        def hidden(self, tokens: Tensor, state: Count | None = None) -> tuple[Tensor, Count]:
+            pieces.append(tokens.numel())
+            hidden, after = super().hidden(tokens, state)
+            return hidden, replace(after, nbytes=8 * after.tokens)
+
+    monkeypatch.setitem(stream.FORWARD_TOKENS, "cpu", 64)
+    spec = DiagnosisSpec(context=128, length=256, passkey=False)
+    assert sample(Growing(breaks), store, spec, CPU).state_bytes == 8 * 128
+    assert max(pieces) == 64
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -311,10 +328,12 @@ def test_a_lack_of_memory_costs_one_measurement(
     def lacking(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(sampling, "effective_remembrance", lacking)
+    for name in ("effective_remembrance", "segments"):
+        monkeypatch.setattr(sampling, name, lacking)
     found, _ = taken(store, breaks)
-    assert "Effective Remembrance: out of memory" in found.missing
+    assert {"Effective Remembrance: out of memory", "size of the state: out of memory"} <= {*found.missing}
     assert found.tables.present().keys() == whole.tables.present().keys() - {"effective_remembrance"}
+    assert (whole.state_bytes, found.state_bytes) == (8, None)
     assert found.stopped_by == whole.stopped_by
     assert found.tokens < whole.tokens
 
