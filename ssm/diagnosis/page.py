@@ -288,15 +288,14 @@ def _found(cells: tuple[Recall | Solved, ...], longer_than: int, up_to: int) -> 
 
 def _cost(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     facts = diagnosis.facts
-    rows = [
+    state, peak = facts.state_bytes, facts.peak_bytes
+    return [
         ("Parameters", f"{facts.parameters:,}"),
+        *([] if state is None else [(f"State after {facts.context:,} tokens", f"{size(state)} per sequence")]),
         ("Reading speed", f"{number(facts.tokens_per_second)} tokens/s on {facts.device}"),
-        ("Largest memory in use", size(facts.peak_bytes)),
+        *([] if peak is None else [("Largest memory in use", size(peak))]),
         ("This diagnosis", f"{duration(facts.seconds)}, {facts.tokens_read:,} tokens through the model"),
     ]
-    if facts.state_bytes is not None:
-        rows.insert(1, (f"State after {facts.context:,} tokens", f"{size(facts.state_bytes)} per sequence"))
-    return rows
 
 
 def _method(diagnosis: Diagnosis) -> list[tuple[str, str]]:

@@ -169,7 +169,7 @@ class Facts:
     reading_seconds: float  # of `seconds`, for the verdict alone
     tokens_per_second: float
     state_bytes: int | None  # of one sequence
-    peak_bytes: int
+    peak_bytes: int | None  # of memory in this diagnosis; None: the process used more before
     device: str
     precision: str
     text: str  # names of the files

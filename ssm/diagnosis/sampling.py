@@ -64,7 +64,7 @@ class Sample:
     reading_seconds: float  # for the verdict alone
     tokens_per_second: float
     state_bytes: int | None  # of one sequence after T tokens
-    peak_bytes: int
+    peak_bytes: int | None  # of memory; None: the process used more before
 
 
 def sample(
@@ -108,7 +108,10 @@ class _Sampler:
         self.session = Session(ctx, spec)
 
     def run(self) -> Sample:
-        looks, session = rounds(min(self.spec.sequences, self.windows)), self.session
+        looks, session, device = rounds(min(self.spec.sequences, self.windows)), self.session, self.ctx.device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        before = _peak_bytes(device)
         losses, restarts, sequences, stopped_by = self._losses(looks)
         reading_seconds = session.spent()
         few = min(FEW, sequences)
@@ -124,7 +127,7 @@ class _Sampler:
             accuracy=_together(needles(session), ruler(session)),
             spelled_bytes=self._spelled(sequences),
         )
-        state_bytes = self._state_bytes()
+        state_bytes, peak = self._state_bytes(), _peak_bytes(device)
         return Sample(
             tables=tables,
             sequences=sequences,
@@ -137,7 +140,7 @@ class _Sampler:
             reading_seconds=round(reading_seconds, 3),
             tokens_per_second=round(session.rate, 1),
             state_bytes=state_bytes,
-            peak_bytes=_peak_bytes(self.ctx.device),
+            peak_bytes=peak if peak > before else None,
         )
 
     def _losses(self, looks: list[int]) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
@@ -250,7 +253,7 @@ def computing_in(spec: DiagnosisSpec, device: torch.device) -> Iterator[None]:
 
 
 def _peak_bytes(device: torch.device) -> int:
-    """The peak memory use of the GPU, or of this process."""
+    """The peak memory use of the GPU since its last reset, or of this process since its start."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # KiB on Linux

@@ -74,6 +74,13 @@ def test_the_page_shows_verdict_numbers_and_facts() -> None:
         assert shown in text, shown
 
 
+def test_costs_that_are_not_known_are_left_out() -> None:
+    known, unknown = diagnosis(tables(0)), diagnosis(tables(0), state_bytes=None, peak_bytes=None)
+    for found, shown in ((known, True), (unknown, False)):
+        _, text = read(build_page(found))
+        assert all((name in text) == shown for name in ("State after 2,048 tokens", "Largest memory in use"))
+
+
 def test_the_page_explains_how_long_the_states_remember() -> None:
     found = diagnosis(everything(0, fails_from(3100)))
     memory = Memory(128, Interval(0.4, 0.35, 0.45), 32768, Interval(0.05, 0.0, 0.1), Interval(0.9, 0.85, 0.95))

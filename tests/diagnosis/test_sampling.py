@@ -338,6 +338,17 @@ def test_a_lack_of_memory_costs_one_measurement(
     assert found.tokens < whole.tokens
 
 
+@pytest.mark.parametrize(("after", "peak"), [(900, None), (901, 901 * 1024)])
+def test_memory_that_was_used_before_is_not_reported(
+    store: TokenStore, monkeypatch: pytest.MonkeyPatch, after: int, peak: int | None
+) -> None:
+    """The operating system knows the peak of the whole process, in KiB."""
+    peaks = iter([900, after])
+    usage = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda _: SimpleNamespace(ru_maxrss=next(peaks)))
+    monkeypatch.setattr(sampling, "resource", usage)
+    assert taken(store, breaks)[0].peak_bytes == peak
+
+
 def test_a_text_of_too_few_windows(store: TokenStore) -> None:
     with pytest.raises(DataError, match=r"needs at least .* \(4 windows\): give more text, or --length 4096"):
         taken(store, holds, length=8192)
