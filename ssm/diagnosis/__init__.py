@@ -179,6 +179,7 @@ def diagnose_loaded(
         missing=sampled.missing,
         looks=sampled.looks,
         windows=sampled.windows,
+        all_windows=all_windows,
         reading_seconds=sampled.reading_seconds,
         longest=loaded.longest,
         document=store.held_out.usual_document,

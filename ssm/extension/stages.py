@@ -77,14 +77,16 @@ class Stages:
         # It may have been trained before, after a diagnosis on other windows with another verdict.
         trained = (self.folder.run(EXTENDED) / RUN_RECORD).exists()
         outcome = outcome_before(before, trained, self.advice)
-        if outcome is None or trained:
+        # A call that was stopped later read all windows, because fewer did not decide the gain.
+        reread = before.facts.all_windows
+        if outcome is None or trained or reread:
             made = self._made_and_chosen()
-            outcome = outcome or made
+            outcome = None if reread and made is None else outcome or made
         change: Factors | None = None
         if outcome is None:
             assert self.chosen is not None
-            change, outcome = self._judged()
-            more = outcome.word == NOT_DECIDED
+            change, outcome = self._judged(reread)
+            more = outcome.word == NOT_DECIDED or any(arm.facts.all_windows for arm in self.diagnoses.values())
             if more:
                 # Each diagnosis ended when its own verdict was decided, after 64 windows or more. The gain may need
                 # more. With so many, the errors of two looks add up to less than 2.5% (`intervals.cautious`).

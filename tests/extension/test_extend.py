@@ -251,6 +251,7 @@ def test_a_gain_that_is_not_decided_is_measured_on_all_windows(
     assert "diagnosis, before, on all windows" in capsys.readouterr().err
     for name in ("before", "after"):
         assert load_diagnosis(out / name).facts.stopped_by == "sequences"
+    assert load_diagnosis(out / "before").facts.all_windows
 
 
 def test_a_candidate_that_is_not_decided_is_measured_on_more_text_without_training_again(

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import threading
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,12 +22,19 @@ from small import content
 
 from ssm.base.exit_codes import REQUEUE
 from ssm.base.files import remove_leftovers
+from ssm.base.records import RUN_RECORD
 from ssm.base.tables import read_table
 from ssm.cli import main as command_line
 from ssm.diagnosis import load_diagnosis, write_diagnosis
+from ssm.diagnosis.outcome import NOT_DECIDED
+from ssm.diagnosis.result import Diagnosis
+from ssm.extension.choice import END, Candidate
 from ssm.extension.folder import Folder
-from ssm.extension.stages import Stages
+from ssm.extension.losses import Factors
+from ssm.extension.outcome import IMPROVED, NOTHING, Outcome
+from ssm.extension.stages import CONTROL, EXTENDED, Stages
 from ssm.models.weights_file import load_tensors
+from ssm.specs.diagnosis import ENOUGH
 from ssm.training import step as training_step
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -90,6 +98,72 @@ def test_stopped_between_any_two_stages(
         "export",
     ]
     assert_same(whole, out)
+
+
+class Stubbed(Stages):
+    """The order of the stages, without models."""
+
+    def _trained(self, arm: str) -> dict[str, Any]:
+        self.folder.run(arm).mkdir(parents=True, exist_ok=True)
+        (self.folder.run(arm) / RUN_RECORD).touch()
+        return {"status": "finished"}
+
+    def _made_and_chosen(self) -> None:
+        self._trained(EXTENDED)
+        self.chosen = Candidate(END, 4)
+
+    def _with_weights(self, arm: str, chosen: Candidate) -> Any:
+        return SimpleNamespace(title=arm)
+
+    def _result(self, outcome: Outcome, change: Factors | None) -> dict[str, Any]:
+        read = {name: diagnosis.facts.sequences for name, diagnosis in self.diagnoses.items()}
+        return {"outcome": outcome, "change": change and change.sequences, "read": read}
+
+
+@pytest.mark.parametrize(
+    ("decided", "holds"),
+    [
+        (("original", EXTENDED, CONTROL), False),
+        (("original", EXTENDED, CONTROL), True),
+        ((EXTENDED, CONTROL), False),
+    ],
+)
+def test_killed_after_a_diagnosis_on_all_windows(
+    decided: tuple[str, ...], holds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gain needs more windows than some verdicts. With all windows, the original may hold."""
+    few, many = tables(sequences=ENOUGH), tables(sequences=ENOUGH + 1)
+
+    def called(out: Path, kill: int | None = None) -> dict[str, Any]:
+        calls = count()
+
+        def measured(loaded: Any, *_: Any, all_windows: bool = False, **_settings: Any) -> Diagnosis:
+            if next(calls) == kill:
+                raise KilledError
+            if loaded.title in decided and not all_windows:
+                return diagnosis(few)
+            return diagnosis(many, stopped_by="sequences", all_windows=all_windows)
+
+        monkeypatch.setattr("ssm.extension.stages.diagnose_loaded", measured)
+        loaded = SimpleNamespace(title="original", model=torch.nn.Identity())
+        text = SimpleNamespace(page=None, files="")
+        spec = SimpleNamespace(control=True, diagnosis=SimpleNamespace(sequences=ENOUGH + 1), in_context_tolerance=0.02)
+        return Stubbed(loaded, None, text, spec, Folder(out), torch.device("cpu")).work()
+
+    def outcome_of(before: str, after: str, change: Factors, *_: Any) -> Outcome:
+        return Outcome(NOT_DECIDED if change.sequences == ENOUGH else IMPROVED, "the number of windows")
+
+    def outcome_before(before: Diagnosis, *_: Any) -> Outcome | None:
+        return Outcome(NOTHING, "it holds") if holds and before.facts.all_windows else None
+
+    monkeypatch.setattr("ssm.extension.stages.outcome_of", outcome_of)
+    monkeypatch.setattr("ssm.extension.stages.outcome_before", outcome_before)
+    whole = called(tmp_path / "whole")
+    assert whole["read"] == dict.fromkeys(("before", "after", "control"), ENOUGH + 1)
+    for kill in range(2 + len(decided)):  # in each diagnosis
+        with pytest.raises(KilledError):
+            called(tmp_path / f"{kill}", kill)
+        assert called(tmp_path / f"{kill}") == whole
 
 
 def test_killed_while_an_old_diagnosis_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
