@@ -106,6 +106,14 @@ def test_json_with_texts_in_a_folder_has_rows(tmp_path: Path) -> None:
     assert texts_of(files(tmp_path)) == [b"a", b"b", b"c", b"d", b"e"]
 
 
+def test_a_given_path_is_looked_up_once_for_each_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [write(tmp_path / f"{number}.json", b'{"text": "a"}') for number in range(10)]
+    looked_up = []
+    monkeypatch.setattr(reader, "home_expanded", lambda path: looked_up.append(path) or Path(path))
+    assert len(texts_of(files(*paths))) == 10
+    assert len(looked_up) <= 20, "for the list of files, and to tell which files are given themselves"
+
+
 def test_json_is_text_if_the_spec_says_so(tmp_path: Path) -> None:
     content = json.dumps([{"text": "a"}], indent=2).encode()
     assert texts_of(files(write(tmp_path / "x.json", content), format="text")) == [content]

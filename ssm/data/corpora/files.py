@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,16 @@ class FilesReader(CorpusReader, kind="files"):
         readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet, "json": _json}
         for name, path in self.files():
             try:
-                reader = readers[_found_format(path, self.spec)]
+                reader = readers[_found_format(path, self.spec, path in self._given)]
                 yield from reader(name, path, self.spec.text_key)
             except (OSError, pa.ArrowException) as error:
                 reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
                 raise DataError(f"{path}: cannot be read ({reason})") from error
+
+    @cached_property
+    def _given(self) -> set[Path]:
+        """The files and folders that the user named, without links."""
+        return {home_expanded(path).resolve() for path in self.spec.paths}
 
     @reading(DataError)
     def stored_bytes(self) -> int:
@@ -141,7 +147,7 @@ class FilesReader(CorpusReader, kind="files"):
         size = 0
         for _, path in self.files():
             try:
-                if _found_format(path, self.spec) == "parquet":
+                if _found_format(path, self.spec, path in self._given) == "parquet":
                     continue
                 with _opened(path) as (stream, _):
                     content = stream.read(SAMPLE)
@@ -170,17 +176,19 @@ def _suffix(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
 
 
-def _found_format(path: Path, spec: FilesCorpus) -> str:
+def _found_format(path: Path, spec: FilesCorpus, named: bool) -> str:
     """The format of the spec; if it is `auto`, that of the file: `format_of`, or jsonl or json for some .json files.
 
     These are JSON lines, as in C4, an array of objects, and one object, if they have texts. Other .json files are text,
-    such as settings in a folder of source code. If the user named the file itself, rows without texts are an error.
+    such as settings in a folder of source code.
+
+    Args:
+        named: the user named the file itself, so rows without texts are an error.
     """
     if spec.format != "auto":
         return spec.format
     if _suffix(path) != ".json":
         return format_of(path)
-    named = any(home_expanded(given).resolve() == path for given in spec.paths)
     with _opened(path) as (stream, _):
         lines = filter(None, (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream))
         first = next(lines, b"")
