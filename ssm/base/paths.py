@@ -17,6 +17,15 @@ def home_expanded(path: str) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 (Path.expanduser raises if there is no such user)
 
 
+def is_utf8(name: str) -> bool:
+    """Whether a name is text in UTF-8. Python reads other bytes of a name as halves of surrogate pairs."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def absolute(paths: Sequence[str]) -> tuple[str, ...]:
     """Absolute paths or globs: ~ is replaced by the home folder, "a/../b" becomes "b", and links are not followed.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ssm.base.errors import TableError, nearest, shown
 from ssm.base.names import natural
+from ssm.base.paths import is_utf8
 
 LONGEST_NAME, LONGEST_PATH = 255, 3500  # bytes; Linux allows paths of 4,095 bytes
 PARTS = ("specs", "runs", "tables", "verdicts")  # folders in the results of a scale
@@ -33,9 +34,14 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
 
 
 def given(text: str) -> str:
-    """An argparse type for names and paths. It refuses "", the value of an unset shell variable."""
+    """An argparse type for names and paths. It refuses "", the value of an unset shell variable.
+
+    It also refuses bytes that are not UTF-8: JSON, safetensors and pages cannot hold them.
+    """
     if not text.strip():
         raise argparse.ArgumentTypeError(f"expected a name or a path, got '{text}' (is a variable unset?)")
+    if not is_utf8(text):
+        raise argparse.ArgumentTypeError(f"expected a name in UTF-8, got {shown(text)} (is the locale UTF-8?)")
     return text
 
 

@@ -226,6 +226,7 @@ def test_wrong_sources_are_one_clear_line(tmp_path: Path) -> None:
         (files(tmp_path / "empty"), "empty: no file found here"),
         (files(tmp_path / "pip?"), r"pip\?: no file found here"),
         (files(tmp_path / "pipe"), "pipe: expected a file or a folder, got a pipe or a device"),
+        (files(write(tmp_path / "odd" / "caf\udce9.txt", b"a").parent), r"caf\\udce9\.txt: its name is not in UTF-8"),
         (files(tmp_path / "empty", format="jsonl"), "empty: no jsonl file found here"),
         (files(write(tmp_path / "blank.txt", b"")), "blank.txt: the corpus has no text"),
         (files(write(tmp_path / "cut.jsonl.gz", truncated)), r"cut\.jsonl\.gz: cannot be read \(Truncated"),

@@ -204,6 +204,7 @@ REFUSED = {
     "-o=": "expected a name or a path, got '' (is a variable unset?)",
     "--text=": "expected a name or a path, got ''",
     "--tokenizer=": "expected a name or a path, got ''",
+    "--text=caf\udce9.txt": "expected a name in UTF-8, got 'caf\\udce9.txt' (is the locale UTF-8?)",
 }
 NEED_THE_MODEL = ("--length 8192", "--tokenizer nothing")
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from ssm.base.errors import DataError, MissingFilesError, first_line, nearest, shown
 from ssm.base.files import reading
-from ssm.base.paths import before_wildcards, home_expanded
+from ssm.base.paths import before_wildcards, home_expanded, is_utf8
 from ssm.data.corpora.base import CorpusReader, Document, as_text
 from ssm.specs.corpora.files import FilesCorpus
 
@@ -73,7 +73,7 @@ class FilesReader(CorpusReader, kind="files"):
 
         Raises:
             MissingFilesError: a path does not exist, a glob matches nothing, or a folder has nothing to read.
-            DataError: a path cannot be read, or a file's suffix says that it cannot be read.
+            DataError: a path cannot be read, or a file's name is not in UTF-8 or has a suffix that cannot be read.
         """
         chosen: dict[Path, str] = {}
         for text in self.spec.paths:
@@ -101,7 +101,9 @@ class FilesReader(CorpusReader, kind="files"):
                 raise MissingFilesError(f"{text}: no {kind}file found here")
             for file in files:
                 chosen.setdefault(file.resolve(), file.relative_to(root).as_posix())
-        for path in chosen:
+        for path, name in chosen.items():
+            if not (is_utf8(str(path)) and is_utf8(name)):  # Arrow, JSON and Snakemake need UTF-8
+                raise DataError(f"{path}: its name is not in UTF-8 (or the locale is not); rename it, or leave it out")
             suffix = _suffix(path)
             if self.spec.format == "auto" and (hint := UNREADABLE.get(suffix)):
                 raise DataError(f"{path}: {suffix} files cannot be read; {hint}, or leave it out")
