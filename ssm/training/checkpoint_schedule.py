@@ -66,11 +66,17 @@ class LastGood:
         self._path(step - 2 * self.stride).unlink(missing_ok=True)
 
     def restore(self, model: TrainableModel, diverged_at: int) -> int:
-        """Load the last good weights into `model` and return their step, 0 if none are old enough."""
+        """Load the last good weights into `model` and return their step, 0 if none are old enough.
+
+        With other rounding, as on another GPU, a resumed run can diverge long before the step at which it was killed.
+        The weights for that are dropped already, and it returns to its start.
+        """
         step = max(0, diverged_at - PATIENCE) // self.stride * self.stride
-        if step:
-            tensors, _ = load_tensors(self._path(step))
-            load_weights(model, tensors, str(self._path(step)))
+        path = self._path(step)
+        if not path.exists():  # step 0 has none
+            return 0
+        tensors, _ = load_tensors(path)
+        load_weights(model, tensors, str(path))
         return step
 
     def forget(self) -> None:

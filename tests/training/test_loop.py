@@ -313,6 +313,17 @@ def test_the_files_of_a_diverged_run_do_not_depend_on_checkpoints_and_kills(stor
     assert load_tensors(resumed / "snapshots/at0.1.safetensors")[1]["step"] == 6
 
 
+def test_a_resumed_run_that_diverges_earlier_than_it_was_killed_returns_to_its_start(
+    store: TokenStore, tmp_path: Path
+) -> None:
+    run = run_spec(store.spec, budget={"steps": 60})
+    train_diverging(run, store, tmp_path, 35, at=45)  # keeps the weights of steps 30 and 40
+    (tmp_path / "run.json").unlink()  # as if killed at step 45
+    (tmp_path / "model.safetensors").unlink()
+    record = train_diverging(run, store, tmp_path, 35, at=37, first=36)
+    assert record["message"] == "diverged: loss is nan at step 37; the weights are those of step 0"
+
+
 def test_a_high_learning_rate_diverges_and_children_record_it(store: TokenStore, tmp_path: Path) -> None:
     base = run_spec(store.spec, lr_scale=3000.0, schedule="constant", warmup=0.0, budget={"steps": 100})
     diverged = train(base, store, tmp_path / "base", CPU)
