@@ -46,7 +46,7 @@ def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, An
         raise error(f"{path}: no such checkpoint") from problem
     except (OSError, ValueError) as problem:  # ValueError: an impossible file name
         raise error(f"{path}: truncated or corrupted ({getattr(problem, 'strerror', None) or problem})") from problem
-    header = parse_json(content, f"{path}: truncated or corrupted: its header", error, "JSON object")
+    header = parse_json(content, f"{path}: truncated or corrupted: its header", error)
     if not isinstance(header, dict) or not all(isinstance(entry, dict) for entry in header.values()):
         refuse("its header is not a mapping of tensors")
     for name, entry in header.items():

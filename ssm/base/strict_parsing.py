@@ -61,21 +61,21 @@ def read_json(
     return _read(path, lambda content: _json(content, finite, large), JSON_BYTES, error, what, missing)
 
 
-def parse_json(text: str | bytes, source: str, error: type[UserError], what: str) -> Any:
+def parse_json(text: str | bytes, source: str, error: type[UserError]) -> Any:
     """The value of a JSON text from `source`. Raises like `read_json`."""
     try:
         return _json(text, finite=True)
     except ValueError as problem:
-        raise error(f"{source}: not {_a(what)} ({_words(problem)})") from problem
+        raise error(f"{source}: not a JSON object ({_words(problem)})") from problem
 
 
-def read_yaml(path: str | Path, error: type[UserError], what: str, missing: str | None = None) -> Any:
+def read_yaml(path: str | Path, error: type[UserError], missing: str | None = None) -> Any:
     """The value in a YAML file: text, numbers, true and false, null, lists and mappings.
 
     Raises:
         UserError: an `error` of one line, as in `read_json`, or because the content is not plain data.
     """
-    return _read(path, _yaml, YAML_BYTES, error, what, missing)
+    return _read(path, _yaml, YAML_BYTES, error, "YAML file", missing)
 
 
 def parse_yaml(text: str, source: str, error: type[UserError]) -> Any:
@@ -421,7 +421,3 @@ def _path(places: tuple[int | str, ...], value: Any, missing: bool) -> list[str]
                 continue
         keys.append(str(place))
     return keys
-
-
-def _a(what: str) -> str:
-    return f"{'an' if what[0] in 'aeio' else 'a'} {what}"

@@ -94,7 +94,7 @@ def read_synthesis(folder: Path) -> Synthesis | None:
     path = folder / "synthesis.yaml"
     if not os.path.isfile(path):  # noqa: PTH113 (a name may be too long)
         return None
-    synthesis = Synthesis.parse(read_yaml(path, ConfigError, "YAML file"), str(path))
+    synthesis = Synthesis.parse(read_yaml(path, ConfigError), str(path))
     synthesis.check(read_preregistrations(folder), str(path))
     return synthesis
 

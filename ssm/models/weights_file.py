@@ -88,7 +88,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
 def _header(path: str | Path, metadata: dict[str, str]) -> dict[str, Any]:
     if "ssm" not in metadata:
         raise CheckpointError(f"{path}: was not written by ssm (its header has no spec)")
-    header = parse_json(metadata["ssm"], f"{path}: truncated or corrupted: its header", CheckpointError, "JSON object")
+    header = parse_json(metadata["ssm"], f"{path}: truncated or corrupted: its header", CheckpointError)
     if not isinstance(header, dict):
         raise CheckpointError(f"{path}: was not written by ssm (its header has no spec)")
     return {key: value for key, value in header.items() if key != CHECKSUM_KEY}

@@ -16,7 +16,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file is missing, is not a mapping in UTF-8 YAML (with the line), or has a key twice.
     """
-    value = read_yaml(path, ConfigError, "YAML file", f"{path}: no such config file")
+    value = read_yaml(path, ConfigError, f"{path}: no such config file")
     if value is None:
         return {}
     if not isinstance(value, dict):

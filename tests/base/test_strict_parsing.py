@@ -108,7 +108,7 @@ def test_files_that_are_missing_or_too_large(tmp_path: Path, monkeypatch: pytest
 def test_yaml_that_is_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(text)
-    found = refusal(read_yaml, path, ConfigError, "YAML file")
+    found = refusal(read_yaml, path, ConfigError)
     assert found.startswith(f"{path}:")
     assert says in found
     assert says in refusal(parse_yaml, text, "--set a", ConfigError)
@@ -121,7 +121,7 @@ def test_an_alias_of_what_it_is_a_part_of_is_refused_at_once() -> None:
 
 def test_aliases_that_are_few_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: &a {k: [1, 1e-9]}\nb: *a\nc: {<<: *a, l: 2}\n")
-    found = read_yaml(tmp_path / "a.yaml", ConfigError, "YAML file")
+    found = read_yaml(tmp_path / "a.yaml", ConfigError)
     assert found == {"a": {"k": [1, 1e-9]}, "b": {"k": [1, 1e-9]}, "c": {"k": [1, 1e-9], "l": 2}}
 
 
@@ -202,14 +202,10 @@ def test_shapes_in_plain_words(value: Any, says: str) -> None:
     assert refusal(shaped, value, Shape, "here", ConfigError) == f"here: {says}"
 
 
-@pytest.mark.parametrize(
-    ("what", "says"),
-    [("index of shards", "an index of shards"), ("JSON spec", "a JSON spec")],
-)
-def test_json_inside_something_else_names_its_place(what: str, says: str) -> None:
-    assert parse_json('{"a": [1, "b"]}', "a.safetensors", ConfigError, what) == {"a": [1, "b"]}
-    found = refusal(parse_json, '{"a": 1, "a": 2}', "a.safetensors", ConfigError, what)
-    assert found == f"a.safetensors: not {says} (the key 'a' is given twice)"
+def test_json_inside_something_else_names_its_place() -> None:
+    assert parse_json('{"a": [1, "b"]}', "a.safetensors", ConfigError) == {"a": [1, "b"]}
+    found = refusal(parse_json, '{"a": 1, "a": 2}', "a.safetensors", ConfigError)
+    assert found == "a.safetensors: not a JSON object (the key 'a' is given twice)"
 
 
 def test_a_message_is_one_short_line_whatever_is_in_it() -> None:

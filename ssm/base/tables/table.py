@@ -108,7 +108,7 @@ def _schema_of(table: pa.Table, path: str | Path, schemas: Mapping[str, Schema])
 
 def _provenance(table: pa.Table, path: str | Path) -> dict[str, Any]:
     source = f"{path}: its provenance"
-    content = parse_json(_metadata(table, path, "provenance"), source, TableError, "JSON object")
+    content = parse_json(_metadata(table, path, "provenance"), source, TableError)
     return dict(shaped(content, Provenance, source, TableError))
 
 
