@@ -55,7 +55,6 @@ class TokenSplit:
     def __init__(self, name: str, shards: Sequence[np.ndarray | Shard], documents: np.ndarray, vocab_size: int):
         self.name, self.shards, self.documents, self.vocab_size = name, list(shards), documents, vocab_size
         self.n_tokens = sum(len(shard) for shard in self.shards)
-        self.n_documents = len(documents)
         self._shard_tokens = len(self.shards[0]) if self.shards else 1
 
     @property

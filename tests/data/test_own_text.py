@@ -189,8 +189,8 @@ def test_the_whole_text_in_one_split(held_out: float, name: str, texts: Path, tm
     full, empty = (store.train, store.held_out) if name == "train" else (store.held_out, store.train)
     everything = b"".join(path.read_bytes() for path in sorted(texts.iterdir()))
     assert bytes(full.read(0, 4000).tolist()) == everything
-    assert (full.n_tokens, full.n_documents) == (4000, 40)
-    assert (empty.n_tokens, empty.n_documents) == (0, 0)
+    assert (full.n_tokens, len(full.documents)) == (4000, 40)
+    assert (empty.n_tokens, len(empty.documents)) == (0, 0)
     assert full.name == str(texts)
     with pytest.raises(DataError, match="texts: 0 tokens, context 4 needs 5"):
         WindowBatches(empty, 4, 2, 0)
@@ -209,7 +209,7 @@ def test_a_share_is_held_out_and_the_store_is_built_once(
     monkeypatch.chdir(tmp_path)
     store = own_text(["texts"], BytesTokenizer(), tmp_path / "tokens", 0.3)
     assert store.train.n_tokens + store.held_out.n_tokens == 4000
-    assert 0 < store.held_out.n_documents < 25
+    assert 0 < len(store.held_out.documents) < 25
     assert (store.train.name, store.held_out.name) == ("texts (training part)", "texts (held-out part)")
     made = (tmp_path / "tokens" / "manifest.json").stat().st_mtime_ns
     monkeypatch.chdir(texts)

@@ -37,7 +37,7 @@ def test_pieces_are_read_one_after_another() -> None:
 
 def test_empty_pieces_are_dropped() -> None:
     found = Pieces(split([10]), np.array([[3, 3]]), "pieces")
-    assert (found.n_tokens, found.n_documents) == (0, 0)
+    assert (found.n_tokens, len(found.documents)) == (0, 0)
     assert found.rows(np.empty(0, np.int64), 4).shape == (0, 4)
 
 

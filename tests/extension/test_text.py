@@ -107,7 +107,7 @@ def test_a_document_much_longer_than_the_others_is_cut(tmp_path: Path) -> None:
     found = made(texts, tmp_path)
     assert "of one document of" in found.held_out.words
     assert long.read_bytes().endswith(tokens_of(found.choice.held_out))
-    assert found.train.train.n_documents == 5
+    assert len(found.train.train.documents) == 5
 
 
 @pytest.mark.parametrize("words", [1_000, 3_000, 30_000])
@@ -150,7 +150,7 @@ def test_too_little_text_gives_one_line_with_the_needed_amount(tmp_path: Path) -
 def test_other_files_are_held_out(tmp_path: Path) -> None:
     texts, others = write(tmp_path / "texts", 3), write(tmp_path / "others", 4)
     found = made(texts, tmp_path, held_out=(others,))
-    assert found.train.train.n_documents == 3
+    assert len(found.train.train.documents) == 3
     assert found.files == others
     whole = sum(len(Path(others, f"{number}.txt").read_bytes()) for number in range(4))
     assert found.page.held_out.n_tokens + found.choice.held_out.n_tokens == whole
