@@ -114,7 +114,7 @@ def test_training_on_a_full_disk_can_continue_from_its_last_checkpoint(world: Pa
     assert code == 0
     needed = sum(path.stat().st_size for path in (disk / "run").rglob("*") if path.is_file())
     shutil.rmtree(disk / "run")
-    subprocess.run(["mount", "-o", f"remount,size={5 * needed // 4}", str(disk)], check=True)
+    subprocess.run(["mount", "-o", f"remount,size={2 * needed}", str(disk)], check=True)
     code, said = ended(arguments("train", world, disk), tmp_path / "log2")
     assert (code, len(said)) == (2, 1), said
     assert "No space left on device" in said[0]

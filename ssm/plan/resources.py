@@ -18,9 +18,9 @@ remembers. With State Passing and TBTT these are the states of the whole batch, 
 holds a copy for every process that reads it, and another copy while it is written. If there are several processes, the
 first one also holds the states of all others when it joins them.
 
-Disk: a run keeps its last checkpoint, its weights and its snapshots. While it trains, it has two checkpoints when it
-replaces one. It also keeps two sets of weights in case it diverges. A token in a store takes 2 bytes, or 4 if the
-vocabulary has more than 65,536 tokens.
+Disk: a run keeps its weights, its snapshots and its last checkpoint, which holds only the weights again. While it
+trains, it has two whole checkpoints when it replaces one. It also keeps two sets of weights in case it diverges. A
+token in a store takes 2 bytes, or 4 if the vocabulary has more than 65,536 tokens.
 """
 
 from __future__ import annotations
@@ -244,8 +244,8 @@ class _Estimator:
         joining = states if processes > 1 else 0.0
         memory = (processes + 1) * checkpoint + joining if gpus else HELD_BACK * peak
         memory += processes * _starting_mb(run)
-        always = len(training.snapshots) * weights + checkpoint + METRICS_BYTES * steps / MB
-        kept, disk = ceil(always + weights), ceil(always + GOOD * weights + checkpoint)
+        always = len(training.snapshots) * weights + METRICS_BYTES * steps / MB
+        kept, disk = ceil(always + 2 * weights), ceil(always + GOOD * weights + 2 * checkpoint)
         return Need(
             gpus=gpus,
             cpus=self.threads * processes,

@@ -1,6 +1,7 @@
 """The resumable checkpoint of a run: weights, optimizer and initial-state policy in one file.
 
-Data order and noise are functions of (seed, step), so the file does not hold them.
+Data order and noise are functions of (seed, step), so the file does not hold them. After the last step, it holds only
+the weights. It stays, because Snakemake deletes the other files of a finished run before it makes them again.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ def save_checkpoint(job: Job, stepper: Stepper, step: int, seconds: float) -> No
         seconds: training time of the run so far.
     """
     model = stepper.model
-    optimizer, policy = optimizer_tensors(model, stepper.optimizer), stepper.policy.tensors()
-    parts = {"model": model.state_dict(), "optimizer": optimizer, "policy": policy}
+    parts = {"model": model.state_dict()}
+    if step < job.steps:
+        parts |= {"optimizer": optimizer_tensors(model, stepper.optimizer), "policy": stepper.policy.tensors()}
     named = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
     tensors = full_tensors(named, job.group)
     if job.group.main:
@@ -62,8 +64,9 @@ def load_checkpoint(job: Job, stepper: Stepper) -> tuple[int, float]:
         raise CheckpointError(f"{path}: its step is {shown(step)}, but the run has {job.steps} steps; {AGAIN}")
     model = stepper.model
     load_weights(model, sharded_like(_part(tensors, "model/"), model.state_dict()), str(path))
-    load_optimizer(model, stepper.optimizer, _part(tensors, "optimizer/"))
-    stepper.policy.load(_part(tensors, "policy/"))
+    if step < job.steps:
+        load_optimizer(model, stepper.optimizer, _part(tensors, "optimizer/"))
+        stepper.policy.load(_part(tensors, "policy/"))
     return step, float(seconds)
 
 

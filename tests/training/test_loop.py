@@ -324,6 +324,23 @@ def test_a_resumed_run_that_diverges_earlier_than_it_was_killed_returns_to_its_s
     assert record["message"] == "diverged: loss is nan at step 37; the weights are those of step 0"
 
 
+def test_files_of_a_finished_run_are_made_again_without_training(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake deletes the outputs of a job before it starts it again."""
+    run = run_spec(store.spec, initial_state={"policy": "state_passing"}, budget={"steps": 4})
+    train(run, store, tmp_path, CPU)
+    before, metrics = weights(tmp_path), read_table(tmp_path / "metrics.parquet", METRICS)
+    for name in ("run.json", "metrics.parquet", "model.safetensors"):
+        (tmp_path / name).unlink()
+    kept, _ = load_tensors(tmp_path / "checkpoint.safetensors")
+    assert all(name.startswith("model/") for name in kept), "no optimizer and no states: no step needs them any more"
+    monkeypatch.setattr(training_step.Stepper, "train_step", lambda *_: pytest.fail("a step was trained"))
+    assert train(run, store, tmp_path, CPU)["steps"] == 4
+    assert same(before, weights(tmp_path))
+    assert read_table(tmp_path / "metrics.parquet", METRICS).equals(metrics)
+
+
 def test_a_high_learning_rate_diverges_and_children_record_it(store: TokenStore, tmp_path: Path) -> None:
     base = run_spec(store.spec, lr_scale=3000.0, schedule="constant", warmup=0.0, budget={"steps": 100})
     diverged = train(base, store, tmp_path / "base", CPU)
