@@ -1,4 +1,4 @@
-"""The builds of the C++ that this machine can run: its compilers times the instruction sets of its processor."""
+"""The builds of the C++: the default compiler for every instruction set of the processor, Clang for the widest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _others() -> tuple[list[Build], list[Build]]:
         return [], []
     narrower = [Build("", name) for name in instruction_sets() if name != instructions()]
     with_clang = usual != ["clang++"] and shutil.which("clang++")
-    return narrower, [Build("clang++", name) for name in instruction_sets()] if with_clang else []
+    return narrower, [Build("clang++")] if with_clang else []
 
 
 OTHER_INSTRUCTIONS, OTHER_COMPILERS = _others()

@@ -1,7 +1,7 @@
 """Tests run with the native build of the C++. Exhaustive runs add the other builds of builds.py.
 
 A test with the fixture `build` runs in every other build. A test with an argument `backend` runs at every other
-instruction set, where the backend is "cpp".
+instruction set, where the backend is "cpp". The mark `one_build` is for slow tests of what a build cannot change.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from ssm_kernels.native.cpu import VARIABLE
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     arguments = inspect.signature(metafunc.function).parameters
+    if metafunc.definition.get_closest_marker("one_build"):
+        return
     if "build" in arguments or "backend" in arguments:
         others = [*OTHER_INSTRUCTIONS, *(OTHER_COMPILERS if "build" in arguments else ())]
         marked = [pytest.param(build, marks=pytest.mark.exhaustive) for build in others]

@@ -31,7 +31,11 @@ def compiler(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("operation", "variant"), [*QUICK, *exhaustive(*(case for case in CASES if case not in QUICK))]
 )
-@pytest.mark.parametrize(("width", "length"), [*exhaustive((6, 1)), (19, 45)])
+@pytest.mark.parametrize(
+    ("compiler", "width", "length"),
+    [(FIRST, 19, 45), *exhaustive((FIRST, 6, 1), *((other, 19, 45) for other in OTHERS))],
+    indirect=["compiler"],
+)
 def test_equals_the_reference(
     operation: str, variant: int, width: int, length: int, compiler: str, memory_of_nans: None
 ) -> None:

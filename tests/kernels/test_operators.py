@@ -6,7 +6,6 @@ from importlib import import_module
 
 import pytest
 import torch
-from kernels.builds import Build
 from kernels.cases import ALL, EACH, MOST, ROW, Recording, exhaustive, run
 from ssm_kernels import backends
 from ssm_kernels.operators import BackendFunctions
@@ -142,6 +141,7 @@ def test_inputs_do_not_change_and_no_memory_is_shared(operation: str, backend: s
     assert state.untyped_storage().nbytes() == state.numel() * state.element_size()  # not a view of a larger tensor
 
 
+@pytest.mark.one_build
 @first
 def test_a_compiled_call_equals_an_eager_call(operation: str, backend: str, variant: int) -> None:
     case = make(operation, 7, length=20, variant=variant, resets=0.1).to(torch.float32)
@@ -266,6 +266,7 @@ def test_vmap(operation: str, backend: str, variant: int) -> None:
         assert same_bits([x[i] for x in got], list(case.function(backend)(*(x[i] for x in stacks))))
 
 
+@pytest.mark.one_build
 @each
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 def test_a_traced_call_equals_an_eager_call(operation: str, backend: str, variant: int) -> None:
@@ -275,12 +276,14 @@ def test_a_traced_call_equals_an_eager_call(operation: str, backend: str, varian
     assert same_bits(list(traced(*case.values)), list(function(*case.values)))
 
 
+@pytest.mark.one_build
 @first
-def test_registration_of_the_custom_operators(operation: str, backend: str, variant: int, build: Build) -> None:
+def test_registration_of_the_custom_operators(operation: str, backend: str, variant: int) -> None:
     """PyTorch's own check of schema, fake tensors and autograd registration."""
     check_operators(operation, backend, variant, ("test_schema", "test_autograd_registration", "test_faketensor"))
 
 
+@pytest.mark.one_build
 @pytest.mark.parametrize(ROW, [*TRACED, *exhaustive(*(case for case in ALL if case not in TRACED))])
 def test_the_custom_operators_can_be_traced_with_any_sizes(operation: str, backend: str, variant: int) -> None:
     check_operators(operation, backend, variant, ("test_aot_dispatch_dynamic",))

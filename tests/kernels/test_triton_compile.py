@@ -1,4 +1,4 @@
-"""Every Triton kernel compiles ahead of time for A100 and H100 without a GPU, and fits into their memory."""
+"""Every Triton kernel compiles ahead of time for H100, some for A100, without a GPU, and fits into their memory."""
 
 from __future__ import annotations
 
@@ -128,7 +128,9 @@ LARGE: dict[str, Callable[[], list[Launch]]] = {name: partial(call, size=HUGE) f
 }
 
 FIRST = [("diagonal, complex and constant", 80), ("delta, generalized by key, bfloat16", 90)]
-REST = [(name, capability) for name in CALLS for capability in (80, 90) if (name, capability) not in FIRST]
+# For A100, the call of each other operation with the most spilled registers and shared memory.
+REST = [("gated, by head, bfloat16", 80), ("delta, by head, K 256, bfloat16", 80), ("selective, N 64", 80)]
+REST += [(name, 90) for name in CALLS if (name, 90) not in FIRST]
 
 
 @pytest.mark.parametrize(("name", "capability"), [*FIRST, *exhaustive(*REST)])
