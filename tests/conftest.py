@@ -11,7 +11,8 @@ if TYPE_CHECKING:  # the controller process of pytest-xdist should not wait for 
     from ssm.data.store import TokenStore
 
 
-# A shell lets its background jobs ignore SIGINT. The commands that tests interrupt would inherit that.
+# A shell lets its background jobs ignore SIGINT, and the commands that tests interrupt would inherit that. So pytest
+# in the background stops at SIGINT, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Other processes may take the cores, so no example has a limit of time.

@@ -166,11 +166,11 @@ def replacing(
         yield folder
         return
     folder = new_folder(folder)
-    new, old = folder.with_name(f".{folder.name}.{version}.part"), _temporary(folder)
+    new, old = (folder.with_name(f".{folder.name}.{which}.part") for which in (version, "replaced"))
     with writing(folder):
-        for moved in folder.parent.glob("*"):  # a kill came between the two renames below
-            if _is_temporary(moved, folder) and (moved / mark).exists() and not any(folder.glob("*")):
-                moved.replace(folder)
+        if (old / mark).exists() and not any(folder.glob("*")):  # a kill came between the two renames below
+            old.replace(folder)
+        shutil.rmtree(old, ignore_errors=True)
         if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         if (contained := _first_inside(folder, inputs)) is not None:

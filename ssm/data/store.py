@@ -107,7 +107,8 @@ class Shard:
 
     def __init__(self, path: Path, dtype: np.dtype, opened: Callable[[Path], IO[bytes]]):
         self.path, self.dtype, self.opened = path, dtype, opened
-        self.length = path.stat().st_size // dtype.itemsize
+        status = path.stat()
+        self.length, self.identity = status.st_size // dtype.itemsize, (status.st_dev, status.st_ino)
 
     def __len__(self) -> int:
         return self.length
@@ -116,15 +117,18 @@ class Shard:
         """Tokens [start, stop), fewer at the end: (n,), read-only.
 
         Raises:
-            DataError: the file has become shorter since the store was opened, or cannot be read.
+            DataError: the file has become shorter or was replaced since the store was opened, or cannot be read.
         """
         start, stop, _ = part.indices(self.length)
         size = self.dtype.itemsize
         try:
             file = self.opened(self.path)
+            status = os.fstat(file.fileno())
             content = os.pread(file.fileno(), (stop - start) * size, start * size)
         except OSError as error:
             raise DataError(f"{self.path}: can no longer be read ({error.strerror or error})") from error
+        if (status.st_dev, status.st_ino) != self.identity:
+            raise DataError(f"{self.path}: was replaced since the store was opened; type the same command again")
         if len(content) != (stop - start) * size:
             raise DataError(f"{self.path}: has become shorter since it was opened; {_AGAIN}")
         return np.frombuffer(content, self.dtype)

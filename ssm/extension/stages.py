@@ -81,7 +81,10 @@ class Stages:
         reread = before.facts.all_windows
         if outcome is None or trained or reread:
             made = self._made_and_chosen()
-            outcome = None if reread and made is None else outcome or made
+            if made is not None:
+                outcome = outcome or made
+            elif reread:
+                outcome = None
         change: Factors | None = None
         if outcome is None:
             assert self.chosen is not None
@@ -90,7 +93,8 @@ class Stages:
             if more:
                 # Each diagnosis ended when its own verdict was decided, after 64 windows or more. The gain may need
                 # more. With so many, the errors of two looks add up to less than 2.5% (`intervals.cautious`).
-                change, outcome = self._judged(all_windows=True)
+                if not reread:
+                    change, outcome = self._judged(all_windows=True)
                 outcome = outcome_before(self.diagnoses["before"], True, self.advice) or outcome
             if self.spec.control:
                 self._control(self.chosen, more)

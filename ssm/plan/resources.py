@@ -19,8 +19,9 @@ holds a copy for every process that reads it, and another copy while it is writt
 first one also holds the states of all others when it joins them.
 
 Disk: a run keeps its weights, its snapshots and its last checkpoint, which holds only the weights again. While it
-trains, it has two whole checkpoints when it replaces one. It also keeps two sets of weights in case it diverges. A
-token in a store takes 2 bytes, or 4 if the vocabulary has more than 65,536 tokens.
+trains, it has two whole checkpoints when it replaces one. It also has two sets of weights in case it diverges; then it
+keeps them, and a whole checkpoint, which is not counted. A token in a store takes 2 bytes, or 4 if the vocabulary has
+more than 65,536 tokens.
 """
 
 from __future__ import annotations

@@ -133,6 +133,15 @@ def test_a_store_of_many_shards_has_few_open_files(built: Path, monkeypatch: pyt
     assert len([*Path("/dev/fd").iterdir()]) <= before + 4  # with the documents of both splits
 
 
+def test_a_shard_that_is_replaced_while_the_store_is_read_is_an_error(copy: Path) -> None:
+    train, (first, *_) = TokenStore.open(copy).train, sorted(copy.glob("train-*.tokens"))
+    content = first.read_bytes()
+    (copy / "new").write_bytes(content)
+    (copy / "new").replace(first)
+    with pytest.raises(DataError, match="was replaced since the store was opened; type the same command again"):
+        train.read(0, 1)
+
+
 def test_only_a_damaged_store_is_to_be_deleted(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def too_many(path: Path) -> str:
         raise OSError(errno.EMFILE, "Too many open files", str(path))

@@ -77,14 +77,12 @@ sys.exit(main())
 """
 
 
-def publish(place: Path, folder: Path, scale: float = 1.0, d_state: int = 8) -> None:
+def publish(place: Path, folder: Path, d_state: int = 8) -> None:
     """Replace the folder by a small checkpoint in mamba_ssm's format, of the model in the config folder."""
     shutil.rmtree(folder)
     spec = load_config(place / "config").models.get("tiny", "here")
     mixer = spec.mixer.model_copy(update={"d_state": d_state})
     model = round_trip.moved(build_model(spec.model_copy(update={"mixer": mixer}), 256, 0))
-    with torch.no_grad():
-        model.norm.weight.mul_(scale)  # type: ignore[operator, union-attr]
     export_checkpoint(model, "mamba_ssm", folder)  # type: ignore[arg-type]
 
 
