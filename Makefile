@@ -13,12 +13,12 @@
 # make libraries   what users of transformers, fla, mamba_ssm and lm-evaluation-harness type, on models made with these
 #                  libraries; builds mamba_ssm without its CUDA part (five minutes)
 # make families    `ssm diagnose` and `ssm extend` on a tiny model of every family in the docs (ten minutes)
-# make nightly     campaign, journey, libraries, families, gpu-rehearsal and ten minutes of fuzz; a failure does not stop
-#                  the others
+# make nightly     campaign, journey, libraries, families, ten minutes of fuzz, and gpu-rehearsal; a failure does not
+#                  stop the others
 # make bench       the speed of scans, training and inference next to other implementations; tables are in results/bench
 # make gpu         what only a GPU can show, in stages of at most eight minutes; results are in reports/gpu. Needs no
 #                  network, and not the environment; says what is missing
-# make gpu-rehearsal  the same without a GPU, at tiny sizes (three minutes); results are in results/gpu_rehearsal
+# make gpu-rehearsal  the same without a GPU, at tiny sizes (six minutes); results are in results/gpu_rehearsal
 # make docs        writes docs/reference, the reference of all config keys, from the specs
 # make check       formatting, types, spelling, the workflow's lint, and pages that disagree with the reference results
 # make clean       removes the environment and all caches; results stay
@@ -110,7 +110,7 @@ families: $(VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 python tests/families/run.py $(FAMILIES)
 
 nightly:
-	@$(MAKE) --no-print-directory --keep-going --jobs=1 campaign journey libraries families gpu-rehearsal fuzz MINUTES=10
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 campaign journey libraries families fuzz gpu-rehearsal MINUTES=10
 
 bench: $(VENV)/.installed-dev
 	@mkdir -p results/bench

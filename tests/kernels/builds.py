@@ -1,4 +1,4 @@
-"""The builds of the C++: the default compiler for every instruction set of the processor, Clang for the widest."""
+"""The builds of the C++: the default compiler at every instruction set of the processor, Clang at the best."""
 
 from __future__ import annotations
 

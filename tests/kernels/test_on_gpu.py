@@ -65,6 +65,7 @@ def test_kernels_are_rehearsed_on_a_bare_machine(bare: Path, tmp_path: Path) -> 
     assert all(task["state"] == "passed" and max(task["result"]["errors"].values()) < 1e-6 for task in tasks.values())
 
 
+# Stages, and a part of the names of their tasks: where a stage has a task for each operation, one for each backend.
 REHEARSED = [
     ("kernels", "diagonal_scan"),
     ("kernels", "causal_conv1d"),
@@ -85,7 +86,7 @@ def test_no_stage_is_left_out_of_the_rehearsal() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("stages", "only"), REHEARSED)
 def test_every_stage_is_rehearsed(stages: str, only: str, tmp_path: Path) -> None:
-    """One operation in each backend, where a stage has a task for each. `make gpu-rehearsal` does all tasks."""
+    """`make gpu-rehearsal` does all tasks."""
     done = rehearse(tmp_path, *stages.split(), "--only", only)
     assert done.returncode == 0, done.stdout + done.stderr
     for stage in stages.split():
