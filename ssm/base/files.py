@@ -170,14 +170,13 @@ def replacing(
     with writing(folder):
         if (old / mark).exists() and not any(folder.glob("*")):  # a kill came between the two renames below
             old.replace(folder)
-        shutil.rmtree(old, ignore_errors=True)
         if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         if (contained := _first_inside(folder, inputs)) is not None:
             raise OutputError(f"{folder}: contains {contained}, which would be deleted; give another -o")
         _require_no_others(folder, written)
         for begun in folder.parent.glob("*"):
-            if begun != new and (_is_part(begun, folder) or _is_temporary(begun, folder)):
+            if begun == old or (begun != new and (_is_part(begun, folder) or _is_temporary(begun, folder))):
                 shutil.rmtree(begun)
     yield new
     with writing(folder):

@@ -40,6 +40,7 @@ ALWAYS = SPLITS[:2]  # splits of every text; "choice" exists only if the spec re
 OPEN_FILES = 100  # of a store: a process may have 1,024 open files, or only 256, and a store may have thousands
 VERIFY_BELOW = 2**30  # bytes: the checksums of smaller stores are verified at every opening
 OFFSET = np.dtype("<i8")
+Identity = tuple[int, int]  # of a file, whatever its name: device and inode
 
 
 class TokenSplit:
@@ -102,10 +103,10 @@ class Shard:
     """The tokens of one shard, as slices. Not mapped: if a mapped file shrinks or vanishes, its reader crashes.
 
     Args:
-        opened: opens a file, or returns it if it is open.
+        opened: `_opened`, or a cache of its files.
     """
 
-    def __init__(self, path: Path, dtype: np.dtype, opened: Callable[[Path], IO[bytes]]):
+    def __init__(self, path: Path, dtype: np.dtype, opened: Callable[[Path, Identity], IO[bytes]]):
         self.path, self.dtype, self.opened = path, dtype, opened
         status = path.stat()
         self.length, self.identity = status.st_size // dtype.itemsize, (status.st_dev, status.st_ino)
@@ -122,13 +123,10 @@ class Shard:
         start, stop, _ = part.indices(self.length)
         size = self.dtype.itemsize
         try:
-            file = self.opened(self.path)
-            status = os.fstat(file.fileno())
+            file = self.opened(self.path, self.identity)
             content = os.pread(file.fileno(), (stop - start) * size, start * size)
         except OSError as error:
             raise DataError(f"{self.path}: can no longer be read ({error.strerror or error})") from error
-        if (status.st_dev, status.st_ino) != self.identity:
-            raise DataError(f"{self.path}: was replaced since the store was opened; type the same command again")
         if len(content) != (stop - start) * size:
             raise DataError(f"{self.path}: has become shorter since it was opened; {_AGAIN}")
         return np.frombuffer(content, self.dtype)
@@ -163,7 +161,7 @@ class TokenStore:
             if vocab_size != parse_data(manifest["spec"], str(folder / MANIFEST)).vocab_size:
                 raise ValueError("vocab_size differs from its spec's")
             dtype = token_dtype(vocab_size)
-            opened = lru_cache(OPEN_FILES)(lambda path: path.open("rb", buffering=0))
+            opened = lru_cache(OPEN_FILES)(_opened)
             splits = [
                 TokenSplit(
                     f"{folder} ({name})",
@@ -258,6 +256,21 @@ def _check_files(folder: Path, files: dict[str, dict[str, Any]], verify: bool | 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _opened(path: Path, identity: Identity) -> IO[bytes]:
+    """The file, unbuffered.
+
+    Raises:
+        DataError: another file has this name now.
+        OSError: it cannot be opened.
+    """
+    file = path.open("rb", buffering=0)
+    status = os.fstat(file.fileno())
+    if (status.st_dev, status.st_ino) != identity:
+        file.close()
+        raise DataError(f"{path}: was replaced since the store was opened; type the same command again")
+    return file
 
 
 def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:

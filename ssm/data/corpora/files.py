@@ -47,11 +47,36 @@ class FilesReader(CorpusReader, kind="files"):
         readers = {"text": _text, "jsonl": _jsonl, "parquet": _parquet, "json": _json}
         for name, path in self.files():
             try:
-                reader = readers[_found_format(path, self.spec, path in self._given)]
+                reader = readers[self._found_format(path)]
                 yield from reader(name, path, self.spec.text_key)
             except (OSError, pa.ArrowException) as error:
                 reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
                 raise DataError(f"{path}: cannot be read ({reason})") from error
+
+    def _found_format(self, path: Path) -> str:
+        """The format of the spec; if it is `auto`, that of the file.
+
+        It is `format_of`, or jsonl or json for some .json files. These are JSON lines, as in C4, an array of objects,
+        and one object, if they have texts. Other .json files are text, such as settings in a folder of source code. If
+        the user named the file itself, rows without texts are an error.
+        """
+        if self.spec.format != "auto":
+            return self.spec.format
+        if _suffix(path) != ".json":
+            return format_of(path)
+        named, key = path in self._given, self.spec.text_key
+        with _opened(path) as (stream, _):
+            lines = filter(None, (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream))
+            first = next(lines, b"")
+            if first.startswith(b"["):
+                first = b"[" + (first[1:].lstrip() or next(lines, b""))
+            if not first.startswith((b"{", b"[{")):
+                return "text"
+            if named and first.startswith(b"["):
+                return "json"
+            if first.startswith(b"{") and (rows := _objects(first)):
+                return "jsonl" if _have_texts(rows, key) or (named and next(lines, b"")) else "text"
+            return "json" if _have_texts(_objects(b"\n".join((first, *lines))), key) else "text"
 
     @cached_property
     def _given(self) -> set[Path]:
@@ -149,7 +174,7 @@ class FilesReader(CorpusReader, kind="files"):
         size = 0
         for _, path in self.files():
             try:
-                if _found_format(path, self.spec, path in self._given) == "parquet":
+                if self._found_format(path) == "parquet":
                     continue
                 with _opened(path) as (stream, _):
                     content = stream.read(SAMPLE)
@@ -176,33 +201,6 @@ def format_of(path: Path) -> str:
 def _suffix(path: Path) -> str:
     """The suffix of the file name without that of a compression, in lower case."""
     return (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
-
-
-def _found_format(path: Path, spec: FilesCorpus, named: bool) -> str:
-    """The format of the spec; if it is `auto`, that of the file: `format_of`, or jsonl or json for some .json files.
-
-    These are JSON lines, as in C4, an array of objects, and one object, if they have texts. Other .json files are text,
-    such as settings in a folder of source code.
-
-    Args:
-        named: the user named the file itself, so rows without texts are an error.
-    """
-    if spec.format != "auto":
-        return spec.format
-    if _suffix(path) != ".json":
-        return format_of(path)
-    with _opened(path) as (stream, _):
-        lines = filter(None, (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream))
-        first = next(lines, b"")
-        if first.startswith(b"["):
-            first = b"[" + (first[1:].lstrip() or next(lines, b""))
-        if not first.startswith((b"{", b"[{")):
-            return "text"
-        if named and first.startswith(b"["):
-            return "json"
-        if first.startswith(b"{") and (rows := _objects(first)):
-            return "jsonl" if _have_texts(rows, spec.text_key) or (named and next(lines, b"")) else "text"
-        return "json" if _have_texts(_objects(b"\n".join((first, *lines))), spec.text_key) else "text"
 
 
 def _objects(content: bytes) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError, OutputError, nearest
 from ssm.base.files import atomic_folder
+from ssm.base.paths import is_inside
 from ssm.models.backbone import Block, LanguageModel
 from ssm.models.formats.format import FORMATS, Format, Piece, check_same
 from ssm.models.formats.read import Imported
@@ -113,7 +113,7 @@ def check_apart(folder: Path, original: Path) -> None:
     Raises:
         OutputError: it is not.
     """
-    if Path(os.path.realpath(folder)).is_relative_to(original.resolve()):  # a loop of links is no error
+    if is_inside(folder, original):
         raise OutputError(f"{folder}: is inside the original's folder, which is never changed; choose another folder")
 
 
