@@ -73,6 +73,10 @@ def test_a_race_takes_turns_and_drops_slow_contestants() -> None:
     assert [len(contestant.milliseconds) for contestant in contestants] == [3, 3, 3]
     race([alone := Contestant("slow", lambda: sum(range(20_000)))], 5, 1e-9, CPU)
     assert len(alone.milliseconds) == 1
+    order.clear()
+    race(contestants[:2], 1, 60.0, CPU, twice=True)
+    assert order == [*"ab", *"aabb"]
+    assert [len(contestant.milliseconds) for contestant in contestants] == [4, 4, 3]
 
 
 # Scans
@@ -143,14 +147,16 @@ def test_the_least_traffic_is_the_size_of_the_tensors(case: Case) -> None:
     assert forward.bytes == inputs + y.nbytes
     # The backward pass reads dy and inputs, and writes the gradients. It does not need all inputs.
     assert all(inputs + y.nbytes <= done.bytes <= 2 * inputs + y.nbytes for done in backward)
+    # Inputs and outputs of both passes, and their gradients, each once.
+    assert all(forward.forward_only + done.bytes == 2 * (inputs + y.nbytes) for done in backward)
 
 
 def test_each_pass_is_limited_by_memory_or_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case("diagonal_scan", "RG-LRU", (2, 3, 5))  # 30 and 60 multiply-adds, 360 and 600 bytes
-    streams = {360: 1.0, 600: 1e9}
+    case = Case("diagonal_scan", "RG-LRU", (2, 3, 5))  # 30 and 60 multiply-adds, 360 and 600 bytes, 720 in all
+    streams = {720: 16.5}
     monkeypatch.setattr("ssm_kernels.benchmarks.limits._stream", lambda touched, threads: streams[touched] * threads)
     limits = Limits("cpu", 2, memory=1.0, multiply_adds=3.0, gemm=3.0)
-    assert limit_ms(case, limits) == pytest.approx(1000 * (360 / 2 + 60 / 3))
+    assert limit_ms(case, limits) == pytest.approx(1000 * (360 / 33 + 60 / 3))
 
 
 def test_each_pass_on_a_gpu_is_limited_by_memory_arithmetic_or_exponentials() -> None:

@@ -6,8 +6,9 @@ that any known form of the scan needs. For the forward pass it is
     limit = max(multiply-adds / rate of multiply-adds, bytes / rate of the fastest stream)
 
 The backward pass has a limit of the same form, and both are added. The bytes of a pass are those of its inputs and
-outputs, each counted once, without states. The stream covers the same number of bytes, so it uses the caches as a scan
-can. `ssm_kernels.native.limits` measures both rates.
+outputs, each counted once, without states. The stream covers as many bytes as the call: all inputs, outputs and
+gradients of both passes, each counted once. So it uses the caches as a repeated call can. `ssm_kernels.native.limits`
+measures both rates.
 
 A product of two numbers counts as a multiply-add, because the same units of a processor compute both. Additions,
 divisions, comparisons and conversions do not count, because processors have other units for them. An exponential
@@ -89,6 +90,7 @@ class Work:
     multiply_adds: float  # an exponential counts as EXP
     bytes: float  # of inputs and outputs, each counted once
     exponentials: float = 0.0
+    forward_only: float = 0.0  # of the bytes of a forward pass, those that the backward pass does not touch
 
 
 def measure_limits(device: torch.device) -> Limits:
@@ -133,15 +135,16 @@ def measure_gpu(device: torch.device, **sizes: dict[str, int]) -> Limits:
 
 def limit_ms(case: Case, limits: Limits) -> float:
     """The smallest time of the case on this machine, in milliseconds."""
-    seconds = 0.0
-    for done in work(case):
+    seconds, passes = 0.0, work(case)
+    touched = passes[-1].bytes + sum(done.forward_only for done in passes[:-1])
+    for done in passes:
         if limits.exponentials is not None:
             rate = limits.gemm if case.operation in ON_TENSOR_CORES else limits.multiply_adds
             products = done.multiply_adds - EXP * done.exponentials
             seconds += max(done.bytes / limits.memory, products / rate, done.exponentials / limits.exponentials)
         else:
             compute = done.multiply_adds / limits.multiply_adds
-            seconds += max(compute, done.bytes / _stream(int(done.bytes), limits.threads))
+            seconds += max(compute, done.bytes / _stream(int(touched), limits.threads))
     return 1000 * seconds
 
 
@@ -160,7 +163,7 @@ def _diagonal(case: Case) -> Passes:
     products = numbers * (2 if complex_ else 1)
     forward, backward = (2, 3) if complex_ else (3, 5)  # b -> h; dh, h -> db; and a -> ; a -> da
     return (
-        Work(products, forward * numbers * _bytes(case)),
+        Work(products, forward * numbers * _bytes(case), forward_only=numbers * _bytes(case)),  # b
         Work(2 * products, backward * numbers * _bytes(case)),
     )
 
@@ -168,7 +171,12 @@ def _diagonal(case: Case) -> Passes:
 def _selective(case: Case) -> Passes:
     B, T, D, N = case.sizes
     return (  # u, dt, B, C -> y; and dy -> du, ddt, dB, dC
-        Work(B * T * D * ((4 + EXP) * N + 7 + EXP), B * T * (3 * D + 2 * N) * _bytes(case), B * T * D * (N + 1)),
+        Work(
+            multiply_adds=B * T * D * ((4 + EXP) * N + 7 + EXP),
+            bytes=B * T * (3 * D + 2 * N) * _bytes(case),
+            exponentials=B * T * D * (N + 1),
+            forward_only=B * T * D * _bytes(case),  # y
+        ),
         Work(B * T * D * ((3 + EXP + 8) * N + 11 + EXP), B * T * (5 * D + 4 * N) * _bytes(case), B * T * D * (N + 1)),
     )
 
@@ -194,7 +202,12 @@ def _matrix_states(case: Case, products: int, inputs: float, decays: int) -> Pas
     tokens = B * T * H
     forward, backward = inputs + 2 * V, 2 * inputs + 3 * V  # inputs, v -> y; and dy -> their gradients
     return (
-        Work(tokens * (products * K * V + EXP * decays), tokens * forward * _bytes(case), tokens * decays),
+        Work(
+            multiply_adds=tokens * (products * K * V + EXP * decays),
+            bytes=tokens * forward * _bytes(case),
+            exponentials=tokens * decays,
+            forward_only=tokens * V * _bytes(case),  # y
+        ),
         Work(tokens * 2 * products * K * V, tokens * backward * _bytes(case)),
     )
 
@@ -202,7 +215,7 @@ def _matrix_states(case: Case, products: int, inputs: float, decays: int) -> Pas
 def _conv(case: Case) -> Passes:
     numbers = prod(case.sizes)
     return (  # x -> y; x, dy -> dx
-        Work(numbers * (5 + EXP), 2 * numbers * _bytes(case), numbers),
+        Work(numbers * (5 + EXP), 2 * numbers * _bytes(case), numbers, forward_only=numbers * _bytes(case)),  # y
         Work(numbers * (15 + EXP), 3 * numbers * _bytes(case), numbers),
     )
 

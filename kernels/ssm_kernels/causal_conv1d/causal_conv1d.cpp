@@ -98,7 +98,7 @@ template <typename T, int KC, int ROWS, bool MASKED>
 void backward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reach, const T* const* dy, T* dx,
                    T* pending, T* sums, Vec<T>* scratch) {
     // GCC would read the fields again after every store.
-    const int64_t K = KC ? KC : c.K, D = c.D;
+    const int64_t K = KC ? KC : c.K, D = c.D, x_row = c.x_row, dy_row = ROWS > 1 ? dy[1] - dy[0] : 0;
     const bool silu = c.silu;
     const T* const taps = c.taps.data();
     simd::for_each_vector<T>(D, [&](int64_t d, auto lanes) __attribute__((always_inline)) {
@@ -112,6 +112,13 @@ void backward_tile(const Conv<T>& c, const T* const* inputs, const int32_t* reac
         const auto in = [&](int64_t i) { return KC ? x[i] : lanes.load(inputs[i] + d); };
         const Vec<T> bias = lanes.load(taps + K * D + d), one(T(1));
 
+        if constexpr (ROWS == TILE) {  // a processor does not follow so many rows backward by itself
+            for (int r = 0; r < ROWS; ++r) {
+                __builtin_prefetch(inputs[r] - ROWS * x_row + d, 0, 2);
+                __builtin_prefetch(dy[r] - ROWS * dy_row + d, 0, 2);
+                __builtin_prefetch(dx + (r - ROWS) * D + d, 1, 2);
+            }
+        }
         for (int r = 0; r < ROWS; ++r) g[r] = lanes.load(dy[r] + d);
         if (silu) {
             Vec<T> u[ROWS], s[ROWS];
