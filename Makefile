@@ -155,7 +155,7 @@ $(BIN)/python:
 	  rm -rf $(VENV); echo "make: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing ssm and what its workflow needs into $(VENV): about 500 MB, two minutes or more"
+	@echo "Installing ssm and what its workflow needs into $(VENV): about 500 MB with the CPU build of torch, two minutes or more"
 	@$(PIP) install -c constraints.txt -e '.[workflow]'
 	@ssm plan --schemas workflow/schemas  # for editors
 	@touch $@

@@ -242,38 +242,43 @@ def speeds(path: Path, times: dict[tuple[bool, str], dict[str, float]], limits: 
     return str(path)
 
 
-def test_a_table_of_two_runs_is_written_into_a_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_three_runs_is_written_into_a_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     forward, both = (False, "forward"), (True, "forward+backward")
     peers = {"transformers, chunk 32": 9.0, "transformers, chunk 64": 6.0, "fla, plain": 14.0}
     times = {forward: {"cpp": 2.0, "torch": 3.0, **peers}, (True, "forward"): {"cpp": 2.5}, both: {"cpp": 4.0}}
-    one = speeds(tmp_path / "one.parquet", times, LIMITS)
-    two = speeds(tmp_path / "two.parquet", {forward: {"cpp": 1.25}, both: {"cpp": 3.2}}, replace(LIMITS, threads=2))
+    wide = replace(LIMITS, instructions="avx512")
+    one = speeds(tmp_path / "one.parquet", times, wide)
+    two = speeds(tmp_path / "two.parquet", {forward: {"cpp": 1.25}, both: {"cpp": 3.2}}, replace(wide, threads=2))
+    avx2 = speeds(tmp_path / "avx2.parquet", {forward: {"cpp": 2.5}, both: {"cpp": 5.0}}, LIMITS)
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
-    assert main([one, two, str(readme)]) == 0
+    assert main([one, two, avx2, str(readme)]) == 0
     lines = readme.read_text().splitlines()
     assert (lines[:2], lines[-2:]) == (["before", START], [END, "after"])
     assert "x86_64 A 1" in lines[3]
     assert lines[4] == "torch 2.13, fla 0.6."
     assert [line.split(":")[0] for line in lines[5:7]] == ["Limits of 1 thread(s)", "Limits of 2 thread(s)"]
     assert [line for line in lines if line.startswith("| `")] == [
-        "| `gated_scan`, GLA | 8×256×4 | forward | 2 | 0.50 | 3 (1.5x) | 6 (3.0x) | 14 (7.0x) | 1.60 | 0.80 |",
-        "| `gated_scan`, GLA | 8×256×4 | f + b, state | 4 | 0.25 | – | – | – | 1.25 | 0.31 |",
+        "| `gated_scan`, GLA | 8×256×4 | forward | 2 | 0.50 | 3 (1.5x) | 6 (3.0x) | 14 (7.0x) | 1.60 | 0.80 | 0.40 |",
+        "| `gated_scan`, GLA | 8×256×4 | f + b, state | 4 | 0.25 | – | – | – | 1.25 | 0.31 | 0.20 |",
     ]
     whole = readme.read_text()
-    assert main([one, two, str(readme)]) == 0
+    assert main([one, two, avx2, str(readme)]) == 0
     assert readme.read_text() == whole
 
-    less = speeds(tmp_path / "less.parquet", {forward: {"cpp": 1.0}}, replace(LIMITS, threads=2))
-    other = speeds(tmp_path / "other.parquet", times, replace(LIMITS, threads=2, processor="B"))
+    less = speeds(tmp_path / "less.parquet", {forward: {"cpp": 1.0}}, replace(wide, threads=2))
+    other = speeds(tmp_path / "other.parquet", times, replace(wide, threads=2, instructions="plain"))
+    foreign = speeds(tmp_path / "foreign.parquet", times, replace(LIMITS, processor="B"))
     unmarked = tmp_path / "OTHER.md"
     unmarked.write_text("nothing\n")
     bad = {
-        (two, one, readme): "two.parquet: expected a run with --device cpu --threads 1",
-        (one, less, readme): "the backend cpp was not timed in both runs: gated_scan, GLA, 8x256x4, True,",
-        (one, other, readme): "the runs are from different machines",
-        (one, two, unmarked): "OTHER.md: expected one line '<!-- scans:",
-        (one, tmp_path / "none.parquet", readme): "none.parquet",
+        (two, one, avx2, readme): "two.parquet: expected a run with --device cpu --threads 1",
+        (one, two, one, readme): "one.parquet: expected a run with --instructions avx2, not avx512",
+        (one, less, avx2, readme): "the backend cpp was not timed in all runs: gated_scan, GLA, 8x256x4, True,",
+        (one, other, avx2, readme): "the runs are from different machines",
+        (one, two, foreign, readme): "the runs are from different machines",
+        (one, two, avx2, unmarked): "OTHER.md: expected one line '<!-- scans:",
+        (one, tmp_path / "none.parquet", avx2, readme): "none.parquet",
     }
     for words, expected in bad.items():
         capsys.readouterr()
@@ -281,7 +286,7 @@ def test_a_table_of_two_runs_is_written_into_a_readme(tmp_path: Path, capsys: py
         said = capsys.readouterr().err
         assert expected in said
         assert said.count("\n") == 1
-    assert main([one, two]) == 2
+    assert main([one, two, str(readme)]) == 2
     assert readme.read_text() == whole
 
 

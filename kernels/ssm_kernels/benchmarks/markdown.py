@@ -1,8 +1,9 @@
-"""Write the README's table of scan speeds from two runs of the benchmark: one with one thread, one with two.
+"""Write the README's table of scan speeds from three runs of the benchmark: one thread, two threads, and AVX2.
 
     ssm bench scans --threads 1 --out one.parquet
     ssm bench scans --threads 2 --out two.parquet
-    python -m ssm_kernels.benchmarks.markdown one.parquet two.parquet kernels/README.md
+    ssm bench scans --threads 1 --instructions avx2 --out avx2.parquet
+    python -m ssm_kernels.benchmarks.markdown one.parquet two.parquet avx2.parquet kernels/README.md
 
 The new table replaces the text between the two marks of the README.
 """
@@ -36,6 +37,7 @@ COLUMNS = (
     "fla, plain, ms",
     "2 threads",
     "limit/t",
+    "AVX2, limit/t",
 )
 MISSING = "–"
 
@@ -49,11 +51,11 @@ class Run:
     limits: Limits
 
 
-def read_run(path: str, threads: int) -> Run:
+def read_run(path: str, threads: int, instructions: str | None = None) -> Run:
     """Read a table that `ssm bench scans --out` wrote.
 
     Raises:
-        UserError: there is no such table, or it is not from a CPU with this number of threads.
+        UserError: there is no such table, or it is not from a CPU with this number of threads and these instructions.
     """
     frame, made = read_table(path, SCAN_SPEED), read_provenance(path)
     try:
@@ -62,18 +64,22 @@ def read_run(path: str, threads: int) -> Run:
         raise UserError(f"{path}: the limits of the machine are missing; run `ssm bench scans` again") from None
     if (limits.device, limits.threads) != ("cpu", threads):
         raise UserError(f"{path}: expected a run with --device cpu --threads {threads}")
+    if instructions not in (None, limits.instructions):
+        raise UserError(f"{path}: expected a run with --instructions {instructions}, not {limits.instructions}")
     return Run(frame, made, limits)
 
 
-def markdown(one: Run, two: Run) -> str:
-    """The results with one thread and with two, as a paragraph and a table.
+def markdown(one: Run, two: Run, avx2: Run) -> str:
+    """The results with one thread, with two, and of one thread with AVX2, as a paragraph and a table.
 
     Raises:
-        UserError: the runs used different processors or instruction sets, or a case was not timed in both.
+        UserError: the runs are from different processors, the first two used different instruction sets, or a case was
+            not timed in all of them.
     """
-    compared = [(run.limits.processor, run.limits.instructions) for run in (one, two)]
-    if compared[0] != compared[1]:
-        raise UserError(f"the runs are from different machines: {compared[0]} and {compared[1]}")
+    first = (one.limits.processor, one.limits.instructions)
+    for run, instructions in ((two, two.limits.instructions), (avx2, one.limits.instructions)):
+        if (other := (run.limits.processor, instructions)) != first:
+            raise UserError(f"the runs are from different machines: {first} and {other}")
     made = one.provenance
     packages = {"torch": made["packages"]["torch"]} | made["peers"]
     lines = [
@@ -85,14 +91,14 @@ def markdown(one: Run, two: Run) -> str:
         _line(COLUMNS),
         _line(["---"] * len(COLUMNS)),
     ]
-    together = _medians(two.frame)
-    for case, medians in _medians(one.frame).items():
+    alone, together, narrow = (_medians(run.frame) for run in (one, two, avx2))
+    for case, medians in alone.items():
         *_, state, direction = case
         if state and direction == "forward":  # takes as long as without a state
             continue
-        if "cpp" not in medians or "cpp" not in together.get(case, {}):
-            raise UserError(f"the backend cpp was not timed in both runs: {', '.join(map(str, case))}")
-        lines.append(_line(_cells(case, medians, together[case])))
+        if any("cpp" not in run.get(case, {}) for run in (alone, together, narrow)):
+            raise UserError(f"the backend cpp was not timed in all runs: {', '.join(map(str, case))}")
+        lines.append(_line(_cells(case, medians, together[case], narrow[case])))
     return "\n".join(lines)
 
 
@@ -109,7 +115,7 @@ def _medians(frame: pl.DataFrame) -> dict[tuple[Any, ...], Medians]:
     return found
 
 
-def _cells(case: tuple[Any, ...], one: Medians, two: Medians) -> list[str]:
+def _cells(case: tuple[Any, ...], one: Medians, two: Medians, avx2: Medians) -> list[str]:
     operation, system, shape, state, direction = case
     ways = {"forward": "forward", "forward+backward": "f + b, state" if state else "f + b"}
     ours = one["cpp"]
@@ -124,6 +130,7 @@ def _cells(case: tuple[Any, ...], one: Medians, two: Medians) -> list[str]:
         *(MISSING if ms is None else f"{ms:.3g} ({ms / ours:.1f}x)" for ms in others),
         f"{ours / two['cpp']:.2f}",
         f"{two['limit'] / two['cpp']:.2f}",
+        f"{avx2['limit'] / avx2['cpp']:.2f}",
     ]
 
 
@@ -133,13 +140,14 @@ def _line(cells: Sequence[str]) -> str:
 
 def main(words: Sequence[str]) -> int:
     """Write the table. Bad input: one line on stderr and exit code 2."""
-    if len(words) != 3:
-        print("usage: python -m ssm_kernels.benchmarks.markdown ONE.parquet TWO.parquet README.md", file=sys.stderr)
+    if len(words) != 4:
+        usage = "python -m ssm_kernels.benchmarks.markdown ONE.parquet TWO.parquet AVX2.parquet README.md"
+        print(f"usage: {usage}", file=sys.stderr)
         return 2
     try:
-        one, two = (read_run(path, threads) for path, threads in zip(words, (1, 2), strict=False))
-        readme = Path(words[2])
-        write_text(readme, with_table(readme.read_text(), markdown(one, two), START, END, words[2]))
+        table = markdown(read_run(words[0], 1), read_run(words[1], 2), read_run(words[2], 1, "avx2"))
+        readme = Path(words[3])
+        write_text(readme, with_table(readme.read_text(), table, START, END, words[3]))
     except (UserError, OSError) as error:
         print(f"ssm_kernels.benchmarks.markdown: {error}", file=sys.stderr)
         return 2
