@@ -7,6 +7,7 @@ import itertools
 import math
 import textwrap
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -271,13 +272,17 @@ def _end(axes: Axes, line: Line2D) -> float | None:
 def _add_legend(figure: Figure, all_axes: list[Axes]) -> float:
     """Add one legend above all panels, with each arm once. Returns its height in inches.
 
-    An arm that diverged in some panels has all their titles after its name.
+    Its marker is as large as in the panel where it is largest: small panels draw lines without markers. An arm that
+    diverged in some panels has all their titles after its name.
     """
     found: dict[str, Line2D] = {}
     panels: dict[str, list[str]] = {}  # arm -> titles of the panels in which it diverged
     for line in itertools.chain.from_iterable(map(_labelled, all_axes)):
         name, diverged, title = str(line.get_label()).partition(DIVERGED)
-        found.setdefault(name, line)
+        known = found.setdefault(name, line)
+        if known.get_markersize() < line.get_markersize():
+            found[name] = copy(known)
+            found[name].set_markersize(line.get_markersize())
         panels.setdefault(name, []).extend([title.removesuffix(")")] if diverged else [])
     lines = {
         name + (f"{DIVERGED}{', '.join(dict.fromkeys(titles))})" if titles else ""): found[name]

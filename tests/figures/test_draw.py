@@ -384,6 +384,21 @@ def test_a_legend_names_arms_in_the_order_of_their_first_panel() -> None:
     assert [text.get_text() for text in legend.get_texts()] == names
 
 
+def test_a_legend_has_the_marker_of_the_panel_where_it_is_largest() -> None:
+    """Small panels draw lines without markers. Their line style stays."""
+
+    def of(style: str, size: float) -> Row:
+        return Row(
+            1.5,
+            [lambda axes, _: axes.plot([0, 1], [0, 1], linestyle=style, marker="v", label="base", markersize=size)],
+            2,
+        )
+
+    (legend,) = compose([of("-", 0.0), of("none", 5.0)]).legends
+    (entry,) = legend.get_lines()
+    assert (entry.get_linestyle(), entry.get_marker(), entry.get_markersize()) == ("-", "v", 5.0)
+
+
 def test_the_svg_is_the_same_bytes_every_time(tmp_path: Path) -> None:
     task = position_task(tmp_path, title="a < b")
     paths = draw(task, tmp_path, tmp_path / "once")

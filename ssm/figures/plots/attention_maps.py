@@ -70,17 +70,19 @@ class AttentionMaps(ChosenArms, SeriesPlot):
         answering = [one.shares[one.behind[:, 0]] if len(one.behind) else one.shares for one in every]  # (K, T) each
         finite = np.concatenate([values[np.isfinite(values)] for values in answering])
         largest = float(finite.max()) if finite.size else 1.0
+        layers = sorted({one.layer for one in every})
+        where = f" in layer {layers[0]}" if len(layers) == 1 else ""  # another plot may show another layer
         what, shades = f"seed {found[0][2]}, mean over examples", f"0 to {largest:.2f}"
         if every[0].mask:
-            note = f"Masks: {what}; white to dark: {shades}"
+            note = f"Masks: {what}; white to dark{where}: {shades}"
         else:
             note = f"Maps: {what}; across: the token read, down: the token that reads"
-            note += f". White to dark: {shades} of a row's weight"
+            note += f". White to dark{where}: {shades} of a row's weight"
         note += ". Outlined: the token to be predicted next" if any(len(one.behind) for one in every) else ""
         rows = []
         for prefix, images, _ in found:
-            layers = len({one.layer for one in images})
-            columns = layers if layers > 1 else len(images)
+            side_by_side = len({one.layer for one in images})
+            columns = side_by_side if side_by_side > 1 else len(images)
             columns = ceil(columns / ceil(columns / MOST))  # no row is much shorter than the others
             for at in range(0, len(images), columns):
                 beside = images[at : at + columns]

@@ -26,7 +26,7 @@ HEADS = (  # head, left edge as a fraction of the width, characters per line
     ("recurrence", 0.165, 0),  # already broken into lines
     ("decay", 0.567, 16),
     ("state", 0.717, 14),
-    ("measured", 0.857, 16),
+    ("measured", 0.868, 15),
 )
 
 
