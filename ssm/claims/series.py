@@ -39,7 +39,7 @@ class PlannedFigure(Spec, ABC):
 
     later: ClassVar[frozenset[str]] = frozenset({"titles", "sizes"})
     scale: str
-    titles: dict[str, str] = {}  # panel (model) -> its title without its size
+    titles: dict[str, str] = {}  # panel (model) -> its title without its size; panels of one size have different ones
     sizes: dict[str, str] = {}  # panel -> its number of parameters for readers, if it is equal in all arms
     series: Annotated[tuple[Series, ...], Field(strict=False)]
     tables: Names = ()  # ids of the tables that belong to no series, such as model_size

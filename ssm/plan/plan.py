@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -207,6 +208,7 @@ def _titles(
 ) -> dict[str, tuple[str, str | None]]:
     """Panel -> its title for readers, and its number of parameters if that is equal in all arms.
 
+    Panels that are equal in both have the names of their models in their titles.
     A figure without arms measures its models as they are initialized.
     """
     runs: dict[str, list[RunSpec]] = {}
@@ -219,7 +221,11 @@ def _titles(
             model = library.models.get(name, figure.target)
             count = None if data is None else parameter_count(model, data.vocab_size, data.channels)
             titles[name] = library.titles[name], _size(count)
-    return titles
+    several = Counter(titles.values())  # plots name panels, bars and curves by their titles
+    return {
+        panel: (title if several[title, size] == 1 else f"{title} ({panel})", size)
+        for panel, (title, size) in titles.items()
+    }
 
 
 def _title(title: str, runs: list[RunSpec]) -> tuple[str, str | None]:

@@ -165,6 +165,11 @@ def test_values_have_labels_and_panels_have_titles(folder: Path) -> None:
     own = planned(folder, arms={}, measurements=[{"kind": "model_size"}], drawings=[{"kind": "configuration_table"}])
     assert own.figures["lg_fig2"].title_of("tiny") == "A small model, 6.23k parameters", "measured without arms"
     assert titled.runs.keys() < plain.runs.keys() | planned(folder, arms=one(d_state=[8, 16])).runs.keys()
+    text = (folder / "models.yaml").read_text()
+    (folder / "models.yaml").write_text(text + text[text.index("tiny:") : text.index("large:")].replace("tiny", "twin"))
+    for arms, size in ({"base": BASE}, ", 6.23k parameters"), ({"base": BASE | {"grid": {"d_state": [8, 16]}}}, ""):
+        both = planned(folder, arms=arms, models=["tiny", "twin"]).figures["lg_fig2"]
+        assert [both.title_of(m) for m in both.models] == [f"A small model ({m}){size}" for m in ("tiny", "twin")]
 
 
 @pytest.mark.parametrize(
