@@ -146,6 +146,7 @@ def test_a_figure_that_another_folder_made_is_named_if_it_has_changed(place: Pat
     assert "was made with other" not in snakemake(place, "--cores", "1").stderr
     assert verbs(make(place)) == []
     edit(place / "config", "figures/lg_fig5.yaml", "The curves.", "All curves.")
+    assert "was made with other" not in snakemake(place, "--cores", "1", "lg_fig4").stderr, "nobody asked for lg_fig5"
     told = snakemake(place, "--cores", "1").stderr
     (again,) = re.findall("lg_fig5 was made with other arms.* To make it again, add: (.*)", told)
     assert verbs(make(place, *shlex.split(again))) == ["judge", "plot", "report"]

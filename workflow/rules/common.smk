@@ -178,14 +178,12 @@ def name_outdated_figures():
     dag = getattr(workflow, "_dag", None)
     if dag is None or not workflow.is_main_process:
         return
-    judged_again = {
+    finished = {
         job.wildcards.target
         for job in dag.jobs
-        if job.rule.name == "judge" and dag.needrun(job)
+        if job.rule.name == "judge" and not dag.needrun(job)
     }
-    for target in reported():
-        if target in judged_again:
-            continue
+    for target in sorted(finished):
         try:
             judged = read_provenance(f"{S}/verdicts/{target}.parquet").get("figure")
         except TableError:  # there are no verdicts
