@@ -148,15 +148,18 @@ class ArmResolver:
             return TrainingSpec.of_zero_steps(self._specs_of(str(entry.parent), panel)["training"].context, where)
         recipe = self.library.recipes.get(str(entry.training), f"{where}.training")
         state = self.library.initial_states.get(entry.initial_state, f"{where}.initial_state").model_dump()
-        override = entry.override | entry.override_at.get(panel, {})
+        at_panel = entry.override_at.get(panel, {})
+        override = entry.override | at_panel
         for key in override:
             if key not in TrainingSpec.model_fields:
                 hint = nearest(key, TrainingSpec.model_fields)
                 raise ConfigError(f"{where}.override: unknown key '{key}'; {hint}")
-        changed = override.pop("initial_state", {})
-        if not isinstance(changed, dict) or "policy" in changed:
-            raise ConfigError(f"{where}.override.initial_state: expected keys of the initial state, without 'policy'")
-        content = recipe.model_dump() | override | {"initial_state": state | changed}
+        for changed in (entry.override.get("initial_state", {}), at_panel.get("initial_state", {})):
+            if not isinstance(changed, dict) or "policy" in changed:
+                what = "expected keys of the initial state, without 'policy'"
+                raise ConfigError(f"{where}.override.initial_state: {what}")
+            state |= changed
+        content = recipe.model_dump() | override | {"initial_state": state}
         return TrainingSpec.parse(content, f"{where}.override")
 
     def _with_snapshots(self, arm: str, training: Spec, initial_state: Spec) -> TrainingSpec:

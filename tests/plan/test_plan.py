@@ -16,6 +16,7 @@ from ssm.plan import Inputs, Plan, load_config, make_plan, write_specs
 from ssm.plan.resources import needs, training_tokens
 from ssm.plan.summary import summary
 from ssm.specs.config import DryRun
+from ssm.specs.initial_states.random_noise import RandomNoise
 from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.measurement import MeasurementTask
@@ -75,14 +76,19 @@ def test_an_arm_is_the_recipe_with_its_overrides(folder: Path) -> None:
 
 
 def test_an_arm_can_differ_by_panel(folder: Path) -> None:
-    """The keys in `override_at` of a model replace those in `override`."""
-    base = {"label": "B", "training": "pretrain", "override": {"warmup": 5, "budget": {"chinchilla": 25}}}
-    base["override_at"] = {"large": {"budget": {"chinchilla": 10}}}
+    """The keys in `override_at` of a model replace those in `override`; in an initial state, each key alone."""
+    own = {"warmup": 5, "budget": {"chinchilla": 25}, "initial_state": {"sigma": 0.5}}
+    base = {"label": "B", "training": "pretrain", "initial_state": "random_noise", "override": own}
+    base["override_at"] = {"large": {"budget": {"chinchilla": 10}, "initial_state": {"p_zero": 0.25}}}
     figure(folder, "lg_fig2", models=["tiny", "large"], arms={"base": base})
     plan = planned(folder, "paper", figures=["lg_fig2"])
     training = {s.panel: plan.runs[s.run].training for s in plan.figures["lg_fig2"].series}
     assert {panel: recipe.budget.chinchilla for panel, recipe in training.items()} == {"tiny": 25, "large": 10}
     assert {recipe.warmup for recipe in training.values()} == {5}
+    assert {panel: recipe.initial_state for panel, recipe in training.items()} == {
+        "tiny": RandomNoise(sigma=0.5, p_zero=0.05),
+        "large": RandomNoise(sigma=0.5, p_zero=0.25),
+    }
 
 
 def test_an_arm_can_have_only_some_of_the_seeds(folder: Path) -> None:
