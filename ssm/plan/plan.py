@@ -286,10 +286,13 @@ def _collection(library: Library, figure: FigureSpec, others: Plan, plan: Plan) 
 
 
 def _length(task: MeasurementTask) -> int:
-    """Tokens of the longest sequence that a measurement reads."""
-    assert isinstance(task.measurement, OfRun)
+    """Tokens of the longest sequence that a measurement is about."""
+    measurement = task.measurement
+    if isinstance(measurement, OfWindows):  # it may read its windows in blocks
+        return measurement.length
+    assert isinstance(measurement, OfRun)
     assert task.run is not None
-    return task.measurement.read(task.run)[1]
+    return measurement.read(task.run)[1]
 
 
 def write_specs(plan: Plan, folder: str | Path, jobs: Collection[str] | None = None) -> int:

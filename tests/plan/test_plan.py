@@ -244,6 +244,16 @@ def test_a_collection_takes_every_run_once_with_its_longest_curve(folder: Path) 
     assert set(alone.runs) == set(alone.runs_of("ls_fig1"))
 
 
+def test_a_collection_compares_windows_that_are_read_in_blocks(folder: Path) -> None:
+    for target, length in (("lg_fig5", 64), ("lg_fig6", 128)):
+        figure(folder, target, measurements=[{"kind": "restart_loss", "length": length}])
+    drawing = {"kind": "curves", "measurement": "restart_loss", "x": "position", "column": "loss"}
+    taken = {"arms": {}, "measurements": [{"kind": "restart_loss"}], "drawings": [drawing]}
+    figure(folder, "ls_fig1", paper="ls", collect=["lg_fig5", "lg_fig6"], **taken)
+    series = planned(folder, figures=["ls_fig1"]).figures["ls_fig1"].series
+    assert [one.arm for one in series] == ["lg_fig6.base", "lg_fig6.state_passing"]
+
+
 def test_model_sizes_need_no_run_and_no_data(folder: Path) -> None:
     arms = {"arms": {}, "measurements": [{"kind": "model_size"}], "drawings": [{"kind": "configuration_table"}]}
     figure(folder, "lg_tab2", models=["tiny", "large"], **arms)
