@@ -33,12 +33,10 @@ class Expected(Spec):
         return self
 
     def words(self) -> str:
-        """The region as text: "> 1.5" or "0.9 to 1.1"."""
-        if self.above is None:
-            return f"< {self.below:g}"
-        if self.below is None:
-            return f"> {self.above:g}"
-        return f"{self.above:g} to {self.below:g}"
+        """The region as text: "> 1.5" or "0.9 to 1.1". `of_words` gives exactly this region back."""
+        bounds = [_exact(bound) for bound in (self.above, self.below) if bound is not None]
+        sign = "< " if self.above is None else "> " if self.below is None else ""
+        return sign + " to ".join(bounds)
 
     @classmethod
     def of_words(cls, words: str) -> Expected:
@@ -57,6 +55,12 @@ class Expected(Spec):
         if not to:
             raise ValueError(f"'{words}' is no region; expected a text such as '> 1.5' or '0.9 to 1.1'")
         return cls(above=float(above), below=float(below))
+
+
+def _exact(bound: float) -> str:
+    """With six digits, as in registrations, or with all of them if the bound has more."""
+    text = f"{bound:g}"
+    return text if float(text) == bound else repr(bound)
 
 
 class ClaimSpec(Spec):

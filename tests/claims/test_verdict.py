@@ -21,6 +21,7 @@ from ssm.claims.quantities.perplexity_at import PerplexityAt
 from ssm.claims.quantity import QUANTITIES, ModelQuantity
 from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, OPEN, PAPER, REFUTED, VERDICT_NAMES
 from ssm.claims.verdict import DRY_RUN, ONE_SEED, decide, judge
+from ssm.claims.words import BOUND
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
 from ssm.specs.measurements.model_size import ModelSize
@@ -35,6 +36,15 @@ bounds = st.one_of(
 
 def inside(x: float, expected: Expected) -> bool:
     return (expected.above is None or x > expected.above) and (expected.below is None or x < expected.below)
+
+
+@given(bounds)
+def test_the_text_of_a_region_loses_no_digit(expected: Expected) -> None:
+    """Registrations store the text. A bound that changes in its last digit is another claim."""
+    assert Expected.of_words(expected.words()) == expected
+    assert [float(bound) for bound in BOUND.findall(expected.words())] == [
+        bound for bound in (expected.above, expected.below) if bound is not None
+    ]
 
 
 @given(bounds, st.tuples(finite, finite).map(sorted))
