@@ -278,7 +278,7 @@ def end_of_bin(middle: float) -> float:
 
 def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "band", marked: bool = True) -> str:
     """A note that explains lines, bands, dots and, if contexts are `marked`, vertical lines without labels."""
-    counts = sorted({curve.seeds for curve in curves})
+    counts = sorted({curve.seeds for curve in curves} - {0})
     if not counts:
         return ""
     over = seeds_of(counts)
@@ -296,12 +296,12 @@ def note_on(curves: Sequence[Curve], seeds: Literal["band", "dots", "lines"] = "
 
 
 def seeds_of(counts: Collection[int]) -> str:
-    """The numbers of seeds of several means, as text.
+    """The numbers of seeds of several means, as text. A mean without numbers does not count.
 
-    >>> seeds_of([5, 3, 5]), seeds_of([5, 5])
+    >>> seeds_of([5, 3, 5]), seeds_of([5, 0])
     ('3 to 5 seeds', '5 seeds')
     """
-    least, most = min(counts), max(counts)
+    least, most = min(filter(None, counts)), max(counts)
     return f"{most} seeds" if least == most else f"{least} to {most} seeds"
 
 

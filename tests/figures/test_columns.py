@@ -56,6 +56,13 @@ def two_arms(folder: Path, seeds: int = 2) -> list[dict[str, Any]]:
     return found
 
 
+def lost(folder: Path, arm: str) -> dict[str, Any]:
+    """A series whose run diverged."""
+    table = keys(folder / f"{arm}.parquet", lambda length, depth: 10)
+    synthetic.diverge(folder / f"{table}.parquet", "passkey")
+    return synthetic.series(arm, 0, context=64, passkey=table)
+
+
 def axes_of(folder: Path, plot: Mapping[str, Any], series: list[dict[str, Any]], **figure: Any) -> list[Axes]:
     return draw_figure(synthetic.task([dict(plot)], series, **figure), folder).axes
 
@@ -437,8 +444,8 @@ def test_an_arm_has_a_bar_for_each_variant(tmp_path: Path) -> None:
         ({"kind": "table", "of": AT, "head": "keys"}, "Mean over 2 to 3 seeds ± their standard deviation"),
     ],
 )
-def test_a_note_has_the_seeds_of_all_arms(plot: dict[str, Any], note: str, tmp_path: Path) -> None:
-    fewer = two_arms(tmp_path, seeds=3)[:-1]
+def test_a_note_has_the_seeds_of_all_arms_with_numbers(plot: dict[str, Any], note: str, tmp_path: Path) -> None:
+    fewer = [*two_arms(tmp_path, seeds=3)[:-1], lost(tmp_path, "lost")]
     assert draw_figure(synthetic.task([plot], fewer), tmp_path).get_supxlabel() == note
 
 

@@ -125,9 +125,8 @@ class SweepCurves(Titled, OfArms):
             for title, own, lines in found
         ]
         every = [curve for own in by_model.values() for curve in own]
-        note = note_on(every, "dots", marked=False) + (
-            "" if all(one.finite().all() for one in every) else ". Missing point: no number"
-        )
+        missing = "" if all(one.finite().all() for one in every) else "Missing point: no number"
+        note = ". ".join(filter(None, [note_on(every, "dots", marked=False), missing]))
         return rows_of(plots, 3.3 if columns_for(len(plots)) == 1 else 2.6, note)
 
 
