@@ -135,7 +135,8 @@ def families(plot: SweepCurves, task: PlannedFigure, panel: str) -> list[Family]
     if plot.families is not None:
         named = plot.families.items()
         return [
-            Family(name, name.replace("_", " "), tuple(zip(plot.at or (), arms, strict=True))) for name, arms in named
+            Family(name, name.replace("_", " "), tuple(sorted(zip(plot.at or (), arms, strict=True))))
+            for name, arms in named
         ]
     found: dict[tuple[str, str], tuple[dict[str, Setting], dict[tuple[float, str], None]]] = {}
     for series in task.series:
