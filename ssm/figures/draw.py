@@ -24,7 +24,7 @@ from ssm.base.prose import plain
 from ssm.base.records import PICTURES
 from ssm.figures.data import arms
 from ssm.figures.figure import FigureTask
-from ssm.figures.panel import DIVERGED
+from ssm.figures.panel import ABSENT
 from ssm.figures.rows import Row, heights, side_by_side, wrapped, wrapped_title
 from ssm.figures.style import LARGE, NORMAL, RC, SMALL, TITLE, WIDTH, arm_styles
 
@@ -273,20 +273,22 @@ def _add_legend(figure: Figure, all_axes: list[Axes]) -> float:
     """Add one legend above all panels, with each arm once. Returns its height in inches.
 
     Its marker is as large as in the panel where it is largest: small panels draw lines without markers. An arm that
-    diverged in some panels has all their titles after its name.
+    diverged, or has no number, in some panels has all their titles after its name.
     """
     found: dict[str, Line2D] = {}
-    panels: dict[str, list[str]] = {}  # arm -> titles of the panels in which it diverged
+    panels: dict[str, dict[str, list[str]]] = {}  # arm -> why it is absent in some panels -> their titles
     for line in itertools.chain.from_iterable(map(_labelled, all_axes)):
-        name, diverged, title = str(line.get_label()).partition(DIVERGED)
+        name, *absent = ABSENT.split(str(line.get_label()))
         known = found.setdefault(name, line)
         if known.get_markersize() < line.get_markersize():
             found[name] = copy(known)
             found[name].set_markersize(line.get_markersize())
-        panels.setdefault(name, []).extend([title.removesuffix(")")] if diverged else [])
+        own = panels.setdefault(name, {})
+        if absent:
+            own.setdefault(absent[0], []).append(absent[1])
     lines = {
-        name + (f"{DIVERGED}{', '.join(dict.fromkeys(titles))})" if titles else ""): found[name]
-        for name, titles in panels.items()
+        name + "".join(f" ({why}: {', '.join(dict.fromkeys(titles))})" for why, titles in own.items()): found[name]
+        for name, own in panels.items()
     }
     for columns in range(len(lines), 0, -1):
         rows = math.ceil(len(lines) / columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +28,8 @@ MOST_SMALL = 4  # small panels per row
 NARROW = 0.8  # height of a panel in a row of several plots, relative to its height in its own row
 LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0.0, (4.0, 2.0))}  # a reference line
 BAND = 0.16  # opacity of the bands
-DIVERGED = " (diverged: "  # in a label, before the title of the panel in which a curve has no finite value
+# The end of the label of a curve without a finite value: why, and the title of its panel if there are several.
+ABSENT = re.compile(r" \((diverged|no number): (.*)\)$")
 EDGE = {True: 0.1, False: 0.015}  # space left and right of the curves with and without dots, a fraction of the axis
 BESIDE = 2.6  # points between the dots of two curves at the same x
 
@@ -111,7 +113,8 @@ class CurvePanel:
         style, finite = self.styles[curve.arm], curve.finite()
         label = curve.label
         if not finite.any():
-            label += " (diverged)" if columns == 1 else f"{DIVERGED}{self.title})"
+            why = "no number" if self.seeds == "dots" else "diverged"  # a quantity may have no number for other reasons
+            label += f" ({why})" if columns == 1 else f" ({why}: {self.title})"
         y = np.where(finite, curve.y, np.nan)
         if self.seeds == "lines":
             for number, (x, values) in enumerate(curve.of_seeds):

@@ -364,6 +364,18 @@ def test_a_sweep_of_a_ratio_has_its_geometric_mean(tmp_path: Path) -> None:
     np.testing.assert_allclose(line(axes, "mimetic off").get_ydata(), [1, math.sqrt(2 * 1.5), math.sqrt(4 * 2.5)])
 
 
+def test_a_sweep_is_in_the_order_of_its_numbers_and_says_which_curves_have_none(tmp_path: Path) -> None:
+    series = [*two_arms(tmp_path), lost(tmp_path, "one"), lost(tmp_path, "other")]
+    families = {"found": ["state_passing", "base"], "lost": ["one", "other"]}
+    plot = {"kind": "sweep", "of": AT, "families": families, "at": [2, 1]}
+    both = [*series, *(one | {"panel": "small"} for one in series)]
+    figure = draw_figure(synthetic.task([plot], both), tmp_path)
+    assert [line(axes, "found").get_xdata().tolist() for axes in figure.axes] == [[1, 2], [1, 2]]
+    assert figure.get_supxlabel() == "Line: mean over 2 seeds. Dot: a seed. Missing point: no number"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["found", "lost (no number: tiny, small)"]
+
+
 def test_a_diverged_run_has_no_point_bar_or_cell(tmp_path: Path) -> None:
     """Other seeds do not replace it."""
     series = grid(tmp_path)
