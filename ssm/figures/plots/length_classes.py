@@ -36,8 +36,9 @@ class Classed:
     model: str
     arm: str
     kind: str  # key of CLASSES
-    excess: float  # nats: largest loss after t* minus the loss at t* (lg Definition 3.2)
-    error: float
+    # nats: largest loss after t* minus the loss at t* (lg Definition 3.2). None: not measured beyond T. NaN: diverged
+    excess: float | None
+    error: float | None
     x: np.ndarray  # (bins,) position / T
     rise: np.ndarray  # (bins,) loss minus the mean loss from T/2 to T, nats
 
@@ -61,8 +62,10 @@ class ClassChart(SeriesPlot):
             return []
         names = list(dict.fromkeys(curve.name for curve in curves))
         note = "A curve and a symbol per run. Class: ls Definition 2.1. Excess: lg Definition 3.2"
-        if any(not np.isfinite(curve.excess) for curve in curves):
+        if any(curve.excess is not None and not np.isfinite(curve.excess) for curve in curves):
             note += ". Arrow: diverged"
+        if any(curve.excess is None for curve in curves):
+            note += ". No symbol: not measured beyond T"
         models = list(dict.fromkeys(curve.model for curve in curves))
         columns = columns_for(len(models))
         upper = [partial(_draw_curves, curves, model, place % columns == 0) for place, model in enumerate(models)]
@@ -86,9 +89,10 @@ def classed_curves(task: PlannedFigure, tables: Path, plot: ClassChart) -> list[
             if losses in series.tables:
                 loss = position_curve(read_planned(task, tables, series.tables[losses], "position_loss"))
                 x, rise = _rise(loss, series.context)
-            excess, error = (np.nan if row[key] is None else row[key] for key in ("excess", "excess_error"))
-            kind = row["class"] if np.isfinite(excess) else "none"  # a diverged run does not extend
-            curves.append(Classed(task.title_of(panel), series.label, kind, excess, error, x, rise))
+            excess = row["excess"]
+            # A diverged run does not extend.
+            kind = "not decided" if excess is None else row["class"] if np.isfinite(excess) else "none"
+            curves.append(Classed(task.title_of(panel), series.label, kind, excess, row["excess_error"], x, rise))
     return curves
 
 
@@ -137,8 +141,10 @@ def _draw_excess(axes: Axes, curves: Sequence[Classed], names: Sequence[str]) ->
     for curve in curves:
         line = names.index(curve.name)
         style = CLASSES[curve.kind]
+        if curve.excess is None:
+            continue
         if np.isfinite(curve.excess):
-            error = curve.error if np.isfinite(curve.error) else 0.0
+            error = curve.error if curve.error is not None and np.isfinite(curve.error) else 0.0
             axes.errorbar(
                 curve.excess, line, xerr=error, color=style.color, marker=style.marker, linestyle="none", elinewidth=1.2
             )
