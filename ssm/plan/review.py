@@ -184,9 +184,8 @@ def _used_before(past: Sequence[Preregistration], seeds: tuple[int, ...]) -> lis
         shared = sorted(set(entry.seeds) & set(seeds))
         if shared:
             why = entry.used or f"registered with the seeds {_list(entry.seeds)}; none can be added or left out"
-            first = next(iter(entry.claims), "all claims")
             return [
-                f"{first}: seeds {_list(shared)} were used before ({entry.date[:10]}: {why}); replace them by "
+                f"all claims: seeds {_list(shared)} were used before ({entry.date[:10]}: {why}); replace them by "
                 f"unused ones ({_used(past)})"
             ]
     return []

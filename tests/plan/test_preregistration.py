@@ -234,6 +234,7 @@ def test_seeds_cannot_be_added_or_left_out(folder: Path, capsys: pytest.CaptureF
         text = (folder / FIGURE).read_text()
         edit(folder, FIGURE, "seeds: [1, 2, 3]", f"seeds: {seeds}")
         line = refused(folder, capsys)
+        assert "lg_fig5 (smoke): all claims: seeds" in line
         assert "were used before" in line
         assert "registered with the seeds 1, 2, 3; none can be added or left out" in line
         assert task(folder).registered == {}
