@@ -46,6 +46,8 @@ class Ground(Spec):
                 f"{where}.claim: no claim '{self.claim}' of {self.figure} is registered; {nearest(self.claim, ids)}"
             )
         models = {model_of(name) for name in names if statement_id(name) == self.claim} - {""}
+        if self.models and not models:
+            raise ConfigError(f"{where}.models: '{self.claim}' of {self.figure} is on one model; leave 'models' out")
         for model in self.models:
             if model not in models:
                 raise ConfigError(

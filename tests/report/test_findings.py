@@ -110,12 +110,14 @@ def test_all_models_of_a_claim_must_agree_or_the_named_ones() -> None:
         ({"figure": "lg_fig6"}, "figure: no claim of 'lg_fig6' is registered; did you mean 'lg_fig5'?"),
         ({"claim": "base_fail"}, "claim: no claim 'base_fail' of lg_fig5 is registered; did you mean 'base_fails'?"),
         ({"models": ["tin"]}, "models: 'base_fails' of lg_fig5 is not about 'tin'; did you mean 'tiny'?"),
+        ({"claim": "passed_fails", "models": ["a"]}, "models: 'passed_fails' of lg_fig5 is on one model; leave"),
         ({"verdict": "refute"}, "verdict: unknown name 'refute'; did you mean 'refuted'?"),
         ({"model": "tiny"}, "unknown key 'model'; did you mean 'models'?"),
     ],
 )
 def test_a_bad_name_is_one_line(ground: dict[str, Any], problem: str) -> None:
-    entry = {"date": "2026-01-01T00:00:00+00:00", "seeds": [1], "claims": {"base_fails/tiny": CONTENT}}
+    claims = {"base_fails/tiny": CONTENT, "passed_fails": CONTENT}
+    entry = {"date": "2026-01-01T00:00:00+00:00", "seeds": [1], "claims": claims}
     known = Preregistrations.parse({"figures": {"lg_fig5": {"smoke": [entry]}}}, "registered.json")
     with pytest.raises(ConfigError) as caught:
         synthesis(RULES[0] | ground).check(known, "synthesis.yaml")
