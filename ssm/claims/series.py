@@ -43,7 +43,9 @@ class PlannedFigure(Spec, ABC):
     sizes: dict[str, str] = {}  # panel -> its number of parameters for readers, if it is equal in all arms
     series: Annotated[tuple[Series, ...], Field(strict=False)]
     tables: Names = ()  # ids of the tables that belong to no series, such as model_size
-    dry_run: bool = Field(default=False, alias="rehearsal")  # true: steps are capped, so the numbers mean nothing
+    # True: steps are capped, so the numbers mean nothing. Finished results have the alias as key, and its change would
+    # make all pictures and verdicts again.
+    dry_run: bool = Field(default=False, alias="rehearsal")
 
     @property
     @abstractmethod

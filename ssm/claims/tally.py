@@ -19,7 +19,7 @@ MISSES = 0.05  # share of 95% intervals that do not contain the true value
 class Tally:
     """Counts of statements. A statement on several models counts once."""
 
-    claims: int  # verdicts
+    verdicts: int
     counts: dict[str, Counter[str]]  # kind of statement -> outcome -> distinct statements
     repeated: int  # statements on the numbers and regions of another statement of their kind
     unregistered: int  # verdicts that were registered too late or not at all: not counted
@@ -62,7 +62,7 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
             repeated += len(of_kind) - len(verdicts)
     intervals = {row["number"] for row in included if row["interval"] not in (EXACT, NONE)}
     return Tally(
-        claims=len(rows),
+        verdicts=len(rows),
         counts=counts,
         repeated=repeated,
         unregistered=len(here) - len(included),
@@ -73,7 +73,7 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> Tally:
 
 def tally_lines(found: Tally) -> list[str]:
     """A tally as lines for the terminal."""
-    lines = [f"{counted(found.claims, 'verdict')} on {counted(found.statements, 'statement')}, each counted once"]
+    lines = [f"{counted(found.verdicts, 'verdict')} on {counted(found.statements, 'statement')}, each counted once"]
     for sort, count in found.counts.items():
         lines.append(f"  {SORTS[sort]}: {totals(count.elements(), OUTCOMES)}")
     if found.unregistered:

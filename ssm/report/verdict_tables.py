@@ -125,9 +125,9 @@ def _notes(
 ) -> list[str]:
     """What a reader has to know about the verdicts of a paper, as Markdown."""
     found = tally(rows)
-    registered = found.claims - found.unregistered - found.elsewhere
+    registered = found.verdicts - found.unregistered - found.elsewhere
     lines = [
-        f"- {registered} of {found.claims - found.elsewhere} verdicts were registered before they were measured.",
+        f"- {registered} of {found.verdicts - found.elsewhere} verdicts were registered before they were measured.",
         f"- {expected_misses(found)}.",
     ]
     if weak:

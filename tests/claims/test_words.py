@@ -91,7 +91,7 @@ def test_a_statement_counts_once_whatever_the_number_of_models() -> None:
 
 def test_statements_on_the_same_numbers_count_once() -> None:
     found = tally([row(), row(target="lg_fig1"), row(claim="other", number="b")])
-    assert (found.claims, found.counts, found.repeated, found.intervals) == (3, {PAPER: {CONFIRMED: 2}}, 1, 2)
+    assert (found.verdicts, found.counts, found.repeated, found.intervals) == (3, {PAPER: {CONFIRMED: 2}}, 1, 2)
     assert tally([row(), row(target="lg_fig1", verdict=REFUTED)]).counts == {PAPER: {MIXED: 1}}
     stricter = row(claim="nearly all", expected="> 0.9", verdict=REFUTED)
     assert tally([row(), stricter]).counts == {PAPER: {CONFIRMED: 1, REFUTED: 1}}, "one number, two regions"
