@@ -9,6 +9,7 @@ from collections.abc import Iterable
 LINE, WORD = 1500, 300  # longest message and longest word in characters; the middle of longer ones is left out
 VALUE = 80  # longest value in a message, in characters
 MOST_NEAR, MOST_NAMES = 4, 30  # names in a hint: equally near names, and names in a list
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # error numbers of a full disk, of a quota, and of a file size limit
 
 
 class UserError(Exception):
@@ -51,6 +52,26 @@ def is_lack_of_memory(error: Exception) -> bool:
     """Whether an error is one of Python, numpy, torch (which is not imported here) or the operating system."""
     of_torch = any(words in str(error) for words in ("out of memory", "can't allocate memory", "ALLOC_FAILED"))
     return isinstance(error, MemoryError) or of_torch or getattr(error, "errno", None) == errno.ENOMEM
+
+
+def advise(error: BaseException, less_memory: str) -> None:
+    """Note at a lack of memory which options need less. Other errors stay as they are."""
+    if less_memory and isinstance(error, Exception) and is_lack_of_memory(error):
+        error.add_note(f"less is needed with {less_memory}")
+
+
+def as_user_error(error: BaseException) -> UserError | None:
+    """A UserError as it is; a lack of permission, space or memory as a UserError, with its notes; None for others."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, PermissionError):
+        return UserError(f"{error.filename}: {error.strerror}" if error.filename else first_line(error))
+    if isinstance(error, OSError) and error.errno in FULL:
+        where = error.filename or "standard output or a temporary file"  # other files give an OutputError
+        return UserError(f"{where}: cannot be written ({error.strerror})")
+    if isinstance(error, Exception) and is_lack_of_memory(error):
+        return UserError("; ".join([f"out of memory ({first_line(error)})", *getattr(error, "__notes__", ())]))
+    return None
 
 
 def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:

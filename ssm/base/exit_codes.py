@@ -6,8 +6,8 @@
 # the signal itself. The workflow treats that in the same way.
 REQUEUE = 75
 
-# One of several processes of the job has ended (killed, out of memory, or its host is down), and so have the others.
-# The same command continues from the last checkpoint.
+# One of several processes of the job has ended (killed, perhaps for a lack of memory, or its host is down), and so have
+# the others. The same command continues from the last checkpoint.
 LOST = 76
 
 # The training time (`--stop-after`) is almost over. Training made progress, and the same command continues.

@@ -17,7 +17,7 @@ from glob import iglob
 from pathlib import Path
 from typing import IO, Any
 
-from ssm.base.errors import OutputError, UserError, first_line
+from ssm.base.errors import FULL, OutputError, UserError, first_line
 from ssm.base.paths import begins_with, home_expanded, is_inside
 
 FINISHED = ".made"  # suffix of the empty file with which the workflow marks a finished answer in its folder
@@ -25,7 +25,6 @@ LOCK = ".lock"  # file in a folder in which one process works at a time
 LEFTOVER = ".*.tmp"  # temporary files and folders
 OF_SYSTEM = (".nfs*", ".DS_Store")  # files that a network disk or a file browser writes
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager

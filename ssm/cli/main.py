@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import ssm
-from ssm.base.errors import UserError, first_line, is_lack_of_memory, nearest
-from ssm.base.files import FULL
+from ssm.base.errors import FULL, UserError, advise, as_user_error, nearest
 from ssm.base.fork_client import run_in_worker
 from ssm.base.stopping import Preempted, preempted_by_signals, report
 
@@ -62,29 +61,23 @@ def main(argv: Sequence[str] | None = None) -> int:
                 code = _dispatch(verb, arguments[1:])
                 sys.stdout.flush()
             return code
-    except UserError as error:
-        print(f"ssm {verb}: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:
         _discard_stdout()
         return 141
-    except PermissionError as error:
-        reason = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
-        print(f"ssm {verb}: {UserError(reason)}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        _discard_stdout()
-        where = error.filename or "standard output or a temporary file"  # other files give an OutputError
-        print(f"ssm {verb}: {UserError(f'{where}: cannot be written ({error.strerror})')}", file=sys.stderr)
-        return 2
     except Preempted as stop:
         report(verb, stop)
         return stop.code
     except KeyboardInterrupt:
         print(f"ssm {verb}: interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        told = as_user_error(error)
+        if told is None:
+            raise
+        if isinstance(error, OSError) and error.errno in FULL:
+            _discard_stdout()
+        print(f"ssm {verb}: {told}", file=sys.stderr)
+        return 2
 
 
 def _discard_stdout() -> None:
@@ -110,19 +103,18 @@ def _dispatch(verb: str, arguments: list[str]) -> int:
 
             return launch(parsed.processes, [verb, *arguments])
         return int(module.run(parsed))
-    except (MemoryError, OSError, RuntimeError) as error:
-        if not is_lack_of_memory(error):
-            raise
-        raise UserError(f"out of memory ({first_line(error)}){_less_memory(module, parsed, error)}") from error
+    except Exception as error:
+        advise(error, _less_memory(module, parsed, error))
+        raise
 
 
 def _less_memory(module: ModuleType, parsed: argparse.Namespace, error: Exception) -> str:
-    """The advice after a lack of memory: options of the command that need less."""
+    """Options of the command that need less memory; empty: there are none."""
     less = getattr(module, "LESS_MEMORY", "")
     default = "bfloat16" if "CUDA" in str(error) else "float32"  # for most models
     if hasattr(parsed, "precision") and (parsed.precision or default) == "float32":
         less += ", or --precision bfloat16"
-    return f"; less is needed with {less}" if less else ""
+    return less
 
 
 class _Parser(argparse.ArgumentParser):

@@ -28,10 +28,11 @@ after a kill:
 exit codes:
   75  stopped by SIGTERM or SIGUSR1, after it saved a checkpoint
   79  stopped by --stop-after, ahead of the time limit of a batch system
-  76  one of several processes was killed or ran out of memory, and the others
-      stopped
+  76  one of several processes was killed, perhaps because the machine ran out
+      of memory, and the others stopped
 
-After each of them, the same command continues from the last checkpoint.
+After each of them, the same command continues from the last checkpoint. A lack
+of memory that PyTorch reports gives 2, and one line says what needs less.
 
 several processes:
   They share every batch. The order of tokens does not depend on their number,
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
     until = None if args.stop_after is None else time.monotonic() + args.stop_after
     device = prepare_device(args.device, args.threads)
-    with process_group(device, "train") as group:
+    with process_group(device, "train", LESS_MEMORY) as group:
         spec = RunSpec.load(args.spec)
         if spec.repair is not None:
             return _repair(spec, args, device) if group.main else 0

@@ -105,10 +105,14 @@ def is_worker() -> bool:
 
 
 @contextmanager
-def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
+def process_group(device: torch.device, verb: str, less_memory: str = "") -> Iterator[ProcessGroup]:
     """The group of the processes that were started together, within the block. SINGLE_PROCESS for a single process.
 
     If one process fails or dies, the others end too, and one line reports it (`ssm.training.failure_detection`).
+
+    Args:
+        verb: the command that this line names.
+        less_memory: its options that need less memory.
 
     Raises:
         ConfigError: a variable that describes the group is missing.
@@ -129,7 +133,7 @@ def process_group(device: torch.device, verb: str) -> Iterator[ProcessGroup]:
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{cannot} ({first_line(error)})") from error
     try:
-        with FailureDetector(group.rank, group.size, address, store, verb):
+        with FailureDetector(group.rank, group.size, address, store, verb, less_memory):
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             try:
                 dist.init_process_group(

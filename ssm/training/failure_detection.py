@@ -15,12 +15,13 @@ import socket
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from torch.distributed import Store
 
-from ssm.base.errors import UserError
+from ssm.base.errors import UserError, advise, as_user_error
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import Preempted, cause_of
 
@@ -38,10 +39,11 @@ class FailureDetector:
         address: the host of process 0.
         store: a key-value store that all processes share.
         verb: the command that the printed line names.
+        less_memory: its options that need less memory.
     """
 
-    def __init__(self, rank: int, size: int, address: str, store: Store, verb: str):
-        self.rank, self.size, self.verb = rank, size, verb
+    def __init__(self, rank: int, size: int, address: str, store: Store, verb: str, less_memory: str = ""):
+        self.rank, self.size, self.verb, self.less_memory = rank, size, verb, less_memory
         self.peers: dict[socket.socket, str] = {}
         self.lock = threading.Lock()  # held by the thread that ends this process
         self.ending = threading.Event()
@@ -63,7 +65,10 @@ class FailureDetector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        error = None if error is None else cause_of(error)
+        if error is not None:
+            error = cause_of(error)
+            advise(error, self.less_memory)
+            error = as_user_error(error) or error
         if isinstance(error, RuntimeError):  # perhaps an all-reduce failed because a process died; the thread finds out
             self.ending.wait(MESSAGE_TIMEOUT)
         if not self.lock.acquire(timeout=MESSAGE_TIMEOUT):
@@ -155,8 +160,9 @@ class FailureDetector:
 
 def _exit(code: int) -> NoReturn:
     """Exit without waiting for other threads, which may be in an all-reduce that never ends."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # a full disk, or a closed pipe
+            stream.flush()
     os._exit(code)
 
 

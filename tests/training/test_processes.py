@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 import torch
 from small import run_spec
+from torch.distributed import HashStore
 from training.processes import run_team
 
 from ssm.base.errors import ConfigError
@@ -26,6 +30,7 @@ from ssm.training import checkpoint_schedule, loop, parallel
 from ssm.training import step as training_step
 from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.failure_detection import FailureDetector
 from ssm.training.job import Machine
 from ssm.training.step import Stepper
 
@@ -272,6 +277,35 @@ def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_p
     assert set(run_team(2, _train, run, store.folder, tmp_path / "file", (), {})) == {2}  # main cannot make its folder
     with pytest.raises(ConfigError, match="a batch of 8 sequences cannot be split evenly over 3 processes"):
         Machine(ProcessGroup(0, 3)).rows_and_micro_batch(run.training)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (RuntimeError("CUDA out of memory.\nMore."), "out of memory (CUDA out of memory.); less is needed with a --b"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left", "/tmp/x"), "/tmp/x: cannot be written (No space left)"),
+    ],
+)
+def test_an_error_of_the_machine_is_one_line_also_in_a_group(
+    error: Exception, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No other process can be its cause, so none is waited for. Nothing can be written to stdout any more."""
+
+    def leave(code: int) -> NoReturn:
+        raise SystemExit(code)
+
+    def full() -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr(os, "_exit", leave)
+    detector = FailureDetector(0, 1, "localhost", HashStore(), "train", "a --b")
+    monkeypatch.setattr(detector.ending, "wait", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(flush=full))
+    with pytest.raises(SystemExit) as stop, detector:
+        raise error
+    monkeypatch.undo()
+    assert (stop.value.code, capsys.readouterr().err) == (2, f"ssm train: {says}\n")
 
 
 SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.FLAT_BYTES // 4 + 1,)]
