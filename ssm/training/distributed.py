@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ssm.base.errors import ConfigError, UserError, first_line
+from ssm.base.errors import ConfigError, UserError, first_line, shown
 from ssm.training.failure_detection import CONNECT_TIMEOUT, FailureDetector
 
 STORE_TIMEOUT = timedelta(seconds=CONNECT_TIMEOUT)  # for all processes to find the store
@@ -99,11 +99,6 @@ class ProcessGroup:
 SINGLE_PROCESS = ProcessGroup()
 
 
-def is_worker() -> bool:
-    """Whether this process was started as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
 @contextmanager
 def process_group(device: torch.device, verb: str, less_memory: str = "") -> Iterator[ProcessGroup]:
     """The group of the processes that were started together, within the block. SINGLE_PROCESS for a single process.
@@ -115,18 +110,17 @@ def process_group(device: torch.device, verb: str, less_memory: str = "") -> Ite
         less_memory: its options that need less memory.
 
     Raises:
-        ConfigError: a variable that describes the group is missing.
+        ConfigError: a variable that describes the group is missing or is no such number.
         UserError: the other processes cannot be reached.
     """
-    if not is_worker():
+    size = _number("WORLD_SIZE") if "WORLD_SIZE" in os.environ else 1
+    if size <= 1:
         yield SINGLE_PROCESS
         return
-    try:
-        group = ProcessGroup(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-        address = os.environ["MASTER_ADDR"]
-        os.environ["MASTER_PORT"]
-    except (KeyError, ValueError) as error:
-        raise ConfigError(f"WORLD_SIZE is set, but {error} is missing; use torchrun, or --processes N") from error
+    group, address = ProcessGroup(_number("RANK"), size), _variable("MASTER_ADDR")
+    _number("MASTER_PORT")  # torch reads it
+    if not 0 <= group.rank < size:
+        raise ConfigError(f"RANK is {group.rank}, expected 0 to {size - 1}, because WORLD_SIZE is {size}")
     cannot = f"process {group.rank} of {group.size}: cannot connect to the other processes"
     try:
         store, _, _ = next(dist.rendezvous("env://", timeout=STORE_TIMEOUT))
@@ -147,3 +141,19 @@ def process_group(device: torch.device, verb: str, less_memory: str = "") -> Ite
         gc.collect()  # a remaining reference would destroy the group later, and wait forever for another thread
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _number(name: str) -> int:
+    """The value of an environment variable that describes the group."""
+    value = _variable(name)
+    try:
+        return int(value)
+    except ValueError:
+        expected = "expected a whole number; use torchrun, or --processes N"
+        raise ConfigError(f"{name} is {shown(value)}, {expected}") from None
+
+
+def _variable(name: str) -> str:
+    if name not in os.environ:
+        raise ConfigError(f"WORLD_SIZE is set, but {name} is missing; use torchrun, or --processes N")
+    return os.environ[name]

@@ -29,7 +29,7 @@ from ssm.specs.training import RunSpec
 from ssm.training import checkpoint_schedule, loop, parallel
 from ssm.training import step as training_step
 from ssm.training.checkpoint_schedule import CheckpointSchedule
-from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup, process_group
 from ssm.training.failure_detection import FailureDetector
 from ssm.training.job import Machine
 from ssm.training.step import Stepper
@@ -306,6 +306,27 @@ def test_an_error_of_the_machine_is_one_line_also_in_a_group(
         raise error
     monkeypatch.undo()
     assert (stop.value.code, capsys.readouterr().err) == (2, f"ssm train: {says}\n")
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two', expected a whole number; use torchrun, or --processes N"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is set, but RANK is missing; use torchrun, or --processes N"),
+        ({"WORLD_SIZE": "2", "RANK": "a"}, "RANK is 'a', expected a whole number; use torchrun, or --processes N"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "y"}, "MASTER_PORT is 'y', expected a "),
+        ({"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "x", "MASTER_PORT": "1"}, "RANK is 2, expected 0 to 1, bec"),
+    ],
+)
+def test_a_wrong_variable_of_a_group_is_named(
+    variables: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=f"^{says}"), process_group(CPU, "train"):
+        pytest.fail("there is no group")
 
 
 SHAPES = [(), (0,), (3,), (4, 5), (2, 0, 4), (2, 3, 4), (parallel.FLAT_BYTES // 4 + 1,)]
