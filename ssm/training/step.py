@@ -48,7 +48,7 @@ class Stepper:
         self.batches = training_batches(store, training.context, training.batch_size, stream, order)
 
     def warm_up(self) -> None:
-        """Make a forward and backward pass, and drop the gradients.
+        """With DDP: make a forward and backward pass. The first step clears its gradients.
 
         DDP rebuilds its buckets after the first pass. From then on every step sums gradients in the same order, also
         after a resume.
