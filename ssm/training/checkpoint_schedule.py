@@ -91,7 +91,8 @@ class Checkpointer:
     """Checks every few steps what is due, and writes it.
 
     Attributes:
-        seconds: training time of the run so far, all processes that resumed it included.
+        seconds: training time of the run so far, all processes that resumed it included. The time to write checkpoints
+            and other weights is no part of it.
         slow: steps take long. Each of them is checked, and training can stop between two micro-batches.
     """
 
@@ -102,8 +103,8 @@ class Checkpointer:
         self.seconds = 0.0
         self.slow = True  # so that the first step is checked
         self.writing = 0.0  # seconds: duration of the last checkpoint
-        self.taken = 0.0  # seconds: duration of the last step
-        self.now = self.saved = time.monotonic()  # end of the last step, and of the last checkpoint
+        self.taken = 0.0  # seconds: duration of the last step, with the time to fetch losses
+        self.now = self.saved = time.monotonic()  # when `seconds` was updated, and the end of the last checkpoint
 
     def resume(self) -> int:
         """Load the last checkpoint and return its step."""
@@ -116,27 +117,27 @@ class Checkpointer:
         self.now = self.saved = time.monotonic()
 
     def count_step(self) -> None:
-        """Add the time of the step that has just ended."""
-        now = time.monotonic()
-        self.taken, self.now = now - self.now, now
-        self.seconds += self.taken
+        """Add the time of the step that has just ended. A GPU may still work on it."""
+        self.taken = 0.0
+        self._add_time()
 
     def should_check(self, step: int) -> bool:
         """Whether to fetch the losses and check what is due after `step`."""
         return self.slow or step % FLUSH_EVERY == 0 or self._weights_due(step) or self._checkpoint_due(step)
 
     def save_due(self, step: int, stop: StopRequest) -> None:
-        """Write what is due after `step`. The caller has checked that its loss is sound.
+        """Write what is due after `step`. The caller has fetched its loss and checked that it is sound.
 
         Raises:
             Preempted: a process received a signal, or the time is over. The checkpoint of `step` is written.
         """
+        self._add_time()
         main, until = self.job.group.main, self.schedule.until
         stopped, over, by_clock, self.slow = self.job.group.any_of(
             stop.signal is not None,
             main and until is not None and self.now + self.taken >= until,
             main and self._due_by_clock(),
-            self.taken > SLOW,
+            main and self.taken > SLOW,  # a step of another process may have waited for a checkpoint of the main one
         )
         if self._weights_due(step):
             self._keep_weights(step)
@@ -145,6 +146,7 @@ class Checkpointer:
             self.save(step)
             self.saved = time.monotonic()
             self.writing = self.saved - begun
+        self.now = time.monotonic()  # writing is no part of the next step
         if (stopped or over) and step < self.job.steps:
             self._leave(step, stop.signal or "a signal" if stopped else None)
 
@@ -159,6 +161,12 @@ class Checkpointer:
         if job.group.main:
             self.metrics.write(job.folder / CHECKPOINT_METRICS, {"run": job.run.id, "partial": True})
         save_checkpoint(job, self.stepper, step, self.seconds)
+
+    def _add_time(self) -> None:
+        now = time.monotonic()
+        self.taken += now - self.now
+        self.seconds += now - self.now
+        self.now = now
 
     def _weights_due(self, step: int) -> bool:
         return self.good.due(step) or any(due == step for due, _ in self.snapshots)

@@ -41,7 +41,7 @@ def run_record(
         origin: fingerprint of the run's inputs (`ssm.training.lineage`).
         message: how it ended, for its reader.
         device: name of the device that trained it; "none" for imported weights.
-        seconds: training time.
+        seconds: training time, without that to write checkpoints, or duration of the search of a repair.
         tokens: number of tokens that it was trained on.
         tokens_read: number of tokens in forward passes, for a run that trains on no token but searches a repair.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import shutil
@@ -31,6 +32,7 @@ from ssm.specs.training import RunSpec
 from ssm.training import checkpoint_schedule, loop
 from ssm.training import step as training_step
 from ssm.training.checkpoint_schedule import Checkpointer, CheckpointSchedule
+from ssm.training.metrics import Metrics
 from ssm.training.step import Stepper
 
 CPU = torch.device("cpu")
@@ -189,27 +191,42 @@ def test_a_step_that_would_exceed_the_time_limit_does_not_start(
 def test_slow_checkpoints_are_written_less_often(
     run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step takes 8 simulated seconds, and is checked. 2% of 64 seconds are 1.28 seconds."""
-    now, saved, takes = [0.0], [], [0.0]
+    """Each step takes 8 simulated seconds, and is checked. 2% of 64 seconds are 1.28 seconds.
+
+    The training time is that of the steps: 7 seconds, and 1 until a GPU has ended them and the losses are fetched.
+    """
+    now, saved, takes, taken = [0.0], [], [0.0], set()
     monkeypatch.setattr(checkpoint_schedule, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    make, save = Stepper.train_step, Checkpointer.save
+    make, flush, save, save_due = Stepper.train_step, Metrics.flush, Checkpointer.save, Checkpointer.save_due
 
     def slow_step(*arguments: Any) -> Any:
-        now[0] += 8.0
+        now[0] += 7.0
         return make(*arguments)
+
+    def slow_flush(metrics: Metrics) -> str | None:
+        now[0] += 1.0
+        return flush(metrics)
 
     def slow_save(checkpointer: Checkpointer, step: int) -> None:
         now[0] += takes[0]
         saved.append(step)
         save(checkpointer, step)
 
+    def noted(checkpointer: Checkpointer, *arguments: Any) -> None:
+        save_due(checkpointer, *arguments)
+        taken.add(checkpointer.taken)
+
     monkeypatch.setattr(Stepper, "train_step", slow_step)
+    monkeypatch.setattr(Metrics, "flush", slow_flush)
     monkeypatch.setattr(Checkpointer, "save", slow_save)
+    monkeypatch.setattr(Checkpointer, "save_due", noted)
     for seconds, expected in ((1.25, [8, 16, 24, 32, 40]), (2.5, [8, 24, 40])):
         saved.clear()
         takes[0] = seconds
         train(run, store, tmp_path / str(seconds), CheckpointSchedule(seconds=64.0))
         assert saved == expected
+        record = json.loads((tmp_path / str(seconds) / "run.json").read_text())
+        assert (taken, record["seconds"]) == ({8.0}, 320.0)
 
 
 def test_a_signal_ends_any_command_with_the_code_for_another_try(
