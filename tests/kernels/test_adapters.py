@@ -136,7 +136,7 @@ def test_errors_of_flas_delta_scan() -> None:
     case = make("delta_scan", variant=22, resets=0.5).to(torch.float32)
     with pytest.raises(ValueError, match="fla: delta_scan has no resets"):
         fla.delta_scan(**case.tensors, resets=case.resets)
-    with pytest.raises(ValueError, match="fla: delta_scan has no a and b but with a vector decay"):
+    with pytest.raises(ValueError, match="fla: delta_scan has no a and b without a vector decay"):
         fla.delta_scan(**case.tensors)
     assert fla.unavailable("delta_scan", CUDA) is None
 

@@ -90,7 +90,7 @@ def delta_scan(
     if resets is not None:
         raise refuse("fla", "delta_scan", "resets within a batch")
     if a is not None and (log_decay is None or log_decay.dim() != 4):
-        raise refuse("fla", "delta_scan", "a and b but with a vector decay, (B, T, H, K)")
+        raise refuse("fla", "delta_scan", "a and b without a vector decay, (B, T, H, K)")
     q, k, common = _common(q, k, v, h0)
     if a is not None:
         kernel, given = function("generalized_delta_rule", "chunk_dplr_delta_rule"), {"a": a, "b": b, "gk": log_decay}
