@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from importlib import import_module
 from itertools import product
 from statistics import median
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.builds import NATIVE, Build
 from kernels.cases import ALL, CPP, EACH, PAIRS, ROW, Recording, cases, check_step_sizes, exact, exhaustive, run
-from ssm_kernels import backends, delta_scan, gated_rms_norm
+from ssm_kernels import delta_scan, gated_rms_norm
 from ssm_kernels.testing.cases import EVERY, NORM, OPERATIONS, Case, make, variants
 from ssm_kernels.testing.numerics import error, normal, with_gradients, worst
 
@@ -80,18 +81,18 @@ def test_borders_of_blocks_and_chunks(operation: str, backend: str, variant: int
 
 # The size of one piece of work in the torch backend. With these sizes, every case needs many pieces.
 PIECES = {
-    "diagonal_scan": ("ROW", 1 << 20),
-    "selective_scan": ("ROW", 1),
-    "gated_scan": ("SPAN", 1),
-    "delta_scan": ("SPAN", 1),
-    "causal_conv1d": ("BLOCK", 40),
+    "diagonal_scan": ("diagonal_scan.pytorch", "ROW", 1 << 20),
+    "selective_scan": ("selective_scan.pytorch", "ROW", 1),
+    "gated_scan": ("spans", "SPAN", 1),
+    "delta_scan": ("spans", "SPAN", 1),
+    "causal_conv1d": ("causal_conv1d.pytorch", "BLOCK", 40),
 }
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_large_calls_of_torch_are_split_into_pieces(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, size = PIECES[operation]
-    monkeypatch.setitem(getattr(backends.module(operation, "torch"), name), "cpu", size)
+    module, name, size = PIECES[operation]
+    monkeypatch.setitem(getattr(import_module(f"ssm_kernels.{module}"), name), "cpu", size)
 
     @settings(max_examples=15)
     @given(cases(operation, 100))

@@ -16,16 +16,9 @@ from ssm_kernels.delta_scan import chunks
 from ssm_kernels.delta_scan.chunks import Terms
 from ssm_kernels.delta_scan.inputs import Inputs, Options
 from ssm_kernels.dtypes import compute_dtype
-from ssm_kernels.gated_scan.pytorch import (
-    SMALLEST_LOG_DECAY,
-    SPAN,
-    Span,
-    by_spans,
-    saved_shape,
-    spans,
-)
+from ssm_kernels.spans import SMALLEST_LOG_DECAY, Span, by_spans, saved_shape, spans
 
-__all__ = ["SPAN", "backward", "forward", "saved_shape"]
+__all__ = ["backward", "forward", "saved_shape"]
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
