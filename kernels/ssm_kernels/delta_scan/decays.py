@@ -8,15 +8,14 @@ Log decays must be finite.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache, reduce
+from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from ssm_kernels.gated_scan.vector_decay import Level, halves, pairs
+from ssm_kernels.halving import Halving, Scores
 
-Scores = list[list[Tensor]]  # [reader][writer] of (M, L, L)
 Gradients = tuple[list[Tensor], list[Tensor], Tensor]  # of readers, of writers (M, L, K), and of log decays
 
 
@@ -57,73 +56,17 @@ class ScalarDecay:
         return dreaders, dwriters, (dlog.flatten(1) @ sums.t()).unsqueeze(-1)
 
 
-class VectorDecay:
-    """One decay per key and step, by repeated halving (`vector_decay`). The chunk length is a power of two."""
+class VectorDecay(Halving):
+    """One decay per key and step, by repeated halving. The chunk length is a power of two."""
 
     def __init__(self, log_decay: Tensor):
         """log_decay (M, L, K)."""
-        prefix, suffix = torch.zeros_like(log_decay), torch.zeros_like(log_decay)
-        total, M, K = log_decay, log_decay.shape[0], log_decay.shape[2]
-        self.levels = []
-        h = 1
-        while h < log_decay.shape[1]:
-            right, left = halves(prefix, h, 1), halves(suffix, h, 0)  # (M, L / 2h, h, K)
-            self.levels.append(Level(h, right.exp(), left.exp()))
-            total = total.view(M, -1, 2, K)
-            right += total[:, :, :1]
-            left += total[:, :, 1:]
-            total = total.sum(2)  # (M, L / 2h, K)
-            h *= 2
-        self.from_start, self.to_end = prefix.exp_(), suffix.exp_()  # (M, L, K)
-        self.whole = total.exp().mT  # (M, K, 1)
-
-    def scores(self, readers: Sequence[Tensor], writers: Sequence[Tensor]) -> Scores:
-        """r_t . w_s times the decays between, for s < t; 0 elsewhere. Readers and writers (M, L, K)."""
-        self.readers, self.writers = readers, writers
-        M, L, _ = readers[0].shape
-        scores = [[r.new_zeros(M, L, L) for _ in writers] for r in readers]
-        for level in self.levels:
-            reading, writing = self._across(level)
-            for row, r in zip(scores, reading, strict=True):
-                for score, w in zip(row, writing, strict=True):
-                    pairs(score, level.h).copy_(torch.bmm(r, w.mT).view(M, -1, level.h, level.h))
-        return scores
+        super().__init__(log_decay, torch.zeros_like(log_decay))
 
     def backward(self, dscores: Scores, start: Tensor, end: Tensor, whole: Tensor) -> Gradients:
-        """From the gradients of the scores, and those of the logs of `from_start`, `to_end` (M, L, K) and `whole`.
-
-        It goes from the whole chunk down to single tokens: gradients of each level's sums, then those of its halves.
-        """
+        """As that of ScalarDecay. `start` and `end` are overwritten."""
         dreaders, dwriters = ([torch.zeros_like(x) for x in given] for given in (self.readers, self.writers))
-        prefix, suffix, dtotal = start.clone(), end.clone(), whole.mT  # (M, L, K), (M, L, K), (M, 1, K)
-        for level in reversed(self.levels):
-            h = level.h
-            reading, writing = self._across(level)
-            below = [[pairs(x, h).flatten(0, 1) for x in row] for row in dscores]  # (M L / 2h, h, h)
-            totals = torch.stack((halves(prefix, h, 1).sum(2), halves(suffix, h, 0).sum(2)), 2)  # (M, L / 2h, 2, K)
-            dtotal = (totals + dtotal.unsqueeze(2)).flatten(1, 2)  # (M, L / h, K)
-            for i, x in enumerate(self.readers):
-                into = _sum(torch.bmm(below[i][j], w) for j, w in enumerate(writing)).view_as(level.reader)
-                into.mul_(level.reader)
-                halves(dreaders[i], h, 1).add_(into)
-                halves(prefix, h, 1).addcmul_(into, halves(x, h, 1))
-            for j, x in enumerate(self.writers):
-                into = _sum(torch.bmm(below[i][j].mT, r) for i, r in enumerate(reading)).view_as(level.writer)
-                into.mul_(level.writer)
-                halves(dwriters[j], h, 0).add_(into)
-                halves(suffix, h, 0).addcmul_(into, halves(x, h, 0))
-        return dreaders, dwriters, dtotal
-
-    def _across(self, level: Level) -> tuple[list[Tensor], list[Tensor]]:
-        """Readers and writers of a level's halves, decayed to the border between them: (M L / 2h, h, K) each."""
-        reading = [(halves(x, level.h, 1) * level.reader).flatten(0, 1) for x in self.readers]
-        writing = [(halves(x, level.h, 0) * level.writer).flatten(0, 1) for x in self.writers]
-        return reading, writing
-
-
-def _sum(terms: Iterable[Tensor]) -> Tensor:
-    """The sum of the terms, in the memory of the first term."""
-    return reduce(Tensor.add_, terms)
+        return dreaders, dwriters, self.add_gradients(dscores, dreaders, dwriters, start, end, whole.mT)
 
 
 @lru_cache(maxsize=4)
