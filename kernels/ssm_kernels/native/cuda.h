@@ -15,6 +15,8 @@
 // The dynamic shared memory of a block, as floats.
 #define SHARED_FLOATS(name) extern __shared__ __align__(16) float name[]
 
+// Selects the device. nvcc links a copy of the CUDA runtime into each library, and torch may select the device only in
+// its own copy.
 inline int begin(int device) { return cudaSetDevice(device); }
 inline int launch_error() { return cudaGetLastError(); }
 inline const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
