@@ -195,16 +195,20 @@ def _parsed(json: str) -> tokenizers.Tokenizer:
 def _download(spec: HubTokenizer) -> Path:
     """The file of a folder with the hub's name, as for weights, or of the hub."""
     own = Path(spec.name, "tokenizer.json")
-    if spec.revision is None and own.is_file():
-        return own
+    return own if spec.revision is None and own.is_file() else _of_hub(spec.name, spec.revision)
+
+
+@lru_cache(1)
+def _of_hub(name: str, revision: str | None) -> Path:
+    """The file of the hub. Cached, like `_parsed`: each question can take half a minute without a network."""
     try:
         import huggingface_hub
     except ImportError as error:
-        raise DataError(f"{spec.name}: tokenizers of the hub need `pip install '.[hub]'` in the clone") from error
+        raise DataError(f"{name}: tokenizers of the hub need `pip install '.[hub]'` in the clone") from error
     try:
-        return Path(huggingface_hub.hf_hub_download(spec.name, "tokenizer.json", revision=spec.revision))
+        return Path(huggingface_hub.hf_hub_download(name, "tokenizer.json", revision=revision))
     except Exception as error:  # the package raises its own exceptions, and its transports' exceptions
-        raise DataError(f"{spec.name}: cannot get its tokenizer.json from the hub ({first_line(error)})") from error
+        raise DataError(f"{name}: cannot get its tokenizer.json from the hub ({first_line(error)})") from error
 
 
 def _keeps_spaces(inner: tokenizers.Tokenizer) -> bool:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssm.base.errors import DataError
+from ssm.data import tokenizers
 from ssm.data.batches import WindowBatches
 from ssm.data.build import build_store
 from ssm.data.own_text import (
@@ -70,10 +71,12 @@ def test_a_tokenizer_of_the_hub(tokenizer: Path, monkeypatch: pytest.MonkeyPatch
         return str(tokenizer / file)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    tokenizers._of_hub.cache_clear()
     assert tokenizer_named("some/model@v2", 300) == HubTokenizer(name="some/model", revision="v2", vocab_size=300)
     assert tokenizer_named("some/model", 300) == HubTokenizer(name="some/model", vocab_size=300)
     assert asked == [("some/model", "tokenizer.json", "v2"), ("some/model", "tokenizer.json", None)]
     refused("^some/model: this tokenizer has another vocabulary", "some/model", 299)
+    assert len(asked) == 2, "the hub is asked once for each"
 
 
 @pytest.mark.parametrize(

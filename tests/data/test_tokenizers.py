@@ -153,10 +153,12 @@ def test_a_tokenizer_of_the_hub(bpe: JsonTokenizer, tmp_path: Path, monkeypatch:
 
     hub.hf_hub_download = download  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    ours._of_hub.cache_clear()
     assert make_tokenizer(spec, iter(())).json == bpe.json
     with pytest.raises(DataError, match=r"other: cannot get its tokenizer\.json from the hub \(other is not there\)$"):
         make_tokenizer(HubTokenizer(name="other", vocab_size=300), iter(()))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    ours._of_hub.cache_clear()
     with pytest.raises(DataError, match=r"need `pip install '\.\[hub\]'` in the clone"):
         make_tokenizer(spec, iter(()))
     monkeypatch.chdir(tmp_path)
