@@ -96,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.counting import counted
+    from ssm.base.records import RUN_RECORD
     from ssm.data.batches import require_windows
     from ssm.data.store import TokenStore
     from ssm.models.device import prepare_device
@@ -117,10 +118,12 @@ def run(args: argparse.Namespace) -> int:
         store = TokenStore.open(args.tokens)
         if args.windows:
             require_windows(store, LongestWindows.load(args.windows / f"{spec.data.id}.json"))
+        ended = (args.out / RUN_RECORD).exists()
         record = train(spec, store, args.out, device, args.parent, checkpoints, machine)
         if group.main:
             done = f"{counted(record['steps'], 'step')}, {record['tokens_per_second']:.0f} tokens/s"
-            print(f"{spec.id}: {record['message']}, {done}", file=sys.stderr)
+            before = "had ended before this call: " if ended else ""
+            print(f"{spec.id}: {before}{record['message']}, {done}", file=sys.stderr)
     return 0
 
 
