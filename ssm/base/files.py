@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from glob import iglob
@@ -143,7 +143,7 @@ def scratch_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(
-    folder: Path, version: str | None, mark: str, written: Sequence[str], inputs: Sequence[str] = ()
+    folder: Path, version: str | None, mark: str, written: Iterable[str], inputs: Sequence[str] = ()
 ) -> Iterator[Path]:
     """Yield a new folder, which replaces `folder` on success. Until then the old folder stays.
 
@@ -154,7 +154,8 @@ def replacing(
         version: eight hex digits. None: yields `folder` itself.
         mark: name of a file that every finished folder of this kind contains. Other folders are never replaced.
         written: globs, relative to the folder, of all that the command writes there. A folder that matches stands for
-            everything in it. A folder with another file is never replaced.
+            everything in it. A folder with another file is never replaced. The globs are read when a folder that a
+            kill had moved is back in its place.
         inputs: files, folders or globs that are read, or other names. A folder that contains one is never replaced.
 
     Raises:
@@ -169,6 +170,7 @@ def replacing(
     with writing(folder):
         if (old / mark).exists() and not any(folder.glob("*")):  # a kill came between the two renames below
             old.replace(folder)
+        written = [*written]
         if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
             raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
         if (contained := _first_inside(folder, inputs)) is not None:

@@ -195,8 +195,7 @@ def run(args: argparse.Namespace) -> int:
     from ssm.extension.folder import RESULT, written_in
 
     settings = {name: value for name, value in vars(args).items() if name not in OUTPUTS}
-    written = written_in(args.out) if args.replace else ()
-    with replacing(args.out, args.replace, RESULT, written, inputs_of(args)) as out:
+    with replacing(args.out, args.replace, RESULT, written_in(args.out), inputs_of(args)) as out:
         result = extend(out=out, **settings)
     if args.json:
         print((args.out / RESULT).read_text(encoding="utf-8"), end="")

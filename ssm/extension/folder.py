@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,15 @@ NAMES = {  # settings that are no option with the same name
 }
 
 
-def written_in(folder: Path) -> tuple[str, ...]:
-    """Globs of all files that an extension wrote in `folder`.
+def written_in(folder: Path) -> Iterator[str]:
+    """Globs of all files that an extension wrote in `folder`, which is read when the first glob is asked for.
 
     Weights have the names that they had in the original. An index names them if they are unusual.
     """
-    indexes = [index for part in MODELS for index in (folder / part).glob(f"*{INDEX}")]
-    names = {glob.escape(f"{index.parent.name}/{name}") for index in indexes for name in listed_in(index).values()}
-    return *WRITTEN, *sorted(names)
+    yield from WRITTEN
+    for index in [index for part in MODELS for index in (folder / part).glob(f"*{INDEX}")]:
+        for name in set(listed_in(index).values()):
+            yield glob.escape(f"{index.parent.name}/{name}")
 
 
 @dataclass(frozen=True)

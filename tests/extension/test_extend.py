@@ -462,7 +462,9 @@ def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     results.mkdir()
     out = results / "out"
     command = ["extend", str(model), "--text", "t", "-o", str(out), "--replace", "0123abcd", "--json"]
-    for _ in range(2):
+    for killed in (False, False, True):
+        if killed:  # between the renames that exchange the folders
+            out.rename(results / ".out.replaced.part")
         assert main(command) == 0
         assert capsys.readouterr() == ("new", "")
     assert [path.name for path in results.iterdir()] == ["out"]
