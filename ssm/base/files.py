@@ -176,9 +176,12 @@ def replacing(
         if (contained := _first_inside(folder, inputs)) is not None:
             raise OutputError(f"{folder}: contains {contained}, which would be deleted; give another -o")
         _require_no_others(folder, written)
-        for begun in folder.parent.glob("*"):
-            if begun == old or (begun != new and (_is_part(begun, folder) or _is_temporary(begun, folder))):
-                shutil.rmtree(begun)
+        if old.exists():
+            shutil.rmtree(old)
+        for begun in {folder, *_parts(folder)} - {new}:
+            with name_lock(begun):  # removes what killed writers left next to it
+                if begun != folder and begun.exists():
+                    shutil.rmtree(begun)
     yield new
     with writing(folder):
         _require_no_others(folder, written)  # the user may have added a file meanwhile
@@ -352,9 +355,11 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
-def _is_part(found: Path, path: Path) -> bool:
-    """Whether `found` is a name of a folder in which `replacing` makes a new `path`."""
-    return re.fullmatch(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part", found.name) is not None
+def _parts(path: Path) -> set[Path]:
+    """The folders in which `replacing` has begun a new `path`, also those of which only files next to them are left."""
+    name = rf"\.?(\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part)(\..*)?"
+    matches = [re.fullmatch(name, found.name) for found in path.parent.glob("*")]
+    return {path.with_name(match[1]) for match in matches if match is not None}
 
 
 def _is_temporary(found: Path, path: Path) -> bool:

@@ -200,8 +200,10 @@ def test_what_was_begun_of_another_version_is_deleted_and_nothing_else(tmp_path:
     others = ["report.2", "report.0123abc", "report.0123ABCD", "reports.0123abcd", "report.0123abcd.txt"]
     others += ["report.20261127", ".report.0123ABCD.part", ".reports.0123abcd.part", ".report.0123abcd"]
     begun = [".report.0123abcd.part", ".report.ffffffff.part", ".report.12-0123abcd.tmp"]
+    begun += ["..report.0123abcd.part.12-0123abcd.tmp", "..report.eeeeeeee.part.12-0123abcd.tmp"]  # of `atomic_folder`
     for name in others + begun:
         (tmp_path / name).mkdir()
+    (tmp_path / "..report.dddddddd.part.lock").touch()
     folder.mkdir()  # as Snakemake makes it
     with replacing(folder, "00000000", MARK, WRITTEN) as new:
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "report"])
