@@ -28,13 +28,17 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextmanager
-def reading(error: type[UserError]) -> Iterator[None]:
-    """Raise each OSError as an `error` that names the path. `Path.exists` and others raise without permission."""
+def reading(error: type[UserError], path: str | Path | None = None) -> Iterator[None]:
+    """Raise each OSError as an `error` that names the path. `Path.exists` and others raise without permission.
+
+    Args:
+        path: the file or folder that is read. Errors that come after a file was opened do not name it.
+    """
     try:
         yield
     except OSError as problem:
-        reason = problem.strerror or first_line(problem)
-        raise error(f"{problem.filename}: cannot be read ({reason})" if problem.filename else reason) from problem
+        reason, where = problem.strerror or first_line(problem), problem.filename or path
+        raise error(f"{where}: cannot be read ({reason})" if where else reason) from problem
 
 
 @contextmanager

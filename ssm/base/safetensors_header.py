@@ -26,7 +26,8 @@ def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, An
     petabyte or of endless nesting.
 
     Raises:
-        UserError: an `error`: the file is missing or truncated, its header is invalid, or a tensor is outside the file.
+        UserError: an `error`: the file is missing, unreadable or truncated, its header is invalid, or a tensor is
+            outside the file.
     """
 
     def refuse(reason: object) -> NoReturn:
@@ -45,7 +46,7 @@ def safetensors_header(path: str | Path, error: type[UserError]) -> dict[str, An
     except FileNotFoundError as problem:
         raise error(f"{path}: no such checkpoint") from problem
     except (OSError, ValueError) as problem:  # ValueError: an impossible file name
-        raise error(f"{path}: truncated or corrupted ({getattr(problem, 'strerror', None) or problem})") from problem
+        raise error(f"{path}: cannot be read ({getattr(problem, 'strerror', None) or problem})") from problem
     header = parse_json(content, f"{path}: truncated or corrupted: its header", error)
     if not isinstance(header, dict) or not all(isinstance(entry, dict) for entry in header.values()):
         refuse("its header is not a mapping of tensors")

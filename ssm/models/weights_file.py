@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ssm.base.checksum import BLANK, stored_checksum, verify_checksum, write_checksum
 from ssm.base.errors import CheckpointError, first_line
-from ssm.base.files import atomic_file
+from ssm.base.files import atomic_file, reading
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.safetensors_header import safetensors_header
 from ssm.base.strict_parsing import parse_json, read_json, shaped
@@ -60,24 +60,23 @@ def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a file of `save_tensors`: the tensors and the header.
 
     Raises:
-        CheckpointError: the file is missing, truncated, corrupted, changed after writing, or not written by ssm.
+        CheckpointError: the file is missing, unreadable, truncated, corrupted, changed after writing, or not written by
+            ssm.
     """
     check_tensors(path)
     try:
-        with safe_open(path, framework="pt") as file:
+        with reading(CheckpointError, path), safe_open(path, framework="pt") as file:
             header = _header(path, file.metadata() or {})
             return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
-    except (OSError, SafetensorError) as error:
+    except SafetensorError as error:
         raise CheckpointError(f"{path}: truncated or corrupted ({first_line(error)})") from error
 
 
 def check_tensors(path: str | Path) -> str:
     """Check that a file is unchanged since `save_tensors` wrote it. Returns its digest; errors as in `load_tensors`."""
     read_header(path)
-    try:
+    with reading(CheckpointError, path):
         return verify_checksum(path, CheckpointError, AGAIN)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -168,10 +167,8 @@ def digests(folder: Path, run: RunSpec) -> dict[str, str]:
         CheckpointError: a file cannot be read.
     """
     paths = [folder / RUN_WEIGHTS, *(snapshot_path(folder, at) for at in run.training.snapshots)]
-    try:
+    with reading(CheckpointError, folder):
         stored = {path.relative_to(folder).as_posix(): stored_checksum(path) for path in paths if path.exists()}
-    except OSError as error:
-        raise CheckpointError(f"{folder}: weights cannot be read ({error.strerror or error})") from error
     return {name: digest for name, digest in stored.items() if digest is not None}
 
 

@@ -326,3 +326,5 @@ def test_a_path_that_cannot_be_read_is_one_line() -> None:
         raise CLOSED
     with pytest.raises(DataError, match=r"^no device$"), reading(DataError):
         raise OSError("no device")
+    with pytest.raises(DataError, match=r"^text: cannot be read \(no device\)$"), reading(DataError, "text"):
+        raise OSError("no device")

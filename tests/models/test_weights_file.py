@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +76,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut in the header": (lambda path: path.write_bytes(path.read_bytes()[:20]), "truncated or corrupted"),
     "empty": (lambda path: path.write_bytes(b""), "truncated or corrupted"),
     "pickled": (lambda path: torch.save(ONE, path), "truncated or corrupted"),
-    "folder": (replaced_by_a_folder, "truncated or corrupted"),
+    "folder": (replaced_by_a_folder, "cannot be read (Is a directory)"),
     "header is not JSON": (lambda path: save_file(ONE, path, metadata={"ssm": "{not json"}), "truncated or corrupted"),
     "other program": (lambda path: save_file(ONE, path), "was not written by ssm"),
     "header without a run": (lambda path: save_tensors(path, ONE, {"step": 1}), "its header has no run"),
@@ -92,6 +93,15 @@ def test_invalid_files(saved: Path, spoil: Callable[[Path], object], says: str) 
     assert text.startswith(f"{saved}: ")
     assert says in text
     assert "\n" not in text
+
+
+def test_an_error_of_the_disk_is_no_damage(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("ssm.models.weights_file.safe_open", failing)
+    with pytest.raises(CheckpointError, match=rf"^{saved}: cannot be read \(Input/output error\)$"):
+        load_tensors(saved)
 
 
 def rewritten(path: Path, change: Callable[[dict[str, Tensor]], None]) -> None:

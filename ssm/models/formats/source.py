@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ssm.base.counting import first_of
 from ssm.base.errors import CheckpointError, first_line
+from ssm.base.files import reading
 from ssm.base.hub import require_model
 from ssm.base.safetensors_header import refuse_pointer, safetensors_header
 from ssm.base.strict_parsing import read_json
@@ -232,7 +233,7 @@ def _opened(file: Path) -> Iterator[tuple[dict[str, Stored], Callable[[str], Ten
     try:
         if file.suffix == ".safetensors":
             safetensors_header(file, CheckpointError)
-            with safe_open(file, framework="pt") as opened:
+            with reading(CheckpointError, file), safe_open(file, framework="pt") as opened:
                 slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
                 yield (
                     {
@@ -250,7 +251,7 @@ def _opened(file: Path) -> Iterator[tuple[dict[str, Stored], Callable[[str], Ten
             },
             tensors.__getitem__,
         )
-    except (OSError, SafetensorError) as error:
+    except SafetensorError as error:
         raise CheckpointError(f"{file}: truncated or corrupted ({first_line(error)})") from error
 
 
@@ -260,11 +261,8 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
         "if you trust it, load it with torch.load(..., weights_only=False) and write its state dict with "
         "safetensors.torch.save_file as model.safetensors"
     )
-    try:
-        with file.open("rb") as stream:
-            start = stream.read(8)
-    except OSError as error:
-        raise CheckpointError(f"{file}: cannot be read ({error.strerror or error})") from error
+    with reading(CheckpointError, file), file.open("rb") as stream:
+        start = stream.read(8)
     refuse_pointer(file, start, CheckpointError)
     if start.lstrip().startswith(b"{"):
         raise CheckpointError(f"{file}: is a JSON file, which holds no weights; give the folder of the model")
