@@ -8,6 +8,11 @@ from collections.abc import Iterable
 
 LINE, WORD = 1500, 300  # longest message and longest word in characters; the middle of longer ones is left out
 VALUE = 80  # longest value in a message, in characters
+# Words of torch; of the operating system, as others pass them on; and of the loader of shared libraries.
+NO_MEMORY = (
+    *("out of memory", "can't allocate memory", "ALLOC_FAILED"),
+    *("Cannot allocate memory", "failed to map segment"),
+)
 MOST_NEAR, MOST_NAMES = 4, 30  # names in a hint: equally near names, and names in a list
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # error numbers of a full disk, of a quota, and of a file size limit
 
@@ -50,8 +55,8 @@ class OutputError(UserError):
 
 def is_lack_of_memory(error: Exception) -> bool:
     """Whether an error is one of Python, numpy, torch (which is not imported here) or the operating system."""
-    of_torch = any(words in str(error) for words in ("out of memory", "can't allocate memory", "ALLOC_FAILED"))
-    return isinstance(error, MemoryError) or of_torch or getattr(error, "errno", None) == errno.ENOMEM
+    said = any(words in str(error) for words in NO_MEMORY)
+    return isinstance(error, MemoryError) or said or getattr(error, "errno", None) == errno.ENOMEM
 
 
 def advise(error: BaseException, less_memory: str) -> None:

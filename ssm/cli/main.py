@@ -110,6 +110,8 @@ def _dispatch(verb: str, arguments: list[str]) -> int:
 
 def _less_memory(module: ModuleType, parsed: argparse.Namespace, error: Exception) -> str:
     """Options of the command that need less memory; empty: there are none."""
+    if isinstance(error, ImportError):
+        return ""
     less = getattr(module, "LESS_MEMORY", "")
     default = "bfloat16" if "CUDA" in str(error) else "float32"  # for most models
     if hasattr(parsed, "precision") and (parsed.precision or default) == "float32":

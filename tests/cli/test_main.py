@@ -105,6 +105,8 @@ class OutOfMemoryError(RuntimeError):
     [
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore."), "CUDA out of memory. Tried to"),
         (RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: 9"), "[enforce"),
+        (RuntimeError("unable to mmap 16 bytes from file <x>: Cannot allocate memory (12)"), "unable to mmap"),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "libtorch_cpu.so"),
         (MemoryError(), "MemoryError"),
     ],
 )
@@ -138,7 +140,7 @@ def test_a_lack_of_memory_names_options_that_need_less(
     module.add_arguments(parser)
     named = set(re.findall(r"--[a-z-]+", said))
     assert named <= set(parser._option_string_actions)
-    assert bool(named) == (verb != "judge")
+    assert bool(named) == (verb != "judge" and not isinstance(error, ImportError))
 
 
 @pytest.mark.parametrize(
@@ -165,6 +167,17 @@ def test_a_precision_in_use_is_not_advised(
         monkeypatch.setattr(importlib.import_module(f"ssm.cli.{verb}"), "run", lacking)
         assert main([verb, "model", "--text", "text", "-o", "out", *given]) == 2
         assert ("--precision bfloat16" in capsys.readouterr().err) == advised
+
+
+def test_a_lack_of_memory_outside_of_the_work_of_a_command_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacking(verb: str) -> ModuleType:
+        raise MemoryError
+
+    monkeypatch.setattr(command_line, "_module", lacking)
+    assert main(["train", "x.json"]) == 2
+    assert capsys.readouterr().err == "ssm train: out of memory (MemoryError)\n"
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

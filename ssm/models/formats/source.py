@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ssm.base.counting import first_of
-from ssm.base.errors import CheckpointError, first_line
+from ssm.base.errors import CheckpointError, first_line, is_lack_of_memory
 from ssm.base.files import reading
 from ssm.base.hub import require_model
 from ssm.base.safetensors_header import refuse_pointer, safetensors_header
@@ -272,6 +272,8 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
     except pickle.UnpicklingError as error:
         raise CheckpointError(f"{file}: contains pickled code, which ssm never runs; {convert}") from error
     except Exception as error:  # a damaged pickle can raise anything
+        if is_lack_of_memory(error):
+            raise
         text = first_line(error)
         old = "mmap" in text and f"has torch.save's old format, which cannot be read in parts; {convert}"
         raise CheckpointError(f"{file}: {old or f'truncated or corrupted ({text})'}") from error

@@ -159,6 +159,16 @@ def test_unreadable_checkpoints(spoil: Callable[[Path], None], says: str, origin
     assert content(original) == before
 
 
+def test_a_lack_of_memory_is_no_damage(original: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: object, **__: object) -> None:
+        raise RuntimeError("unable to mmap 16 bytes from file <x>: Cannot allocate memory (12)")
+
+    pickled(dict)(original)
+    monkeypatch.setattr(torch, "load", lacking)
+    with pytest.raises(RuntimeError, match="unable to mmap"):
+        import_checkpoint(original)
+
+
 def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and not a name of the hub"):
         import_checkpoint(tmp_path / "nowhere")
