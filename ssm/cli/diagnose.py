@@ -155,14 +155,17 @@ def run(args: argparse.Namespace) -> int:
     from ssm.base.hub import require_model
 
     require_model(args.model)  # before the slow imports
-    from ssm.diagnosis import PAGE, RECORD, WRITTEN, diagnose, load_diagnosis
+    from ssm.diagnosis import PAGE, RECORD, WRITTEN, diagnose, load_diagnosis, write_page
     from ssm.diagnosis.terminal import diagnosis_lines
 
     settings = {name: value for name, value in vars(args).items() if name not in OUTPUTS}
     command = partial(extend_words, args)
     with replacing(args.out, args.replace, RECORD, WRITTEN, inputs_of(args)) as out:
-        complete = args.replace and out.exists()  # from a process that was killed before it could replace the folder
-        diagnosis = load_diagnosis(out) if complete else diagnose(out=out, extend=command, **settings)
+        if args.replace and out.exists():  # from a process that ended before the page, or before it replaced the folder
+            diagnosis = load_diagnosis(out)
+            write_page(diagnosis, out, command(diagnosis.facts))
+        else:
+            diagnosis = diagnose(out=out, extend=command, **settings)
     if args.json:
         print((args.out / RECORD).read_text(encoding="utf-8"), end="")
         return 0

@@ -1,7 +1,7 @@
 """How far can a recurrent language model be trusted, and why does it break?
 
-`diagnose` does everything that `ssm diagnose` does. `diagnose_loaded`, `write_diagnosis` and `load_diagnosis` are its
-parts.
+`diagnose` does everything that `ssm diagnose` does. `diagnose_loaded`, `write_diagnosis`, `write_page` and
+`load_diagnosis` are its parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ssm.models.load import LoadedModel, ModelOutline, load_any_model, outline_o
 from ssm.specs.diagnosis import DEFAULT_CONTEXTS, DiagnosisSpec
 from ssm.specs.diagnosis_defaults import BUDGET, TEXT_KEY, TOLERANCE
 
-__all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "write_diagnosis"]
+__all__ = ["diagnose", "diagnose_loaded", "load_diagnosis", "settings_of", "write_diagnosis", "write_page"]
 
 PAGE, RECORD, TABLES = "index.html", "diagnosis.json", "tables"
 WRITTEN = (PAGE, RECORD, f"{TABLES}/*.parquet")  # globs of all files of a diagnosis
@@ -55,7 +55,8 @@ def diagnose(
     Args:
         model: a folder, a file, a name on the hub, or a run of ssm (`ssm.models.load.load_any_model`).
         text: files, folders or globs.
-        out: the new folder. It appears when it is complete. Another call with the same folder is refused meanwhile.
+        out: the new folder. It appears with all numbers, and the page is written last, so that an error while drawing
+            loses no number. Another call with the same folder is refused meanwhile.
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
         text_key: JSON key or Parquet column with the text.
         extend: returns the words of the command that the page shows if the model is worth extending; None: `ssm extend`
@@ -68,21 +69,23 @@ def diagnose(
     require_outside(out, text)
     require_files(text, text_key)
     chosen = prepare_device(device, threads)
-    with name_lock(out), scratch_folder(out) as scratch, atomic_folder(out) as folder:
-        settings_of(outline_of(model), chosen, **settings)  # wrong ones are refused before the weights are read
-        loaded = load_any_model(model, chosen)
-        spec = settings_of(loaded, chosen, **settings)
-        known = tokenizer_of(loaded, tokenizer)
-        for note in notes(loaded, known, spec, settings.get("context")):
-            print(f"diagnose {loaded.title}: {note}", file=sys.stderr, flush=True)
-        store = own_text(text, known, scratch / "tokens", held_out=1.0, text_key=text_key)
-        diagnosis = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
-        del store  # a network disk keeps files that are still open, and their folder
+    with name_lock(out), scratch_folder(out) as scratch:
+        with atomic_folder(out) as folder:
+            settings_of(outline_of(model), chosen, **settings)  # wrong ones are refused before the weights are read
+            loaded = load_any_model(model, chosen)
+            spec = settings_of(loaded, chosen, **settings)
+            known = tokenizer_of(loaded, tokenizer)
+            for note in notes(loaded, known, spec, settings.get("context")):
+                print(f"diagnose {loaded.title}: {note}", file=sys.stderr, flush=True)
+            store = own_text(text, known, scratch / "tokens", held_out=1.0, text_key=text_key)
+            diagnosis = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
+            del store  # a network disk keeps files that are still open, and their folder
+            write_diagnosis(diagnosis, folder)
         others = ["--tokenizer", tokenizer] if tokenizer is not None else []
         others += ["--text-key", text_key] if text_key != TEXT_KEY else []
         facts = diagnosis.facts
         words = extend(facts) if extend is not None else extend_words(facts, str(model), text, others)
-        write_diagnosis(diagnosis, folder, words)
+        write_page(diagnosis, out, words)
     return diagnosis
 
 
@@ -188,18 +191,27 @@ def diagnose_loaded(
     return Diagnosis(facts, sampled.tables, readings, verdict_of(readings, facts))
 
 
-def write_diagnosis(diagnosis: Diagnosis, folder: str | Path, extend: Sequence[str] = ()) -> None:
-    """Write index.html, diagnosis.json and tables/. No file is ever left half written.
-
-    Args:
-        extend: as in `build_page`.
-    """
+def write_diagnosis(diagnosis: Diagnosis, folder: str | Path) -> None:
+    """Write tables/ and diagnosis.json. No file is ever left half written."""
     folder = Path(folder)
     origin = provenance(**diagnosis.facts.as_json())
     for kind, frame in diagnosis.tables.present().items():
         write_table(frame, SCHEMAS[kind], folder / TABLES / f"{kind}.parquet", origin)
-    write_text(folder / PAGE, build_page(diagnosis, extend=extend))
     write_json(folder / RECORD, as_json(diagnosis))
+
+
+def write_page(diagnosis: Diagnosis, folder: str | Path, extend: Sequence[str] = ()) -> None:
+    """Write index.html into the folder of `write_diagnosis`.
+
+    Args:
+        extend: as in `build_page`.
+    """
+    try:
+        page = build_page(diagnosis, extend=extend)
+    except Exception as error:
+        error.add_note(f"the numbers of the diagnosis are in {folder}; only its page is missing")
+        raise
+    write_text(Path(folder) / PAGE, page)
 
 
 def load_diagnosis(folder: str | Path) -> Diagnosis:

@@ -17,8 +17,8 @@ from ssm.base.files import atomic_folder, write_json, write_text
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_RECORD, CandidateRecord
 from ssm.base.strict_parsing import read_json, shaped
+from ssm.diagnosis import PAGE, diagnose_loaded, load_diagnosis, write_diagnosis, write_page
 from ssm.diagnosis import RECORD as DIAGNOSIS
-from ssm.diagnosis import diagnose_loaded, load_diagnosis, write_diagnosis
 from ssm.diagnosis.outcome import NOT_DECIDED
 from ssm.diagnosis.page import build_page
 from ssm.diagnosis.result import Diagnosis, Extension
@@ -156,6 +156,8 @@ class Stages:
         if diagnosis is not known:
             self.diagnoses[name] = diagnosis
             self._say(f"{name}: {sentence_of(diagnosis.readings, diagnosis.facts)}")
+            if not (folder / PAGE).exists():
+                write_page(diagnosis, folder)
         return diagnosis
 
     def _ended_early(self, diagnosis: Diagnosis) -> bool:

@@ -289,19 +289,26 @@ def test_a_text_under_another_key(world: Path, tmp_path: Path, capsys: pytest.Ca
 def test_replace_puts_a_new_folder_in_the_place_of_an_old_one(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder that was complete when its process was killed is not made again."""
+    """After an error while drawing, and after a kill before the exchange, nothing is measured again."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "diagnosis.json").write_text("the old one")
     assert call(world, out, "--replace", "0123abcd") == 0
     made = load_diagnosis(out)
-    shutil.copytree(out, tmp_path / ".out.ffffffff.part")
+    with monkeypatch.context() as patch:
+        patch.setattr("ssm.diagnosis.diagnose_loaded", lambda *_, **__: made)
+        patch.setattr("ssm.diagnosis.page.plots", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError) as caught:
+            call(world, out, "--replace", "ffffffff")
+    said = f"the numbers of the diagnosis are in {tmp_path}/.out.ffffffff.part; only its page is missing"
+    assert caught.value.__notes__ == [said]
     monkeypatch.setattr("ssm.diagnosis.diagnose", lambda **_: pytest.fail("it is there"))
     capsys.readouterr()
     assert call(world, out, "--replace", "ffffffff") == 0
     said = capsys.readouterr()
     assert " ".join(said.out.split()).startswith(sentence_of(made.readings, made.facts))
     assert said.err == ""
+    assert {path.name for path in out.iterdir()} == {"index.html", "diagnosis.json", "tables"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert call(world, out, "--replace", "old") == 2
     assert "expected eight hex digits, got 'old'" in capsys.readouterr().err
@@ -465,12 +472,16 @@ def test_weights_that_are_not_numbers(world: Path, tmp_path: Path, capsys: pytes
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A limit of the file size gives one line, and leaves no files."""
-    with file_limit(20_000):
+@pytest.mark.parametrize(("limit", "left"), [(5_000, set()), (20_000, {"diagnosis.json", "tables"})])
+def test_a_full_disk(
+    limit: int, left: set[str], world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A limit of the file size gives one line. It leaves all numbers, or no files."""
+    with file_limit(limit):
         assert call(world, tmp_path / "out") == 2
     assert "cannot be written (File too large)" in capsys.readouterr().err.splitlines()[-1]
-    assert not list(tmp_path.iterdir())
+    assert {path.name for path in tmp_path.glob("out/*")} == {*left}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] * bool(left)
 
 
 def test_help_and_documentation_have_the_numbers_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

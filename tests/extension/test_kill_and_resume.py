@@ -192,6 +192,33 @@ def test_killed_while_an_old_diagnosis_is_deleted(tmp_path: Path, monkeypatch: p
     assert [path.name for path in tmp_path.iterdir()] == ["before"]
 
 
+def test_an_error_while_drawing_loses_no_diagnosis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[str]()
+
+    def measured(*_: Any, **_settings: Any) -> Diagnosis:
+        calls.append("measured")
+        return diagnosis(tables())
+
+    def drawn(*_: Any) -> list[Any]:
+        calls.append("drawn")
+        if len(calls) == 2:
+            raise KilledError
+        return []
+
+    def work() -> None:
+        loaded, text, spec = SimpleNamespace(title="m"), SimpleNamespace(page=None, files=""), SimpleNamespace()
+        spec.diagnosis = None
+        Stages(loaded, None, text, spec, Folder(tmp_path), torch.device("cpu"))._diagnosed("before", loaded)
+
+    monkeypatch.setattr("ssm.extension.stages.diagnose_loaded", measured)
+    monkeypatch.setattr("ssm.diagnosis.page.plots", drawn)
+    with pytest.raises(KilledError):
+        work()
+    work()
+    assert calls == ["measured", "drawn", "drawn"]
+    assert (tmp_path / "before" / "index.html").exists()
+
+
 def test_of_a_link_to_an_old_diagnosis_only_the_link_is_deleted(tmp_path: Path) -> None:
     (tmp_path / "disk" / "tables").mkdir(parents=True)
     folder = Folder(tmp_path / "out")
