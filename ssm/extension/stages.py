@@ -76,15 +76,12 @@ class Stages:
         self.loaded.model.to("cpu")
         # It may have been trained before, after a diagnosis on other windows with another verdict.
         trained = (self.folder.run(EXTENDED) / RUN_RECORD).exists()
-        outcome = outcome_before(before, trained, self.advice)
-        # A call that was stopped later read all windows, because fewer did not decide the gain.
+        # If all windows were read, a stopped call has judged fewer before: the verdict on all of them comes last.
         reread = before.facts.all_windows
-        if outcome is None or trained or reread:
+        outcome = None if reread else outcome_before(before, trained, self.advice)
+        if outcome is None or trained:
             made = self._made_and_chosen()
-            if made is not None:
-                outcome = outcome or made
-            elif reread:
-                outcome = None
+            outcome = outcome or made
         change: Factors | None = None
         if outcome is None:
             assert self.chosen is not None
@@ -93,8 +90,7 @@ class Stages:
             if more:
                 # Each diagnosis ended when its own verdict was decided, after 64 windows or more. The gain may need
                 # more. With so many, the errors of two looks add up to less than 2.5% (`intervals.cautious`).
-                if not reread:
-                    change, outcome = self._judged(all_windows=True)
+                change, outcome = self._judged(all_windows=True)
                 outcome = outcome_before(self.diagnoses["before"], True, self.advice) or outcome
             if self.spec.control:
                 self._control(self.chosen, more)
