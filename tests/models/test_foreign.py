@@ -340,6 +340,25 @@ def test_the_self_check_finds_the_right_reading(error: str, reading: ReadingMode
     assert torch.allclose(in_pieces(model, inputs, (7, 13))[0], wanted, atol=1e-5)
 
 
+def test_the_cache_has_other_names_in_other_versions() -> None:
+    """transformers 5.24 calls it `cache`, and its Mamba was once read with `cache_params`."""
+
+    class Newer(Toy):
+        def forward(self, input_ids: Tensor, cache: Any = None, use_cache: bool = True, **kwargs: Any) -> Any:
+            read = super().forward(input_ids, past_key_values=cache)
+            return SimpleNamespace(logits=read.logits, cache=read.past_key_values)
+
+    class Older(Toy):
+        def forward(self, input_ids: Tensor, cache_params: Any = None, use_cache: bool = True) -> Any:
+            read = super().forward(input_ids, past_key_values=cache_params)
+            return SimpleNamespace(logits=read.logits, cache_params=read.past_key_values)
+
+    inputs = tokens(20) % 19
+    for kind in (Newer, Older):
+        pieces, _ = in_pieces(ForeignModel(kind(), "toy"), inputs, (7, 13))
+        assert torch.allclose(pieces, Toy()(inputs).logits, atol=1e-5)
+
+
 @pytest.mark.parametrize("gain", [1.0, 1e-5])
 def test_a_model_that_always_ignores_its_state_is_refused(gain: float) -> None:
     with pytest.raises(CheckpointError, match=r"^toy: Toy cannot read a sequence in pieces: in pieces, and also"):

@@ -22,7 +22,8 @@ from ssm.models.formats.format import usual_peak_lr
 from ssm.models.state import State
 from ssm.specs.foreign import ForeignSpec
 
-CACHES = ("past_key_values", "cache_params")  # possible names of the cache argument
+# Possible names of the cache argument and of the returned cache. transformers has renamed it to `cache` in 5.24.
+CACHES = ("cache", "past_key_values", "cache_params")
 PIECES = (11, 6, 7)  # tokens of the self-check: each piece starts from the state after the previous piece
 ROWS = 2  # sequences of the self-check
 SELECTED = (1, 0)  # the sequences, in this order, that read the last piece after `select`
