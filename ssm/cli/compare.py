@@ -26,7 +26,8 @@ is then "consistent" if both 95% intervals together allow the difference. One
 verdict may be "not decided". Another commit alone is no reason.
 
 Otherwise a claim differs. It also differs if the region, the seeds, the arms
-or the measurements are not those of the reference, or if one side lacks it.
+or the measurements are not those of the reference. A claim that only one side
+has is not compared.
 
 Except at the scale paper, most texts are Python's standard library. So another
 version of Python means another text; the last lines then say so. Numbers of
@@ -34,7 +35,8 @@ such a text are then not compared: a claim agrees, unless one verdict is
 "confirmed" and the other is "refuted".
 
 Figures that only one side has are named, and not compared.
-Exit code: 0 if all claims agree or are consistent, 1 if a claim differs.
+Exit code: 0 if all claims agree or are consistent, 1 if a claim differs or is
+on one side only.
 
 examples:
   ssm compare results/smoke
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.errors import TableError
-    from ssm.report.compare import AGREES, CONSISTENT, DIFFERS, TOLERANCE, compare, unlike
+    from ssm.report.compare import AGREES, CONSISTENT, DIFFERS, ONE_SIDE, TOLERANCE, compare, unlike
     from ssm.report.reference import read_references
 
     folder = args.reference or reference_of(args.results)
@@ -83,8 +85,9 @@ def run(args: argparse.Namespace) -> int:
         print(line)
     results = Counter(each.result for each in comparisons)
     bitwise = sum(each.bitwise for each in comparisons)
+    alone = f", {results[ONE_SIDE]} more are on one side only" if results[ONE_SIDE] else ""
     print(
-        f"{results[AGREES]} of {len(comparisons)} claims agree with {folder} ({bitwise} of them bitwise), "
-        f"{results[CONSISTENT]} are consistent, {results[DIFFERS]} differ"
+        f"{results[AGREES]} of {len(comparisons) - results[ONE_SIDE]} claims agree with {folder} "
+        f"({bitwise} of them bitwise), {results[CONSISTENT]} are consistent, {results[DIFFERS]} differ{alone}"
     )
-    return 1 if results[DIFFERS] else 0
+    return 1 if results[DIFFERS] or results[ONE_SIDE] else 0

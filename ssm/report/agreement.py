@@ -14,7 +14,7 @@ from ssm.base.prose import plain
 from ssm.claims.statements import paper_of
 from ssm.claims.words import measured, number
 from ssm.figures.figure import FigureTask
-from ssm.report.compare import AGREES, CONSISTENT, DIFFERS, Comparison, compare, unlike
+from ssm.report.compare import AGREES, CONSISTENT, DIFFERS, ONE_SIDE, Comparison, compare, unlike
 from ssm.report.gather import Results, Verdict
 from ssm.report.image import Image, png_image
 from ssm.report.papers import GROUPS, spoken
@@ -68,31 +68,39 @@ class Agreement:
     unlike: tuple[str, ...]  # a line for each software version that differs and can change numbers
 
     def of(self, result: str) -> tuple[Comparison, ...]:
-        """The claims with this result: AGREES, CONSISTENT or DIFFERS."""
+        """The claims with this result: AGREES, CONSISTENT, DIFFERS or ONE_SIDE."""
         return tuple(claim for claim in self.claims if claim.result == result)
+
+    @property
+    def compared(self) -> int:
+        """The number of claims that both sides have."""
+        return len(self.claims) - len(self.of(ONE_SIDE))
 
     @property
     def bitwise(self) -> int:
         return sum(claim.bitwise for claim in self.claims)
 
     @property
-    def differing(self) -> tuple[Comparison, ...]:
-        return self.of(DIFFERS)
+    def unequal(self) -> tuple[Comparison, ...]:
+        """The claims that differ, then those that only one side has."""
+        return self.of(DIFFERS) + self.of(ONE_SIDE)
 
     @property
     def counts(self) -> str:
-        """How many agree, are consistent and differ, as part of a sentence."""
+        """How many agree, are consistent and differ, of which claims, as a sentence without its full stop."""
         consistent = f", {len(self.of(CONSISTENT))} consistent within their intervals" if self.of(CONSISTENT) else ""
+        alone = f". Not compared, because only one side has them: {len(self.of(ONE_SIDE))}" if self.of(ONE_SIDE) else ""
         return (
-            f"{len(self.of(AGREES))} agree ({self.bitwise} of them bitwise){consistent}, {len(self.differing)} differ"
+            f"Of {self.compared} claims that are made here and have a reference result, {len(self.of(AGREES))} agree "
+            f"({self.bitwise} of them bitwise){consistent}, {len(self.of(DIFFERS))} differ{alone}"
         )
 
     @property
     def words(self) -> str:
         """A summary for a card."""
-        others = {"consistent": len(self.of(CONSISTENT)), "differ": len(self.differing)}
-        shown = "".join(f", {count} {word}" for word, count in others.items() if count)
-        return f"{len(self.of(AGREES))} of {len(self.claims)} claims agree with the reference{shown}"
+        others = {CONSISTENT: "consistent", DIFFERS: "differ", ONE_SIDE: "on one side only"}
+        shown = "".join(f", {len(self.of(result))} {words}" for result, words in others.items() if self.of(result))
+        return f"{len(self.of(AGREES))} of {self.compared} claims agree with the reference{shown}"
 
 
 @dataclass(frozen=True)

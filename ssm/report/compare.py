@@ -32,7 +32,7 @@ from ssm.figures.figure import FigureTask
 from ssm.report.reference import Judged, Reference, judged, made_with
 from ssm.specs.training import RunSpec
 
-AGREES, CONSISTENT, DIFFERS = "agrees", "consistent", "DIFFERS"  # only the last one is a disagreement
+AGREES, CONSISTENT, DIFFERS, ONE_SIDE = "agrees", "consistent", "DIFFERS", "ONE SIDE"
 CONSEQUENCES = {
     "python": ("Python", "the text is the source of its standard library, which differs"),
     "torch": ("torch", "it may round differently"),
@@ -49,7 +49,7 @@ class Comparison:
 
     target: str
     claim: str
-    result: str  # AGREES, CONSISTENT or DIFFERS
+    result: str  # AGREES, CONSISTENT, DIFFERS, or ONE_SIDE: only one of both has the claim
     words: str
     bitwise: bool = False
 
@@ -65,7 +65,7 @@ class Move:
 
 
 def compare(results: Path, references: Mapping[str, Reference], tolerance: float = TOLERANCE) -> list[Comparison]:
-    """Compare every claim of the figures that both have.
+    """Compare every claim of the figures that both have. A claim that only one of both has is listed, too.
 
     Raises:
         TableError: a table of verdicts is broken, or comes from a dry run.
@@ -130,7 +130,7 @@ def _compared(
 ) -> tuple[str, str]:
     """The result of the comparison, and why, in words."""
     if here is None or there is None:
-        return DIFFERS, (
+        return ONE_SIDE, (
             "is judged here, and not in the reference" if here else "is in the reference, and not judged here"
         )
     if here.expected != there.expected:

@@ -369,12 +369,14 @@ def test_another_verdict_or_another_claim_disagrees(
     assert not any("DIFFERS" in line for line in rest)
 
 
-def test_a_claim_that_one_side_lacks_disagrees(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_claim_that_one_side_lacks_is_not_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, "reference", "results/smoke", code=0)
     changed(claim=pl.col("claim").replace("base_fails", "renamed"))
     found = lines(capsys, "compare", "results/smoke", code=1)
-    assert "is in the reference, and not judged here" in found[0]
-    assert "is judged here, and not in the reference" in found[-2]
+    assert "ONE SIDE    is in the reference, and not judged here" in found[0]
+    assert "ONE SIDE    is judged here, and not in the reference" in found[-2]
+    counts = "(3 of them bitwise), 0 are consistent, 0 differ, 2 more are on one side only"
+    assert found[-1] == f"3 of 3 claims agree with reports/smoke {counts}"
 
 
 def test_the_current_folder_has_references(
