@@ -73,7 +73,9 @@ def draw_figure(task: FigureTask, tables: Path) -> Figure:
 
 def stacked(task: FigureTask, tables: Path) -> list[Row]:
     """The rows of all plots of a figure, from top to bottom."""
-    styles = arm_styles(arms(task), {one.arm: (one.family, one.axes) for one in task.series if one.family})
+    places = {one.arm: (one.family, one.axes) for one in task.series if one.family}
+    lines = {arm for plot in task.figure.drawings for arm in plot.in_legend(task)}
+    styles = arm_styles(arms(task), places, named={arm for arm in arms(task) if arm not in lines})
     rows = side_by_side([(one.kind, one.draw(task, tables, styles)) for one in task.figure.drawings])
     return rows or [Row(1.2, [_nothing], 1)]
 

@@ -6,7 +6,7 @@ Each plot is one file in ssm/figures/plots, named after its kind.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -52,6 +52,12 @@ class Plot(Reader, PluginSpec):
         """The panels (models) that the plot names."""
         return ()
 
+    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
+        """The arms that only the legend names: those of `arms` (None: all) that are measured."""
+        names = set(self.own_measurement_names)
+        measured = {series.arm for series in task.series if not names or names & series.tables.keys()}
+        return [arm for arm in chosen_arms(task, arms) if arm in measured]
+
 
 def require_arms(field: str, names: Iterable[str], arms: Collection[str], families: Collection[str]) -> None:
     """Check that these names are arms or families of arms.
@@ -87,6 +93,9 @@ class ChosenArms(Plot):
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         require_arms("arms", self.arms or (), arms, families)
+
+    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
+        return super().in_legend(task, self.arms)
 
     def looks(self, task: PlannedFigure, styles: dict[str, ArmStyle]) -> dict[str, Look]:
         """How each drawn arm looks.

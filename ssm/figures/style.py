@@ -108,7 +108,10 @@ TINTS = (0.34, 0.67)  # darkest and lightest lightness: both are visible on dark
 
 
 def arm_styles(
-    arms: Sequence[str], places: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None, ordered: bool = True
+    arms: Sequence[str],
+    places: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
+    ordered: bool = True,
+    named: Collection[str] = (),
 ) -> dict[str, ArmStyle]:
     """The style of every arm, given the arms of the figure in order.
 
@@ -121,6 +124,8 @@ def arm_styles(
     Args:
         places: arm -> (family, axis -> value), for arms that a grid made.
         ordered: false: the other arms have no order, and have hues.
+        named: arms without a line in the legend, because their names are beside their bars. They have no hue of a line:
+            if there is no other, they are grey.
     """
     places = places or {}
     styles, others = {}, []
@@ -142,7 +147,15 @@ def arm_styles(
         styles |= _members(members, [places[member][1] for member in members], hue)
     if ordered and len(others) <= STEPS:
         return styles | dict(zip(others, ramp(len(others)), strict=True))
-    return styles | unordered(others, {style.color for style in styles.values()})
+    lines = [arm for arm in others if arm not in named]
+    free = _without(styles)
+    styles |= unordered(lines, free if len(free) >= LEAST_HUES else HUES)
+    return styles | unordered([arm for arm in others if arm in named], _without(styles) or [GREY])
+
+
+def _without(styles: Mapping[str, ArmStyle]) -> list[str]:
+    """The hues that none of these styles has."""
+    return [hue for hue in HUES if hue not in {style.color for style in styles.values()}]
 
 
 def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str | None) -> dict[str, ArmStyle]:
@@ -163,20 +176,15 @@ def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str
 
 
 def tints(color: str, n: int) -> list[str]:
-    """`n` colors of one hue, from dark to light."""
+    """`n` colors of one hue, from dark to light; a single one is the color itself."""
+    if n == 1:
+        return [color]
     hue, _, saturation = colorsys.rgb_to_hls(*colors.to_rgb(color))
-    places = np.linspace(*TINTS, n) if n != 1 else [sum(TINTS) / 2]
-    return [colors.to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in places]
+    return [colors.to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in np.linspace(*TINTS, n)]
 
 
-def unordered(names: Sequence[str], taken: Collection[str] = ()) -> dict[str, ArmStyle]:
-    """A style for each of up to 32 things without an order: no two have the same line and marker.
-
-    Args:
-        taken: colors of other things, which are used again only if too few hues are left.
-    """
-    free = [hue for hue in HUES if hue not in taken]
-    hues = free if len(free) >= LEAST_HUES else HUES
+def unordered(names: Sequence[str], hues: Sequence[str] = HUES) -> dict[str, ArmStyle]:
+    """A style for each of up to 32 things without an order: no two have the same line and marker."""
     return {
         name: ArmStyle(hues[i % len(hues)], RAMP_LINES[(i + i // 8) % 4], RAMP_MARKERS[i % 8])
         for i, name in enumerate(names)

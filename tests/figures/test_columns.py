@@ -15,6 +15,7 @@ from figures.synthetic import line
 from figures.test_attention_maps import MAPS
 from figures.test_attention_maps import series as attention_series
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
@@ -25,7 +26,7 @@ from ssm.figures.plots.curves import Curves
 from ssm.figures.plots.heat_map import step_across
 from ssm.figures.plots.learning_curves import thinned
 from ssm.figures.rows import wrapped
-from ssm.figures.style import ARMS, SMALL
+from ssm.figures.style import ARMS, GREY, SMALL
 
 KEYS = {"measurement": "passkey", "column": "correct"}
 AT = {"kind": "value_at", **KEYS}
@@ -428,6 +429,18 @@ def test_bars_of_a_shared_row_share_their_lines(tmp_path: Path) -> None:
     named = [one | {"label": 4 * one["label"]} for one in series]
     places = [axes.get_subplotspec() for axes in draw_figure(synthetic.task([few, all_, rest], named), tmp_path).axes]
     assert [(one.rowspan.start, one.colspan.start) for one in places if one] == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_bars_have_no_color_of_a_line_in_the_legend(tmp_path: Path) -> None:
+    """Their names are beside them. An arm with a line and a bar has the same color in both."""
+    table = keys(tmp_path / "t.parquet", lambda length, depth: 5)
+    series = [synthetic.series(f"arm_{i}", 0, passkey=table) for i in range(10)]
+    curves = {"kind": "curves", **KEYS, "x": "length", "arms": [f"arm_{i}" for i in range(3, 10)]}
+    first, second = draw_figure(synthetic.task([{"kind": "bars", "of": AT}, curves], series), tmp_path).axes
+    bars = [to_hex(patch.get_facecolor()) for patch in first.patches]
+    assert bars[:3] == [GREY] * 3
+    assert bars[3:] == [line(second, f"arm {i}").get_color() for i in range(3, 10)]
+    assert len(set(bars)) == 8
 
 
 SHORT_AND_LONG = {"short": {"where": {"length": 64}}, "long": {"where": {"length": 256}}}

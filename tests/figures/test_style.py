@@ -91,6 +91,16 @@ def test_arms_without_an_order_are_not_on_the_ramp() -> None:
     assert not {found[arm].color for arm in ("zero", "previous")} & {style.color for style in ramp(3)}
 
 
+def test_names_beside_bars_leave_all_hues_to_the_lines_of_a_legend() -> None:
+    lines, bars = ([f"{kind}_{i}" for i in range(7)] for kind in ("line", "bar"))
+    found = arm_styles([*bars, *lines], named=bars)
+    assert {found[arm].color for arm in lines} == set(HUES)
+    assert {found[arm].color for arm in bars} == {GREY}
+    found = arm_styles([*bars, *lines[:5]], named=bars)
+    assert len({style.color for style in found.values()}) == len(HUES)
+    assert not {found[arm].color for arm in bars} & {found[arm].color for arm in lines[:5]}
+
+
 def places(family: str, **axes: list[object]) -> dict[str, tuple[str, dict[str, object]]]:
     """The members of a family, by name."""
     combos = [dict(zip(axes, combo, strict=True)) for combo in product(*axes.values())]
@@ -125,6 +135,11 @@ def test_each_of_several_families_has_its_own_hue(vision: np.ndarray) -> None:
         light = [lab(styles[f"{family}[n={n}]"].color, np.eye(3))[0] for n in (1, 2, 3)]
         assert light == sorted(light)
         assert light[-1] - light[0] > 20
+
+
+def test_a_family_with_one_member_has_its_hue_itself() -> None:
+    several = places("base", n=[1]) | places("default", n=[1])
+    assert [style.color for style in arm_styles(list(several), several).values()] == [GREY, HUES[0]]
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#0d1117"])

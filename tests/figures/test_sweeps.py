@@ -136,11 +136,14 @@ def test_values_and_families_have_different_colors(tmp_path: Path) -> None:
     grid = {"grid": {"d_state": [8, 16, 32]}}
     arms = {"zero": BASE | grid, "previous": {"label": "Previous", "training": "q"} | grid}
     bars = {"kind": "bars", "of": EXCESS, "arms": ["zero"]}
-    first, second = draw_figure(task([bars, SWEEP | {"reference": []}], excess(height), tmp_path, arms), tmp_path).axes
+    named = {f"of {n}": [f"{arm}[d_state={n}]" for arm in arms] for n in (8, 32)}
+    plots = [bars, SWEEP | {"reference": []}, {"kind": "sweep", "of": EXCESS, "families": named, "at": [1, 2]}]
+    first, second, third = draw_figure(task(plots, excess(height), tmp_path, arms), tmp_path).axes
     values = {to_hex(patch.get_facecolor()) for patch in first.patches}
     families = {line.get_color() for line in lines(second).values()}
-    assert (len(values), len(families)) == (3, 2)
-    assert not values & families
+    families_of_the_file = {line.get_color() for line in lines(third).values()}
+    assert (len(values), len(families), len(families_of_the_file)) == (3, 2, 2)
+    assert not (values | families_of_the_file) & families
 
 
 def test_a_curve_has_the_labels_of_its_values(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -77,6 +77,9 @@ class Scatter(OfArms):
 
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         require_arms("arm", [self.arm], arms, ())
+
+    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
+        return []  # but models
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """One panel, with a color and a marker for each model."""

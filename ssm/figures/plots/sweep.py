@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -85,6 +85,9 @@ class SweepCurves(Titled, OfArms):
         if not all(map(is_number, values.get(str(self.over), []))):
             raise ValueError(f"over: not all values of '{self.over}' are numbers; use the plot 'bars'")
 
+    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
+        return super().in_legend(task, self.reference)
+
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, or one for all, with a shared y axis and a marker at each point."""
         own_families = {model: families(self, task, model) for model in panels(task)}
@@ -101,7 +104,8 @@ class SweepCurves(Titled, OfArms):
             curves = curves_of_models(task, by_model)
             found = [(self.title or "", curves, [])] if curves else []
             names = [curve.arm for curve in curves]
-        looks = arm_styles(names, places, ordered=False)
+        # Families of the file have its order. Their ramp differs from the hues of families of a grid.
+        looks = arm_styles(names, places, ordered=self.families is not None and not self.together)
         used = {look.color for look in looks.values()}
         references = chosen_arms(task, self.reference)
         if any(styles[arm].color in used for arm in references):  # its style in the figure would look like a curve
