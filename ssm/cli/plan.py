@@ -6,7 +6,7 @@ import argparse
 import shutil
 from typing import Any
 
-from ssm.cli import add_config, path, positive, results_folder
+from ssm.cli import add_config, options, path, positive, results_folder
 
 HELP = "show what the config files ask for, and what it costs"
 EPILOG = """\
@@ -68,8 +68,9 @@ def run(args: argparse.Namespace) -> int:
     from ssm.plan.summary import summary
 
     if args.schemas:
-        if args.write:
-            raise UserError("--schemas only writes schemas: leave out --write")
+        others = [word for word in options(args, add_arguments, ("schemas",)) if word.startswith("--")]
+        if others:
+            raise UserError(f"--schemas only writes schemas: leave out {' and '.join(others)}")
         write_schemas(args.schemas)
         return 0
     library = load_config(args.config, args.scale, args.figures, _settings(args.set))

@@ -156,6 +156,8 @@ CASES: list[tuple[str, Change, str, str]] = [
     ("missing spec", lambda w: (w / "base.json").unlink(), TRAIN, "base.json: no such spec"),
     ("a spec that is not JSON", truncated("base.json"), TRAIN, "base.json: not a readable JSON spec"),
     ("a spec of another kind", nothing, TRAIN.replace("base.json", "data.json"), "data.json: unknown key"),
+    ("a figure and schemas", nothing, "plan --schemas {w}/new --figures lg_fig5 --scale smoke",
+     "ssm plan: --schemas only writes schemas: leave out --scale and --figures"),
     ("a spec with endless nesting", damaged("base.json", lambda _: b'{"a":' * 100_000), TRAIN,
      "base.json: not a readable JSON spec .*nested more than"),
     ("a name of 5,000 characters", values("base.json", model={"name": "n" * 5000}), TRAIN,
