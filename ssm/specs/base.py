@@ -34,6 +34,8 @@ from ssm.base.strict_parsing import first_problem, option_problem, read_json
 
 Scale = Literal["smoke", "desk", "gpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
+# The key that only specs of a kind have -> the kind, for the files that `ssm plan --write` makes
+KINDS = {"training": "a run", "measurement": "a measurement", "figure": "a figure", "name": "a data set"}
 INHERITED: dict[str, Scale] = {"desk": "smoke"}  # scale -> the scale whose values it takes where it has none of its own
 LONGEST_NAME = 80
 T = TypeVar("T")
@@ -139,16 +141,21 @@ class Spec(BaseModel):
         Raises:
             ConfigError: the file is missing, is not JSON, or holds another kind of spec.
         """
-        return cls.parse(read_spec(path), str(path))
+        return cls.parse(read_spec(path, cls), str(path))
 
 
-def read_spec(path: str | Path) -> Any:
+def read_spec(path: str | Path, expected: type[Spec]) -> Any:
     """The content of a spec that `ssm plan` wrote as JSON.
 
     Raises:
-        ConfigError: the file is missing or is not JSON.
+        ConfigError: the file is missing, is not JSON, or holds another kind of spec than `expected`.
     """
-    return read_json(path, ConfigError, "JSON spec", f"{path}: no such spec; `ssm plan --write` makes them")
+    content = read_json(path, ConfigError, "JSON spec", f"{path}: no such spec; `ssm plan --write` makes them")
+    keys = content if isinstance(content, dict) else ()
+    found, wanted = ([kind for key, kind in KINDS.items() if key in of] for of in (keys, expected.model_fields))
+    if found and wanted and wanted[0] not in found:
+        raise ConfigError(f"{path}: the spec of {found[0]}; expected the spec of {wanted[0]}")
+    return content
 
 
 @cache

@@ -37,4 +37,4 @@ def parse_data(value: Any, source: str) -> Data:
 
 def load_data(path: str | Path) -> Data:
     """Read a text or a task that `ssm plan` wrote as JSON. Raises as `Spec.load`."""
-    return parse_data(read_spec(path), str(path))
+    return parse_data(read_spec(path, Data), str(path))
