@@ -130,6 +130,19 @@ def test_the_interval_narrows_with_sequences() -> None:
     assert widths[0] > 2 * widths[1]
 
 
+def test_few_sequences_have_expanded_percentiles() -> None:
+    """Each excess is a line, so that the position is linear in it. Plain percentiles are 25% too narrow."""
+    full, restarted = losses(0, np.zeros_like, sequences=8, apart=0.0)
+    shifts, slope = 0.1 * stats.norm.ppf((np.arange(8) + 0.5) / 8), 0.5  # nats, nats for each octave
+    octaves = ((pl.col("position_from") + pl.col("position_to")) / 2).log(2)
+    shift = pl.lit(pl.Series(shifts)).gather("sequence")
+    failure = failure_position(full.with_columns(pl.col("loss") + slope * (octaves - 13) + shift), restarted, TOLERANCE)
+    assert failure is not None
+    half = stats.t.ppf(0.975, 7) * stats.sem(shifts) / slope
+    assert math.log2(failure.value) == pytest.approx(13 + math.log(TOLERANCE) / slope)
+    assert math.log2(failure.high / failure.low) / 2 == pytest.approx(half, rel=0.05)
+
+
 def test_a_model_that_holds_has_no_failure() -> None:
     assert failure_position(*losses(2), TOLERANCE) is None
 
