@@ -44,7 +44,7 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ssm "$@"\n')
     command.chmod(0o755)
     os.environ["PATH"] = os.pathsep.join([str(command.parent), os.environ.get("PATH", "")])
-    files = ("--configfile", "config/config.yaml", str(results / "settings.yaml"))
+    files = ("--configfile", str(results / "settings.yaml"))
     jobs = 1 if setting.rehearse else min(JOBS, os.cpu_count() or 1)
     _called(setting, "snakemake", *files, "--unlock")
     _called(setting, "snakemake", *files, "--cores", str(jobs), "--rerun-incomplete", "--", FIGURE)
