@@ -88,6 +88,7 @@ def test_the_paired_ratio_is_a_difference_sequence_by_sequence() -> None:
     restarted = losses([(0, 24, 32, 1.0), (1, 24, 32, 12.0)])
     assert paired_log_ratio(full, restarted, 32).rows() == [(0, 0.5), (1, -0.5)]
     assert ratio_positions(restarted) == [32]
+    assert paired_log_ratio(full, losses([(0, 28, 32, 1.0), (1, 28, 32, 12.0)]), 32, 28).rows() == [(0, 1.0), (1, 0.0)]
     with pytest.raises(TableError, match="different sequences"):
         paired_log_ratio(full, losses([(0, 24, 32, 1.0), (2, 24, 32, 1.0)]), 32)
 

@@ -274,6 +274,7 @@ def test_one_head_of_many_drifts() -> None:
     growth = np.full((6, 8), 1.5)
     growth[4, 3] = 3.0
     found = drift(states(growth), CONTEXT)
+    assert read(tables(0, state_statistics=states(growth)), facts()).drift == found
     assert (found.heads, found.drifting) == (48, 1)
     assert (found.top[0].layer, found.top[0].head) == (4, 3)
     assert found.top[0].growth.value == pytest.approx(3.0, rel=0.05)
@@ -389,6 +390,7 @@ def test_passkeys_are_counted_by_length_and_depth() -> None:
     assert by_place[1024, 1.0] == by_place[32768, 1.0] == 1.0
     assert by_place[4096, 0.25] == 0.25
     assert by_place[8192, 0.0] == 0.0
+    assert read(tables(0, passkey=keys), facts()).passkey == cells
 
 
 def test_needles_count_preferred_answers() -> None:
@@ -430,6 +432,7 @@ def test_memory_counts_states_that_forget_soon_or_late_or_cannot_select() -> Non
     for part, expected in ((found.recent, 7 / 20), (found.kept, 5 / 20), (found.narrow, 0.5)):
         assert part.value == pytest.approx(expected)
         assert (part.low, part.high) == (pytest.approx(max(0, expected - half)), pytest.approx(expected + half))
+    assert read(tables(0, memory_length=lengths, decay_range=ranges), facts()).memory == found
     assert memory(lengths, ranges, 8, 9000).kept_tokens == 16384
     assert memory(lengths, ranges, 8, 2**24).kept_tokens == 2**20, "not beyond the table"
 

@@ -174,3 +174,29 @@ def test_the_class_up_to_a_length_is_the_class_of_the_curve_up_to_there() -> Non
         whole = length_class(LengthClass(of=of, context=CONTEXT), cut)
         assert "loss" not in whole.columns  # the column belongs to `lengths`
         assert whole.row(0, named=True) == {name: value for name, value in row.items() if name != "loss"}
+
+
+def test_the_numbers_of_a_class_have_plain_formulas() -> None:
+    """The bin after the best one is the worst, and the first step past the context is the largest rise.
+
+    The order of the rows does not matter.
+    """
+    edges = bin_edges(8 * CONTEXT)
+    best = int(np.flatnonzero(edges[1:] == CONTEXT)[0])
+    loss = np.random.default_rng(0).normal(1.0, 0.1, (8, len(edges) - 1))
+    loss[:, best] -= 0.5
+    loss[:, best + 1] += 0.5
+    table = table_of(loss, edges).sample(fraction=1.0, shuffle=True, seed=0)
+    of = PositionLoss(length=8 * CONTEXT, sequences=8)
+    row = length_class(LengthClass(of=of, context=CONTEXT), table).row(0, named=True)
+
+    def mean_to(length: int) -> np.ndarray:
+        inside = edges[1:] <= length
+        return np.average(loss[:, inside], axis=1, weights=np.diff(edges)[inside])
+
+    rise = mean_to(2 * CONTEXT) - mean_to(CONTEXT)
+    excess = (loss[:, best + 1] - loss[:, best])[1::2]
+    for name, values in (("largest_rise", rise), ("excess", excess)):
+        assert row[name] == pytest.approx(values.mean())
+        assert row[f"{name}_error"] == pytest.approx(values.std(ddof=1) / np.sqrt(len(values)))
+    assert (row["context"], row["length"], row["sequences"], row["excess_sequences"]) == (32, 256, 8, 4)
