@@ -323,6 +323,16 @@ def test_r_squared_separates_an_exponential_from_a_power_law(tmp_path: Path) -> 
         assert (found.high < 0) != above
 
 
+def test_a_curve_of_exponentials_is_compared_with_that_of_another_model(tmp_path: Path) -> None:
+    own = influences(tmp_path, lambda seed, d: np.log((2 + 0.1 * seed) * (d + 1)))
+    other = influences(tmp_path, lambda seed, d: np.log(d + 1), arm="other")
+    series = own + [one | {"arm": "base", "panel": "large"} for one in other]
+    content = CURVE | {"kind": "slope", "exponential": True, "against": "base", "against_model": "large"}
+    found = read(tmp_path, content, series)
+    same(found, student([1.0, 1.1, 1.2]))
+    assert "exponential of log_influence by distance for base" in found.words
+
+
 def test_a_curve_between_two_points(tmp_path: Path) -> None:
     """`between` includes both ends. It works for a comparison of arms, and for one seed."""
     series = influences(tmp_path, lambda seed, d: -0.1 * d if d < 10 else (0.2 + 0.1 * seed) * d)
