@@ -10,13 +10,18 @@ import torch
 
 def seconds_of(call: Callable[[], object], device: torch.device) -> float:
     """Seconds of one call, including its own work on a GPU, but not work that was started before."""
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     call()
-    _wait(device)
+    wait(device)
     return time.perf_counter() - start
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Return when the device has finished its work.
+
+    Raises:
+        RuntimeError: work on a GPU failed.
+    """
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -77,6 +77,7 @@ def test_a_race_takes_turns_and_drops_slow_contestants() -> None:
     race(contestants[:2], 1, 60.0, CPU, twice=True)
     assert order == [*"ab", *"aabb"]
     assert [len(contestant.milliseconds) for contestant in contestants] == [4, 4, 3]
+    race([], 1, 60.0, CPU)
 
 
 # Scans
@@ -134,6 +135,25 @@ def test_wrong_scans_are_not_timed(
     (row,) = table().filter(contestant="cpp").to_dicts()
     assert row["milliseconds"] is None
     assert row["reason"].startswith(f"wrong: its relative error is {error}")
+
+
+def test_a_scan_that_breaks_the_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An illegal access on a GPU is seen late, and then by every call."""
+    started: list[str] = []
+    ours = scans_module._ours
+
+    def noted(case: Case, backend: str) -> Any:
+        return lambda arguments: started.append(backend) or ours(case, backend)(arguments)
+
+    def wait(device: torch.device) -> None:
+        if "cpp" in started:
+            raise RuntimeError("CUDA error: an illegal memory access\nmore")
+
+    monkeypatch.setattr(scans_module, "_ours", noted)
+    monkeypatch.setattr(scans_module, "wait", wait)
+    with pytest.raises(scans_module.DeviceLostError, match=r"^cpp: CUDA error: an illegal memory access$"):
+        table()
+    assert started[-1] == "cpp", "no later one is tried"
 
 
 @pytest.mark.parametrize("case", [replace(c, sizes=(2, 33, *c.sizes[2:])) for c in cpu_cases() if not c.state])

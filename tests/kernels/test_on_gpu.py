@@ -16,13 +16,13 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
-from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, sanitizer, speed, training, workers
+from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, rules, sanitizer, speed, training, workers
 from ssm_kernels.benchmarks.on_gpu.__main__ import main
 from ssm_kernels.benchmarks.on_gpu.report import Report
 from ssm_kernels.benchmarks.on_gpu.stages import KERNELS, LONGEST, STAGES, Stage
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED
-from ssm_kernels.benchmarks.scans import Speed
+from ssm_kernels.benchmarks.scans import DeviceLostError, Speed
 
 from ssm.plan.library import load_config
 from ssm.plan.plan import make_plan
@@ -430,6 +430,24 @@ def test_a_backend_that_cannot_run_leaves_the_times_of_others(tmp_path: Path, mo
     missing["cuda"] = None
     with pytest.raises(TaskError, match="cuda: no nvcc"):
         speed.run(setting, name)
+
+
+def test_a_rule_that_fails_is_no_skipped_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(True, tmp_path, ROOT)
+    name = next(name for name in rules.names(setting) if "Mamba-2" in name)
+    missing = mock.Mock(return_value=None)
+    monkeypatch.setattr(rules.backends, "unavailable", missing)
+    monkeypatch.setattr(rules, "oracle", lambda *_: [])
+    calls = mock.Mock(side_effect=["wrong: its relative error is 1"])
+    monkeypatch.setattr(rules, "timed_scan", calls)
+    with pytest.raises(TaskError, match=r"^the rule: wrong: its relative error is 1$"):
+        rules.run(setting, name)
+    calls.side_effect = [lambda: None, "no shared memory", DeviceLostError("triton: CUDA error: an illegal access")]
+    with pytest.raises(TaskError, match=r"^tiles x 2: triton: CUDA error: an illegal access$"):
+        rules.run(setting, name)
+    missing.return_value = "no triton"
+    with pytest.raises(TaskSkippedError, match=r"^no triton$"):
+        rules.run(setting, name)
 
 
 def test_a_skipped_kernel_is_skipped_under_the_sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

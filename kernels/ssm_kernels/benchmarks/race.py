@@ -37,6 +37,8 @@ def race(
     Args:
         twice: make each call twice, and time the second one. Its data are then in the caches, if they fit.
     """
+    if not contestants:
+        return
     allowed = {}
     for contestant in contestants:
         first_call = 1000 * seconds_of(contestant.run, device)

@@ -20,6 +20,7 @@ from ssm_kernels.benchmarks.cases import Arguments, Case
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.scan_peers import peers
 from ssm_kernels.testing import numerics
+from ssm_kernels.timing import wait
 
 Outputs = tuple[Tensor, Tensor | None]
 Scan = Callable[[Arguments], Outputs]
@@ -27,6 +28,10 @@ Scan = Callable[[Arguments], Outputs]
 # Largest relative error (norm of the difference over norm) of an implementation that is timed.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3}
 SLOW = ("reference",)  # the oracle is not timed
+
+
+class DeviceLostError(Exception):
+    """A call left the GPU in a state in which every later call fails. The message has the call's name, in one line."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,9 @@ def scan_speed(case: Case, device: torch.device, repeats: int, seconds: float) -
     Args:
         repeats: largest number of timed calls of each contestant.
         seconds: largest total time of these calls, for each contestant.
+
+    Raises:
+        DeviceLostError: an implementation broke the CUDA context.
     """
     arguments = case.arguments(device)
     expected = oracle(case, arguments, device)
@@ -60,7 +68,7 @@ def scan_speed(case: Case, device: torch.device, repeats: int, seconds: float) -
         if isinstance(scan, str):
             reasons[name] = scan
             continue
-        error, call = _checked(scan, case, arguments, expected)
+        error, call = _checked(name, scan, case, arguments, expected)
         if error is not None:
             errors[name] = error
         if isinstance(call, str):
@@ -77,22 +85,35 @@ def scan_speed(case: Case, device: torch.device, repeats: int, seconds: float) -
 def timed_scan(
     case: Case, backend: str, arguments: Arguments, expected: list[Tensor | None]
 ) -> Callable[[], object] | str:
-    """The call of one of our backends that is timed, or the reason why it is not."""
-    return _checked(_ours(case, backend), case, arguments, expected)[1]
+    """The call of one of our backends that is timed, or the reason why it is not.
+
+    Raises:
+        DeviceLostError: it broke the CUDA context.
+    """
+    return _checked(backend, _ours(case, backend), case, arguments, expected)[1]
 
 
 def _checked(
-    scan: Scan, case: Case, arguments: Arguments, expected: list[Tensor | None]
+    name: str, scan: Scan, case: Case, arguments: Arguments, expected: list[Tensor | None]
 ) -> tuple[float | None, Callable[[], object] | str]:
     """The largest relative error, and the call that is timed or the reason why it is not."""
-    error = None
+    error: float | None = None
+    call: Callable[[], object] | str
     try:
         error = _worst(_results(scan, arguments, case), expected, case)
-        if error <= TOLERANCE[case.dtype]:
-            return error, _call(scan, arguments, case)
+        right = error <= TOLERANCE[case.dtype]
+        call = _call(scan, arguments, case) if right else f"wrong: its relative error is {error:.2g}"
     except Exception as problem:  # it lacks a feature, or cannot be compiled, started or imported here
-        return error, (str(problem).strip() or type(problem).__name__).splitlines()[0]
-    return error, f"wrong: its relative error is {error:.2g}"
+        call = _first_line(problem)
+    try:
+        wait(next(x.device for x in expected if x is not None))
+    except RuntimeError as problem:  # otherwise all later contestants get the blame
+        raise DeviceLostError(f"{name}: {_first_line(problem)}") from problem
+    return error, call
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
 
 
 def oracle(case: Case, arguments: Arguments, device: torch.device) -> list[Tensor | None]:

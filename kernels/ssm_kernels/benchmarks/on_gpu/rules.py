@@ -15,10 +15,11 @@ from unittest import mock
 
 import torch
 
+from ssm_kernels import backends
 from ssm_kernels.benchmarks.cases import Case, rehearsed
-from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskSkippedError
+from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 from ssm_kernels.benchmarks.race import Contestant, race
-from ssm_kernels.benchmarks.scans import oracle, timed_scan
+from ssm_kernels.benchmarks.scans import DeviceLostError, oracle, timed_scan
 from ssm_kernels.native import cuda, triton_launch
 from ssm_kernels.native.triton_launch import PROGRAMS, Launch, launching
 
@@ -44,21 +45,28 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     """The time of each trial over that of the rule.
 
     Raises:
-        TaskSkippedError: the rule itself gives no right results; the stage kernels says more.
+        TaskError: the rule itself gives no right results, or a trial broke the CUDA context.
+        TaskSkippedError: the backend cannot run here.
     """
     case, backend = _cases(setting)[name]
     device = torch.device(setting.device)
+    missing = backends.unavailable(case.operation, backend, device)
+    if missing is not None:
+        raise TaskSkippedError(missing)
     arguments = case.arguments(device)
     expected = oracle(case, arguments, device)
     kernels: dict[str, None] = {}  # names, in order
     with launching(partial(_noted, kernels)):
         rule = timed_scan(case, backend, arguments, expected)
     if isinstance(rule, str):
-        raise TaskSkippedError(f"the rule: {rule}")
+        raise TaskError(f"the rule: {rule}")
     found: dict[str, float | str] = {}
     for label, change in _changes(backend, kernels, setting):
-        with change():
-            call = timed_scan(case, backend, arguments, expected)
+        try:
+            with change():
+                call = timed_scan(case, backend, arguments, expected)
+        except DeviceLostError as error:
+            raise TaskError(f"{label}: {error}") from error
         if isinstance(call, str):
             found[label] = call
             continue
@@ -133,8 +141,8 @@ def _inside(change: Change, call: Callable[[], object]) -> Callable[[], object]:
 def _cases(setting: Setting) -> dict[str, tuple[Case, str]]:
     found: dict[str, tuple[Case, str]] = {}
     for operation, system, sizes in SHAPES:
-        backends = ("cuda", "triton") if operation == "selective_scan" else ("triton",)
+        able = ("cuda", "triton") if operation == "selective_scan" else ("triton",)
         case = Case(operation, system, sizes, dtype=torch.bfloat16)
         case = rehearsed(case) if setting.rehearse else case
-        found |= {f"{case.name}, {case.shape}, {backend}": (case, backend) for backend in backends}
+        found |= {f"{case.name}, {case.shape}, {backend}": (case, backend) for backend in able}
     return found
