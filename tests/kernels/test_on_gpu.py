@@ -445,6 +445,11 @@ def test_a_rule_that_fails_is_no_skipped_task(tmp_path: Path, monkeypatch: pytes
     calls.side_effect = [lambda: None, "no shared memory", DeviceLostError("triton: CUDA error: an illegal access")]
     with pytest.raises(TaskError, match=r"^tiles x 2: triton: CUDA error: an illegal access$"):
         rules.run(setting, name)
+    calls.side_effect = [lambda: None, "no shared memory"]
+    with mock.patch.object(rules.time, "monotonic", side_effect=[0, 79, 81]):
+        found = rules.run(setting, name)
+    assert found["says"] == "no trial ran; only 1 of 3 trials in time"
+    assert found["trials"] == {"tiles x 0.5": "no shared memory"}
     missing.return_value = "no triton"
     with pytest.raises(TaskSkippedError, match=r"^no triton$"):
         rules.run(setting, name)
@@ -468,6 +473,17 @@ def test_no_task_asks_for_what_a_backend_refuses(tmp_path: Path) -> None:
     names = kernels.names(Setting(True, tmp_path, ROOT))
     assert "float64, selective_scan, triton" in names
     assert not [name for name in names if name.startswith("float64") and name.endswith("cuda")]
+
+
+def test_what_compiles_long_has_a_task_for_each_form_or_size(tmp_path: Path) -> None:
+    """A complex form has no half precision."""
+    with mock.patch("torch.zeros"):  # on the device
+        names = kernels.names(Setting(False, tmp_path, ROOT))
+    assert [name for name in names if name.startswith("bfloat16, diagonal_scan, triton")] == [
+        f"bfloat16, diagonal_scan, triton, form {form}" for form in (0, 1)
+    ]
+    assert sum(name.startswith("layers, gated_scan, triton, form") for name in names) == 6
+    assert sum(name.startswith("odd sizes") and name.endswith("selective_scan, cuda") for name in names) == 6
 
 
 def test_only_what_passed_is_kept(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """Stage rules: launch shapes around the rules that choose them, and which change would have been best.
 
 A task is one case, forward and backward. Each trial changes one thing: the warps or stages of one kernel, all tiles, or
-the number of programs for which a sequence is cut. A trial with wrong results is not timed.
+the number of programs for which a sequence is cut. A trial with wrong results is not timed. Each
+trial compiles kernels, so a task may end with fewer trials.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
@@ -17,6 +19,7 @@ import torch
 
 from ssm_kernels import backends
 from ssm_kernels.benchmarks.cases import Case, rehearsed
+from ssm_kernels.benchmarks.on_gpu.stages import STAGES
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.scans import DeviceLostError, oracle, timed_scan
@@ -24,6 +27,7 @@ from ssm_kernels.native import cuda, triton_launch
 from ssm_kernels.native.triton_launch import PROGRAMS, Launch, launching
 
 REPEATS, SECONDS = 10, 0.5  # at most, for each trial
+NO_MORE = 2 / 3  # no trial starts after this share of the time of a task
 SHAPES = (
     ("gated_scan", "Mamba-2", (8, 2048, 64, 128, 64)),
     ("delta_scan", "Gated DeltaNet", (4, 2048, 16, 128, 128)),
@@ -42,12 +46,13 @@ def names(setting: Setting) -> list[str]:
 
 
 def run(setting: Setting, name: str) -> dict[str, Any]:
-    """The time of each trial over that of the rule.
+    """The time of each trial over that of the rule, for the trials that start in time.
 
     Raises:
         TaskError: the rule itself gives no right results, or a trial broke the CUDA context.
         TaskSkippedError: the backend cannot run here.
     """
+    end = time.monotonic() + NO_MORE * STAGES["rules"].task_seconds
     case, backend = _cases(setting)[name]
     device = torch.device(setting.device)
     missing = backends.unavailable(case.operation, backend, device)
@@ -61,7 +66,10 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     if isinstance(rule, str):
         raise TaskError(f"the rule: {rule}")
     found: dict[str, float | str] = {}
-    for label, change in _changes(backend, kernels, setting):
+    trials = list(_changes(backend, kernels, setting))
+    for label, change in trials:
+        if time.monotonic() >= end:
+            break
         try:
             with change():
                 call = timed_scan(case, backend, arguments, expected)
@@ -76,6 +84,7 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     ratios = {label: ratio for label, ratio in found.items() if isinstance(ratio, float)}
     best = min(ratios, key=lambda label: ratios[label], default=None)
     says = "no trial ran" if best is None else f"best: {best}, {ratios[best]:.2f} times the rule's time"
+    says += f"; only {len(found)} of {len(trials)} trials in time" if len(found) < len(trials) else ""
     return {"says": says, "trials": found, "best": best if best is not None and ratios[best] < 1 else "the rule"}
 
 

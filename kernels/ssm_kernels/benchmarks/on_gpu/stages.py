@@ -33,7 +33,7 @@ WORKFLOW = (*PROJECT, "psutil", "pygments", "sklearn", "snakemake")
 STAGES = {
     stage.name: stage
     for stage in (
-        Stage("kernels", "every Triton and CUDA kernel against the float64 oracle", 360, workers=8, task_seconds=200),
+        Stage("kernels", "every Triton and CUDA kernel against the float64 oracle", 360, workers=8, task_seconds=300),
         Stage("speed", "scans against the chip's limits, PyTorch, mamba_ssm and fla", 420, task_seconds=120),
         Stage("figure", "lg_fig5 at scale gpu, from tokens to verdicts", 480, packages=WORKFLOW, whole_project=True),
         Stage("training", "training steps at the papers' sizes", 300, packages=PROJECT, whole_project=True),
