@@ -462,10 +462,18 @@ def test_a_skipped_kernel_is_skipped_under_the_sanitizer(tmp_path: Path, monkeyp
         sanitizer.run(Setting(True, tmp_path, ROOT), "memcheck, selective_scan, cuda")
 
 
+def test_a_device_that_the_sanitizer_does_not_know_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "========= COMPUTE-SANITIZER\n========= Error: Device not supported. Please refer to the list\n"
+    done = subprocess.CompletedProcess([], sanitizer.FOUND, said, "")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    with pytest.raises(TaskSkippedError, match="compute-sanitizer does not know this device"):
+        sanitizer.run(Setting(True, tmp_path, ROOT), "memcheck, selective_scan, cuda")
+
+
 def test_only_the_cuda_sources_are_checked_for_races(tmp_path: Path) -> None:
     found = [name.split(", ") for name in sanitizer.names(Setting(False, tmp_path, ROOT))]
     backends = {tool: {backend for other, _, backend in found if other == tool} for tool, *_ in found}
-    assert backends == {"memcheck": {"cuda", "triton"}, "racecheck": {"cuda"}}
+    assert backends == {"memcheck": {"cuda", "triton"}, "racecheck": {"cuda"}, "synccheck": {"cuda"}}
 
 
 def test_no_task_asks_for_what_a_backend_refuses(tmp_path: Path) -> None:

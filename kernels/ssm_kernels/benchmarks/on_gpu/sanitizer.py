@@ -1,4 +1,4 @@
-"""Stage sanitizer: small calls of every kernel under compute-sanitizer, for memory errors and races."""
+"""Stage sanitizer: small calls of every kernel under compute-sanitizer, for memory errors, races and barriers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssm_kernels.benchmarks.on_gpu.workers import command, environment
 from ssm_kernels.testing.cases import EVERY
 
 # Lanes of a reduction in Triton write one word with values that can differ in the last bit, which racecheck reports.
-TOOLS = {"cuda": ("memcheck", "racecheck"), "triton": ("memcheck",)}
+TOOLS = {"cuda": ("memcheck", "racecheck", "synccheck"), "triton": ("memcheck",)}
 FOUND = 9  # exit code for errors
 
 
@@ -33,7 +33,7 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
 
     Raises:
         TaskError: the tool found an error, or the call failed.
-        TaskSkippedError: the tool is not installed.
+        TaskSkippedError: the tool is not installed, or does not know the device.
     """
     tool, operation, backend = name.split(", ")
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
@@ -50,6 +50,8 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     if done.returncode == SKIPPED:
         own = [line for line in said if not line.startswith("===")]  # without the lines of the tool
         raise TaskSkippedError(own[-1].strip() if own else "skipped")
+    if any("Device not supported" in line for line in said):
+        raise TaskSkippedError(f"compute-sanitizer does not know this device; a newer one may ({program})")
     if done.returncode:
         errors = [line for line in said if "Invalid" in line or "hazard" in line or "rror" in line]
         raise TaskError((errors or said or [f"exit code {done.returncode}"])[0].strip())

@@ -37,7 +37,7 @@ STAGES = {
         Stage("speed", "scans against the chip's limits, PyTorch, mamba_ssm and fla", 420, task_seconds=120),
         Stage("figure", "lg_fig5 at scale gpu, from tokens to verdicts", 480, packages=WORKFLOW, whole_project=True),
         Stage("training", "training steps at the papers' sizes", 300, packages=PROJECT, whole_project=True),
-        Stage("sanitizer", "memcheck and racecheck of compute-sanitizer", 240, workers=6, task_seconds=200),
+        Stage("sanitizer", "memcheck, racecheck and synccheck of compute-sanitizer", 240, workers=6, task_seconds=200),
         Stage("rules", "launch shapes around the rules", 300, task_seconds=120),
         Stage("picture", "speed against limit, as a picture", 60, packages=("matplotlib",), repeats=True),
     )
