@@ -16,6 +16,7 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
+import torch
 from ssm_kernels.benchmarks.on_gpu import figure, kernels, machine, report, rules, sanitizer, speed, training, workers
 from ssm_kernels.benchmarks.on_gpu.__main__ import main
 from ssm_kernels.benchmarks.on_gpu.report import Report
@@ -23,6 +24,7 @@ from ssm_kernels.benchmarks.on_gpu.stages import KERNELS, LONGEST, STAGES, Stage
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 from ssm_kernels.benchmarks.on_gpu.worker import SKIPPED
 from ssm_kernels.benchmarks.scans import DeviceLostError, Speed
+from ssm_kernels.testing.cases import Case, make
 
 from ssm.plan.library import load_config
 from ssm.plan.plan import make_plan
@@ -358,7 +360,6 @@ def test_an_unknown_stage_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_machine_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     assert main(["speed", "--out", str(tmp_path / "out")]) == 1
@@ -389,14 +390,12 @@ def test_a_machine_without_torch_says_what_to_bring_in_one_line(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        ("y * 1.001", "form 0: the relative error of y is 0.001"),
+        ("y * 1.001", "form 0, float32: the relative error of y is 0.001"),
         ("y.fill_(float('nan'))", "the relative error of y is inf"),
     ],
 )
 def test_a_wrong_kernel_is_found(damage: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The backend torch in place of a kernel on a GPU."""
-    from ssm_kernels.testing.cases import Case
-
     right = Case.function
     setting = Setting(True, Path(), ROOT)
 
@@ -415,6 +414,38 @@ def test_a_wrong_kernel_is_found(damage: str, reason: str, monkeypatch: pytest.M
     monkeypatch.setattr(Case, "function", wrong)
     with pytest.raises(TaskError, match=reason):
         kernels.run(setting, "usual, selective_scan, torch")
+
+
+def test_one_wrong_element_of_many_is_found() -> None:
+    right = torch.ones(10**6)
+    wrong = right.clone()
+    wrong[7] += 1e-3
+    assert kernels._checked([right, wrong], [right, right], "form 0", (0.0, 1e-3, 0.0)) < 2e-6
+    reason = r"^form 0: the largest error of the final state is 0\.001 of its largest element, above 4e-05$"
+    with pytest.raises(TaskError, match=reason):
+        kernels._checked([right, wrong], [right, right], "form 0", (0.0, 1e-5, 0.0))
+
+
+@pytest.mark.parametrize("check", ["odd sizes 2x131x16x7", "long", "pieces", "equal bits"])
+def test_chunks_segments_and_cuts_are_checked_in_half_precision(check: str) -> None:
+    found = kernels.run(Setting(True, Path(), ROOT), f"{check}, selective_scan, torch")
+    assert set(found["errors"]) == {"form 0, float32", "form 0, bfloat16"}
+
+
+def test_the_rounding_of_the_gradient_of_y_is_no_error() -> None:
+    """Terms of the gradient of dt_bias cancel here: against the gradient that is not rounded, it is off by 2%."""
+    case = make("selective_scan", 3, length=300, batch=1, width=2, resets=0.1)
+    assert kernels._compared(Setting(True, Path(), ROOT), case, torch.bfloat16, "torch", "form 0")[1] < 4e-3
+
+
+def test_a_call_with_other_bits_is_found() -> None:
+    results = mock.Mock(side_effect=lambda case, function: [torch.full((2,), float(results.call_count < 10))])
+    with (
+        mock.patch.object(kernels, "_results", results),
+        mock.patch.object(Setting, "device", "cpu"),
+        pytest.raises(TaskError, match="form 0, float32: equal calls give different bits"),
+    ):
+        kernels.run(Setting(False, Path(), ROOT), "equal bits, selective_scan, torch")
 
 
 def test_a_backend_that_cannot_run_leaves_the_times_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

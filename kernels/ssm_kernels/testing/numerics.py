@@ -21,6 +21,16 @@ def error(got: Tensor, expected: Tensor) -> float:
     return ratio if math.isfinite(ratio) else math.inf  # max() and comparisons would miss a NaN
 
 
+def largest_error(got: Tensor, expected: Tensor) -> float:
+    """Largest difference of an element divided by the largest expected element, in float64. inf as in `error`."""
+    assert got.shape == expected.shape
+    if not expected.numel():
+        return 0.0
+    got, expected = widest(got), widest(expected)
+    ratio = float((got - expected).abs().max() / (expected.abs().max() + NEGLIGIBLE))
+    return ratio if math.isfinite(ratio) else math.inf
+
+
 def widest(x: Tensor) -> Tensor:
     """x detached, in float64 or complex128."""
     return x.detach().to(torch.complex128 if x.is_complex() else torch.float64)
