@@ -153,6 +153,20 @@ def test_results_are_finite_at_any_decay(interpreted: Call, operation: str, vari
     assert interpreted(measure, case).finite
 
 
+def after_nan(case: Case) -> list[bool]:
+    """Whether the outputs, the state, and the gradient of the decay are NaN after log decays of NaN in the middle."""
+    middle = case.length // 2
+    case.tensors["log_decay"][:, middle] = float("nan")
+    y, state, *gradients = run(case, "triton")
+    changed = gradients[list(case.tensors).index("log_decay")][:, middle]
+    return [bool(x.isnan().all()) for x in (y[:, middle:], state, changed)]
+
+
+@rows([("gated_scan", 0), *exhaustive(("gated_scan", 1), ("gated_scan", 4), ("delta_scan", 13))])
+def test_a_decay_of_nan_is_not_a_reset(interpreted: Call, operation: str, variant: int) -> None:
+    assert all(interpreted(after_nan, make(operation, 11, variant=variant, **{**SMALL, "resets": 0.0})))
+
+
 @rows([("gated_scan", 0), ("selective_scan", 0), *exhaustive(("diagonal_scan", 0), ("delta_scan", 5))])
 def test_slices_of_wider_tensors(interpreted: Call, operation: str, variant: int) -> None:
     """A mixer's projections are slices of one matrix product. The kernels read them without a copy."""

@@ -224,14 +224,14 @@ def head_keys_kernel(
                 queries = entered + tl.sum(w, 1)
                 following = head_decay(log_decay, resets, b, h, t + 1, later, T, H, DECAY, COMPUTE)
             # No gradient passes a decay of 0. Terms beyond it would have to cancel, so they are not summed.
-            keep = tl.where(following > LOWEST, 1.0, 0.0).to(COMPUTE)
+            keep = tl.where(following <= LOWEST, 0.0, 1.0).to(COMPUTE)
             _, share = tl.associative_scan((keep, queries - tl.sum(w, 0)), 0, linear, reverse=True)
             if bonus is not None:
                 share -= queries
             share += tl.cumsum(left, 0) - left
             share += decay_of(tl.sum(g, 0)) * tl.sum(through, 0)
             part = tl.program_id(1).to(tl.int64) * (batch_heads // H) * T  # one part per tile of keys
-            tl.store(dg + (part + row) * H + h, tl.where(g > LOWEST, share, 0.0), t_in)
+            tl.store(dg + (part + row) * H + h, tl.where(g <= LOWEST, 0.0, share), t_in)
         dq_t = product(pairs, k_t, dq_t, PRECISION)
         dk_t = product(tl.trans(pairs), q_t, dk_t, PRECISION)
         if bonus is not None:

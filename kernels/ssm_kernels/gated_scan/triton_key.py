@@ -170,13 +170,13 @@ def key_gradients_kernel(
         later_in = later[:, None] & k_in[None, :]
         following = key_decay(log_decay, resets, b, h, t[:, None] + 1, k_at[None, :], later_in, T, H, K, COMPUTE)
     # No gradient passes a decay of 0. Terms beyond it would have to cancel, so they are not summed.
-    keep = tl.where(following > LOWEST, 1.0, 0.0).to(COMPUTE)
+    keep = tl.where(following <= LOWEST, 0.0, 1.0).to(COMPUTE)
     _, share = tl.associative_scan((keep, queries - k_t * dk_t), 0, linear, reverse=True)
     if EXCLUSIVE:
         share -= queries
     share += tl.cumsum(left, 0) - left
     share += (decay_of(tl.sum(g, 0)) * through)[None, :]
-    tl.store(dg + at, tl.where(g > LOWEST, share, 0.0).to(dg.dtype.element_ty), inside)
+    tl.store(dg + at, tl.where(g <= LOWEST, 0.0, share).to(dg.dtype.element_ty), inside)
 
     # Pairs without a decay between them: a token with itself. If EXCLUSIVE: with its bonus, and the token before it.
     diagonal = dscores + chunk * C * C + i * (C + 1)

@@ -79,9 +79,9 @@ def by_group(parts: Tensor, groups: int) -> Tensor:
 
 @triton.jit
 def decay_of(log_decay):
-    """exp of a sum of log decays. It is exactly 0 if the sum contains a decay of 0."""
+    """exp of a sum of log decays. It is exactly 0 if the sum contains a decay of 0. NaN stays NaN."""
     if log_decay.dtype == tl.float64:
-        return tl.where(log_decay > VANISHED, tl.exp(log_decay), 0.0)
+        return tl.where(log_decay <= VANISHED, 0.0, tl.exp(log_decay))
     else:
         return tl.exp(log_decay)
 
@@ -97,6 +97,12 @@ def forgotten(resets, b, t, inside, T, COMPUTE: tl.constexpr):
 
 
 @triton.jit
+def limited(log_decay):
+    """Log decays of at least LOWEST. NaN stays NaN, so a diverged decay does not look like a reset."""
+    return tl.maximum(log_decay, LOWEST, tl.PropagateNan.ALL)
+
+
+@triton.jit
 def head_decay(log_decay, resets, b, h, t, inside, T, H, DECAY: tl.constexpr, COMPUTE: tl.constexpr):
     """Log decays of one head at steps t; 0 (no decay) outside of the mask `inside`."""
     g = tl.zeros(t.shape, COMPUTE)
@@ -104,15 +110,15 @@ def head_decay(log_decay, resets, b, h, t, inside, T, H, DECAY: tl.constexpr, CO
         g += tl.load(log_decay + h).to(COMPUTE)
     if DECAY == "head":
         g += tl.load(log_decay + (b.to(tl.int64) * T + t) * H + h, inside, 0.0).to(COMPUTE)
-    g = tl.maximum(tl.where(inside, g, 0.0), LOWEST)
-    return tl.minimum(g, forgotten(resets, b, t, inside, T, COMPUTE))
+    reset = forgotten(resets, b, t, inside, T, COMPUTE)
+    return tl.where(reset < 0.0, reset, limited(tl.where(inside, g, 0.0)))
 
 
 @triton.jit
 def key_decay(log_decay, resets, b, h, t, k, inside, T, H, K, COMPUTE: tl.constexpr):
     """Log decays at steps t and keys k, which are broadcast; 0 outside of the mask `inside`."""
     at = ((b.to(tl.int64) * T + t) * H + h) * K + k
-    g = tl.maximum(tl.load(log_decay + at, inside, 0.0).to(COMPUTE), LOWEST)
+    g = limited(tl.load(log_decay + at, inside, 0.0).to(COMPUTE))
     if resets is not None:
         reset = tl.load(resets + b.to(tl.int64) * T + t + 0 * k, inside, 0) != 0
         g = tl.where(reset, LOWEST, g)
