@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -73,10 +77,31 @@ def test_the_probe_compiles_and_links(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(native, "_load", native._load.__wrapped__)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
     monkeypatch.setattr(native, "_probe", native._probe.__wrapped__)
     reason = native.why_not(torch.device("cuda", 0))
     assert [path.suffix for path in tmp_path.iterdir()] == [".so"]
     assert reason is None or reason.startswith("an empty kernel does not run: ")
+
+
+def test_the_probe_restores_the_current_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = [0]
+
+    @contextmanager
+    def device(index: int) -> Iterator[None]:
+        before = current[0]
+        yield
+        current[0] = before
+
+    def probe(index: ctypes.c_int) -> int:
+        current[0] = index.value
+        return 0
+
+    library = SimpleNamespace(cuda_probe=probe, cuda_probe_error=lambda error: b"")
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(native, "load", lambda *arguments: library)
+    assert native._probe.__wrapped__(1) is None
+    assert current == [0]
 
 
 def test_where_nvcc_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

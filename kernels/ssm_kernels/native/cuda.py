@@ -170,6 +170,7 @@ def _probe(index: int) -> str | None:
         library = load("native/cuda_probe.cu", ("ELEMENT=float",), torch.device("cuda", index))
     except NativeUnavailable as error:
         return str(error)
-    code = library.cuda_probe(ctypes.c_int(index))
+    with torch.cuda.device(index):  # restores the caller's device
+        code = library.cuda_probe(ctypes.c_int(index))
     library.cuda_probe_error.restype = ctypes.c_char_p
     return f"an empty kernel does not run: {library.cuda_probe_error(code).decode()}" if code else None
