@@ -196,6 +196,7 @@ def key_gradients_kernel(
     else:
         dq_t += own * k_t
         dk_t += own * q_t
+    tl.debug_barrier()  # no thread may overwrite what another one has yet to read
     tl.store(dq + at, dq_t + dq_state, inside)
     tl.store(dk + at, dk_t + dk_state, inside)
 
