@@ -226,6 +226,7 @@ def test_matrix_instructions_that_triton_uses_wrongly_are_avoided(
             new = {} if own or variable is None else {variable: "1"}
             assert dict(os.environ) == before | new
         assert len(caplog.records) == len(new)
+        assert ("; Triton 3.9 or later" in caplog.text) == ("DISABLE_MMA_V3" in new)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ def avoid_unsafe_products(device: torch.device) -> None:
       (triton issue 11047). In 3.4 to 3.7.0, products with transposed results of products are wrong (fla issue 640).
     - Blackwell, tcgen05: several products that are added to one result can be wrong (triton issues 10821 and 10993).
 
-    The older instructions are slower. A user's own setting of these variables stays.
+    The older instructions are slower. A user's own setting of these variables stays. On Hopper, another defect stays:
+    ptxas before 13.1 can compile products that update a state wrongly (fla pull request 1262); 3.9 uses a newer one.
     """
     major, minor = torch.cuda.get_device_capability(device)
     if major == 9 and _numbers(triton.__version__) < SAFE_WGMMA:
@@ -74,8 +75,9 @@ def avoid_unsafe_products(device: torch.device) -> None:
         os.environ[variable] = "1"
         log.warning(
             "triton %s: %s=1 is set, because its newest matrix instructions can give wrong results on sm_%d%d; "
-            "products are slower, also in other Triton kernels of this process",
+            "products are slower, also in other Triton kernels of this process%s",
             *(triton.__version__, variable, major, minor),
+            "; Triton 3.9 or later avoids this and another defect" if major == 9 else "",
         )
 
 
