@@ -54,8 +54,11 @@ class OutputError(UserError):
 
 
 def is_lack_of_memory(error: Exception) -> bool:
-    """Whether an error is one of Python, numpy, torch (which is not imported here) or the operating system."""
-    said = any(words in str(error) for words in NO_MEMORY)
+    """Whether an error is one of Python, numpy, torch (which is not imported here) or the operating system.
+
+    A disk without the right to execute gives the loader's words too, with a reason.
+    """
+    said = any(words in str(error) for words in NO_MEMORY) and "Operation not permitted" not in str(error)
     return isinstance(error, MemoryError) or said or getattr(error, "errno", None) == errno.ENOMEM
 
 
@@ -66,17 +69,22 @@ def advise(error: BaseException, less_memory: str) -> None:
 
 
 def as_user_error(error: BaseException) -> UserError | None:
-    """A UserError as it is; a lack of permission, space or memory as a UserError, with its notes; None for others."""
+    """A UserError, or a lack of permission, space or memory, as a UserError with its notes; None for other errors."""
+    notes: list[str] = getattr(error, "__notes__", [])
     if isinstance(error, UserError):
-        return error
-    if isinstance(error, PermissionError):
-        return UserError(f"{error.filename}: {error.strerror}" if error.filename else first_line(error))
-    if isinstance(error, OSError) and error.errno in FULL:
+        if not notes:
+            return error
+        said = str(error)
+    elif isinstance(error, PermissionError):
+        said = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
+    elif isinstance(error, OSError) and error.errno in FULL:
         where = error.filename or "standard output or a temporary file"  # other files give an OutputError
-        return UserError(f"{where}: cannot be written ({error.strerror})")
-    if isinstance(error, Exception) and is_lack_of_memory(error):
-        return UserError("; ".join([f"out of memory ({first_line(error)})", *getattr(error, "__notes__", ())]))
-    return None
+        said = f"{where}: cannot be written ({error.strerror})"
+    elif isinstance(error, Exception) and is_lack_of_memory(error):
+        said = f"out of memory ({first_line(error)})"
+    else:
+        return None
+    return UserError("; ".join([said, *notes]))
 
 
 def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:

@@ -164,37 +164,40 @@ def replacing(
 
     Raises:
         OutputError: `folder` is of another kind, contains an input, another file or the current folder, does not end
-            in a name, or cannot be written.
+            in a name, or cannot be written; or another process replaces it.
     """
     if version is None:
         yield folder
         return
     folder = new_folder(folder)
     new, old = (folder.with_name(f".{folder.name}.{which}.part") for which in (version, "replaced"))
-    with writing(folder):
-        if (old / mark).exists() and not any(folder.glob("*")):  # a kill came between the two renames below
-            old.replace(folder)
-        written = [*written]
-        if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
-            raise OutputError(f"{folder}: contains no {mark}, so it was not made by this command and is not replaced")
-        if (contained := _first_inside(folder, inputs)) is not None:
-            raise OutputError(f"{folder}: contains {contained}, which would be deleted; give another -o")
-        _require_no_others(folder, written)
-        if old.exists():
-            shutil.rmtree(old)
-        for begun in {folder, *_parts(folder)} - {new}:
-            with name_lock(begun):  # removes what killed writers left next to it
-                if begun != folder and begun.exists():
-                    shutil.rmtree(begun)
-    yield new
-    with writing(folder):
-        _require_no_others(folder, written)  # the user may have added a file meanwhile
-        if folder.exists():
-            folder.replace(old)
-        new.replace(folder)
-        with suppress(OSError):
-            (old / mark).unlink()  # so that a folder that is half deleted is never moved back
-        shutil.rmtree(old, ignore_errors=True)
+    with name_lock(folder):
+        with writing(folder):
+            if (old / mark).exists() and not any(folder.glob("*")):  # a kill came between the two renames below
+                old.replace(folder)
+            written = [*written]
+            if folder.exists() and not (folder / mark).exists() and not _is_empty(folder):
+                raise OutputError(
+                    f"{folder}: contains no {mark}, so it was not made by this command and is not replaced"
+                )
+            if (contained := _first_inside(folder, inputs)) is not None:
+                raise OutputError(f"{folder}: contains {contained}, which would be deleted; give another -o")
+            _require_no_others(folder, written)
+            if old.exists():
+                shutil.rmtree(old)
+            for begun in _parts(folder):
+                with name_lock(begun):  # removes what killed writers left next to it
+                    if begun != new and begun.exists():
+                        shutil.rmtree(begun)
+        yield new
+        with writing(folder):
+            _require_no_others(folder, written)  # the user may have added a file meanwhile
+            if folder.exists():
+                folder.replace(old)
+            new.replace(folder)
+            with suppress(OSError):
+                (old / mark).unlink()  # so that a folder that is half deleted is never moved back
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _first_inside(folder: Path, inputs: Sequence[str]) -> str | None:

@@ -111,7 +111,7 @@ def _scans(args: argparse.Namespace) -> int:
     import polars as pl
     from ssm_kernels.benchmarks.cases import cpu_cases, gpu_cases
     from ssm_kernels.benchmarks.limits import limit_ms, measure_limits
-    from ssm_kernels.benchmarks.scans import scan_speed
+    from ssm_kernels.benchmarks.scans import DeviceLostError, scan_speed
     from ssm_kernels.benchmarks.table import block, speed_frame, warnings
 
     from ssm.base.errors import UserError
@@ -128,16 +128,23 @@ def _scans(args: argparse.Namespace) -> int:
     print(limits.text(), flush=True)
     _warn(limits.warnings())
     frames = []
+    lost = None
     for case in cases:
-        speeds = scan_speed(case, device, args.repeats, args.seconds)
+        try:
+            speeds = scan_speed(case, device, args.repeats, args.seconds)
+        except DeviceLostError as error:
+            lost = UserError(f"{case.name}: {error}; the GPU cannot be used any more, so the other cases are left out")
+            break
         frame = speed_frame(case, speeds, limit_ms(case, limits))
         print(f"\n{block(frame)}", flush=True)
         _warn(warnings(frame))
         frames.append(frame)
     source = _provenance(args, limits=limits.content())
     print(f"\n{_machine(args, source)}")
-    if args.out is not None:
+    if args.out is not None and frames:
         write_table(pl.concat(frames), SCAN_SPEED, args.out, source)
+    if lost is not None:
+        raise lost
     return 0
 
 

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code:
         0: success.
-        1: `ssm compare` found a difference.
+        1: `ssm compare` found a difference, or a claim that only one side has.
         2: an error that the user can correct, or a lack of permission or of memory, described by one line on stderr.
         75, 76, 79: stopped; the same command continues (`ssm.base.exit_codes`).
         130: interrupted.

@@ -207,11 +207,10 @@ def write_page(diagnosis: Diagnosis, folder: str | Path, extend: Sequence[str] =
         extend: as in `build_page`.
     """
     try:
-        page = build_page(diagnosis, extend=extend)
+        write_text(Path(folder) / PAGE, build_page(diagnosis, extend=extend))
     except Exception as error:
         error.add_note(f"the numbers of the diagnosis are in {folder}; only its page is missing")
         raise
-    write_text(Path(folder) / PAGE, page)
 
 
 def load_diagnosis(folder: str | Path) -> Diagnosis:

@@ -45,7 +45,7 @@ NAMES = {  # settings that are no option with the same name
 
 
 def written_in(folder: Path) -> Iterator[str]:
-    """Globs of all files that an extension wrote in `folder`, which is read when the first glob is asked for.
+    """Globs of all files that an extension wrote in `folder`, which is read after the fixed names.
 
     Weights have the names that they had in the original. An index names them if they are unusual.
     """

@@ -36,7 +36,8 @@ class CheckpointSchedule:
         seconds: after this time, or later if checkpoints take long to write (SAVING).
         steps: after this number of steps, instead of `seconds`. For tests and demonstrations.
         until: on the clock of `time.monotonic`. Training writes a checkpoint and stops at the first check before a
-            step that would end later. Fast steps have a check after every FLUSH_EVERY of them.
+            step that, with the checkpoint after it, would end later. Fast steps have a check after every FLUSH_EVERY
+            of them.
     """
 
     seconds: float = 60.0
@@ -135,7 +136,7 @@ class Checkpointer:
         main, until = self.job.group.main, self.schedule.until
         stopped, over, by_clock, self.slow = self.job.group.any_of(
             stop.signal is not None,
-            main and until is not None and self.now + self.taken >= until,
+            main and until is not None and self.now + self.taken + self.writing >= until,
             main and self._due_by_clock(),
             main and self.taken > SLOW,  # a step of another process may have waited for a checkpoint of the main one
         )

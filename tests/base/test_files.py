@@ -206,7 +206,9 @@ def test_what_was_begun_of_another_version_is_deleted_and_nothing_else(tmp_path:
     (tmp_path / "..report.dddddddd.part.lock").touch()
     folder.mkdir()  # as Snakemake makes it
     with replacing(folder, "00000000", MARK, WRITTEN) as new:
-        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "report"])
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, ".report.lock", "report"])
+        with pytest.raises(OutputError, match="report: another process is writing it"):
+            made_anew(folder, "11111111", "of a second call")
         finished(new, "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "report"])
 

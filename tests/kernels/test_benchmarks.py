@@ -171,12 +171,13 @@ def test_the_least_traffic_is_the_size_of_the_tensors(case: Case) -> None:
     assert all(forward.forward_only + done.bytes == 2 * (inputs + y.nbytes) for done in backward)
 
 
-def test_each_pass_is_limited_by_memory_or_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_limited_by_memory_or_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("diagonal_scan", "RG-LRU", (2, 3, 5))  # 30 and 60 multiply-adds, 360 and 600 bytes, 720 in all
-    streams = {720: 16.5}
+    streams = {720: 4.0}
     monkeypatch.setattr("ssm_kernels.benchmarks.limits._stream", lambda touched, threads: streams[touched] * threads)
     limits = Limits("cpu", 2, memory=1.0, multiply_adds=3.0, gemm=3.0)
-    assert limit_ms(case, limits) == pytest.approx(1000 * (360 / 33 + 60 / 3))
+    assert limit_ms(case, limits) == pytest.approx(1000 * 720 / 8)
+    assert limit_ms(case, replace(limits, multiply_adds=0.5)) == pytest.approx(1000 * 90 / 0.5)
 
 
 def test_each_pass_on_a_gpu_is_limited_by_memory_arithmetic_or_exponentials() -> None:
@@ -205,6 +206,25 @@ def test_scans_are_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixtu
     made = read_provenance(tmp_path / "scans.parquet")
     assert made["limits"]["memory"] == 3e10
     assert "transformers" in made["peers"]
+
+
+def test_what_was_measured_before_the_device_broke_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "ssm_kernels.benchmarks.cases.cpu_cases", lambda: [SMALL, replace(SMALL, system="RetNet"), SMALL]
+    )
+    measured = scans_module.scan_speed
+
+    def breaks(case: Case, *others: Any) -> list[Any]:
+        if case.system == "RetNet":
+            raise scans_module.DeviceLostError("triton: illegal memory access")
+        return measured(case, *others)
+
+    monkeypatch.setattr(scans_module, "scan_speed", breaks)
+    with pytest.raises(
+        UserError, match=r"^gated_scan \(RetNet\): triton: illegal memory access; the GPU cannot be used"
+    ):
+        scans("--out", tmp_path / "scans.parquet")
+    assert {*read_table(tmp_path / "scans.parquet", SCAN_SPEED)["system"]} == {SMALL.system}
 
 
 @pytest.mark.exhaustive

@@ -171,21 +171,28 @@ def test_a_run_stops_before_its_time_limit_and_every_job_makes_progress(
     continues_bitwise(run, store, tmp_path / "run", whole)
 
 
+@pytest.mark.parametrize(("write", "until"), [(0.0, 250.0), (60.0, 400.0)])
 def test_a_step_that_would_exceed_the_time_limit_does_not_start(
-    run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: float, until: float, run: RunSpec, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step takes 100 seconds of a simulated clock: two of them fit into 250."""
+    """Each step takes 100 seconds of a simulated clock, and the last checkpoint has to fit, too."""
     now = [0.0]
     monkeypatch.setattr(checkpoint_schedule, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    make = Stepper.train_step
+    make, save = Stepper.train_step, Checkpointer.save
 
     def slow_step(*arguments: Any) -> Any:
         now[0] += 100
         return make(*arguments)
 
+    def slow_save(checkpointer: Checkpointer, step: int) -> None:
+        now[0] += write
+        save(checkpointer, step)
+
     monkeypatch.setattr(Stepper, "train_step", slow_step)
+    monkeypatch.setattr(Checkpointer, "save", slow_save)
     with pytest.raises(Preempted, match="by its time limit at step 2 of 40"):
-        train(run, store, tmp_path, CheckpointSchedule(seconds=1e9, until=250.0))
+        train(run, store, tmp_path, CheckpointSchedule(seconds=100.0 if write else 1e9, until=until))
+    assert now[0] <= until
 
 
 def test_slow_checkpoints_are_written_less_often(

@@ -1,14 +1,13 @@
 """Lower bounds of the time that a scan can take on this machine.
 
 No implementation is faster than the limit of a case, except for noise. Therefore the limit counts the fewest operations
-that any known form of the scan needs. For the forward pass it is
+that any known form of the scan needs. On a CPU it is
 
     limit = max(multiply-adds / rate of multiply-adds, bytes / rate of the fastest stream)
 
-The backward pass has a limit of the same form, and both are added. The bytes of a pass are those of its inputs and
-outputs, each counted once, without states. The stream covers as many bytes as the call: all inputs, outputs and
-gradients of both passes, each counted once. So it uses the caches as a repeated call can. `ssm_kernels.native.limits`
-measures both rates.
+of the whole call, forward or forward and backward. The bytes are those of all inputs, outputs and gradients, each
+counted once, without states. The stream covers as many bytes, so it uses the caches as a repeated call can.
+`ssm_kernels.native.limits` measures both rates.
 
 A product of two numbers counts as a multiply-add, because the same units of a processor compute both. Additions,
 divisions, comparisons and conversions do not count, because processors have other units for them. An exponential
@@ -26,8 +25,9 @@ counts as 5 multiply-adds (a polynomial of degree 5). The multiply-adds of one s
     causal_conv1d    per element: 10 for 4 taps, an exponential and a product. Backward: 9 for the value before the
                      activation, 3 for the slope of the activation, 8 for the gradients of x and of the weight.
 
-On a GPU, exponentials have their own units, and run at the same time as multiply-adds. So the limit is the largest of
-three times: multiply-adds, exponentials, bytes. The products of gated_scan and delta_scan run at the rate of a large
+On a GPU, the forward and the backward pass have separate limits, which are added. Exponentials have their own units,
+and run at the same time as multiply-adds. So the limit of a pass is the largest of three times: multiply-adds,
+exponentials, bytes. The products of gated_scan and delta_scan run at the rate of a large
 bfloat16 matrix product, on tensor cores; all other multiply-adds at that of float32. `ssm_kernels.native.gpu_limits`
 measures these rates.
 """
@@ -135,16 +135,16 @@ def measure_gpu(device: torch.device, **sizes: dict[str, int]) -> Limits:
 
 def limit_ms(case: Case, limits: Limits) -> float:
     """The smallest time of the case on this machine, in milliseconds."""
-    seconds, passes = 0.0, work(case)
-    touched = passes[-1].bytes + sum(done.forward_only for done in passes[:-1])
+    passes = work(case)
+    if limits.exponentials is None:
+        touched = passes[-1].bytes + sum(done.forward_only for done in passes[:-1])
+        compute = sum(done.multiply_adds for done in passes) / limits.multiply_adds
+        return 1000 * max(compute, touched / _stream(int(touched), limits.threads))
+    seconds = 0.0
     for done in passes:
-        if limits.exponentials is not None:
-            rate = limits.gemm if case.operation in ON_TENSOR_CORES else limits.multiply_adds
-            products = done.multiply_adds - EXP * done.exponentials
-            seconds += max(done.bytes / limits.memory, products / rate, done.exponentials / limits.exponentials)
-        else:
-            compute = done.multiply_adds / limits.multiply_adds
-            seconds += max(compute, done.bytes / _stream(int(touched), limits.threads))
+        rate = limits.gemm if case.operation in ON_TENSOR_CORES else limits.multiply_adds
+        products = done.multiply_adds - EXP * done.exponentials
+        seconds += max(done.bytes / limits.memory, products / rate, done.exponentials / limits.exponentials)
     return 1000 * seconds
 
 

@@ -1,8 +1,8 @@
 """Stage rules: launch shapes around the rules that choose them, and which change would have been best.
 
 A task is one case, forward and backward. Each trial changes one thing: the warps or stages of one kernel, all tiles, or
-the number of programs for which a sequence is cut. A trial with wrong results is not timed. Each
-trial compiles kernels, so a task may end with fewer trials.
+the number of programs for which a sequence is cut. A trial with wrong results is not timed. Each trial compiles
+kernels, so a task may end with fewer trials.
 """
 
 from __future__ import annotations

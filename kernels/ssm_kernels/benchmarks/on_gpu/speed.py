@@ -14,7 +14,7 @@ from ssm_kernels.backends import unavailable
 from ssm_kernels.benchmarks.cases import Case, gpu_cases, rehearsed
 from ssm_kernels.benchmarks.limits import Limits, limit_ms, measure_gpu
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError
-from ssm_kernels.benchmarks.scans import scan_speed
+from ssm_kernels.benchmarks.scans import DeviceLostError, scan_speed
 
 REPEATS, SECONDS = 20, 1.0  # at most, for each implementation
 OURS = ("triton", "cuda")
@@ -34,11 +34,14 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     """Times of all implementations, and the limit.
 
     Raises:
-        TaskError: one of our kernels is wrong, or could not run.
+        TaskError: one of our kernels is wrong or could not run, or an implementation broke the CUDA context.
     """
     case, limits = _cases(setting)[name], _limits(setting)
     repeats = 1 if setting.rehearse else REPEATS
-    speeds = scan_speed(case, torch.device(setting.device), repeats, SECONDS)
+    try:
+        speeds = scan_speed(case, torch.device(setting.device), repeats, SECONDS)
+    except DeviceLostError as error:
+        raise TaskError(str(error)) from error
     limit = limit_ms(case, limits)
     found = [
         {
