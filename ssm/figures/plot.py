@@ -52,11 +52,15 @@ class Plot(Reader, PluginSpec):
         """The panels (models) that the plot names."""
         return ()
 
-    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
-        """The arms that only the legend names: those of `arms` (None: all) that are measured."""
+    def legend(self) -> Sequence[str] | None:
+        """The arms and families that only the legend names; None: all arms."""
+        return None
+
+    def in_legend(self, task: PlannedFigure) -> list[str]:
+        """The measured arms that only the legend names."""
         names = set(self.own_measurement_names)
         measured = {series.arm for series in task.series if not names or names & series.tables.keys()}
-        return [arm for arm in chosen_arms(task, arms) if arm in measured]
+        return [arm for arm in chosen_arms(task, self.legend()) if arm in measured]
 
 
 def require_arms(field: str, names: Iterable[str], arms: Collection[str], families: Collection[str]) -> None:
@@ -94,8 +98,8 @@ class ChosenArms(Plot):
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         require_arms("arms", self.arms or (), arms, families)
 
-    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
-        return super().in_legend(task, self.arms)
+    def legend(self) -> Sequence[str] | None:
+        return self.arms
 
     def looks(self, task: PlannedFigure, styles: dict[str, ArmStyle]) -> dict[str, Look]:
         """How each drawn arm looks.

@@ -27,9 +27,8 @@ counts as 5 multiply-adds (a polynomial of degree 5). The multiply-adds of one s
 
 On a GPU, the forward and the backward pass have separate limits, which are added. Exponentials have their own units,
 and run at the same time as multiply-adds. So the limit of a pass is the largest of three times: multiply-adds,
-exponentials, bytes. The products of gated_scan and delta_scan run at the rate of a large
-bfloat16 matrix product, on tensor cores; all other multiply-adds at that of float32. `ssm_kernels.native.gpu_limits`
-measures these rates.
+exponentials, bytes. The products of gated_scan and delta_scan run at the rate of a large bfloat16 matrix product, on
+tensor cores; all other multiply-adds at that of float32. `ssm_kernels.native.gpu_limits` measures these rates.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ class Work:
     multiply_adds: float  # an exponential counts as EXP
     bytes: float  # of inputs and outputs, each counted once
     exponentials: float = 0.0
-    forward_only: float = 0.0  # of the bytes of a forward pass, those that the backward pass does not touch
 
 
 def measure_limits(device: torch.device) -> Limits:
@@ -137,15 +135,21 @@ def limit_ms(case: Case, limits: Limits) -> float:
     """The smallest time of the case on this machine, in milliseconds."""
     passes = work(case)
     if limits.exponentials is None:
-        touched = passes[-1].bytes + sum(done.forward_only for done in passes[:-1])
+        size = touched(case)
         compute = sum(done.multiply_adds for done in passes) / limits.multiply_adds
-        return 1000 * max(compute, touched / _stream(int(touched), limits.threads))
+        return 1000 * max(compute, size / _stream(int(size), limits.threads))
     seconds = 0.0
     for done in passes:
         rate = limits.gemm if case.operation in ON_TENSOR_CORES else limits.multiply_adds
         products = done.multiply_adds - EXP * done.exponentials
         seconds += max(done.bytes / limits.memory, products / rate, done.exponentials / limits.exponentials)
     return 1000 * seconds
+
+
+def touched(case: Case) -> float:
+    """Bytes of all inputs, outputs and gradients, each counted once. Every input and output has a gradient."""
+    passes = work(case)
+    return len(passes) * passes[0].bytes
 
 
 def work(case: Case) -> list[Work]:
@@ -163,7 +167,7 @@ def _diagonal(case: Case) -> Passes:
     products = numbers * (2 if complex_ else 1)
     forward, backward = (2, 3) if complex_ else (3, 5)  # b -> h; dh, h -> db; and a -> ; a -> da
     return (
-        Work(products, forward * numbers * _bytes(case), forward_only=numbers * _bytes(case)),  # b
+        Work(products, forward * numbers * _bytes(case)),
         Work(2 * products, backward * numbers * _bytes(case)),
     )
 
@@ -171,12 +175,7 @@ def _diagonal(case: Case) -> Passes:
 def _selective(case: Case) -> Passes:
     B, T, D, N = case.sizes
     return (  # u, dt, B, C -> y; and dy -> du, ddt, dB, dC
-        Work(
-            multiply_adds=B * T * D * ((4 + EXP) * N + 7 + EXP),
-            bytes=B * T * (3 * D + 2 * N) * _bytes(case),
-            exponentials=B * T * D * (N + 1),
-            forward_only=B * T * D * _bytes(case),  # y
-        ),
+        Work(B * T * D * ((4 + EXP) * N + 7 + EXP), B * T * (3 * D + 2 * N) * _bytes(case), B * T * D * (N + 1)),
         Work(B * T * D * ((3 + EXP + 8) * N + 11 + EXP), B * T * (5 * D + 4 * N) * _bytes(case), B * T * D * (N + 1)),
     )
 
@@ -202,12 +201,7 @@ def _matrix_states(case: Case, products: int, inputs: float, decays: int) -> Pas
     tokens = B * T * H
     forward, backward = inputs + 2 * V, 2 * inputs + 3 * V  # inputs, v -> y; and dy -> their gradients
     return (
-        Work(
-            multiply_adds=tokens * (products * K * V + EXP * decays),
-            bytes=tokens * forward * _bytes(case),
-            exponentials=tokens * decays,
-            forward_only=tokens * V * _bytes(case),  # y
-        ),
+        Work(tokens * (products * K * V + EXP * decays), tokens * forward * _bytes(case), tokens * decays),
         Work(tokens * 2 * products * K * V, tokens * backward * _bytes(case)),
     )
 
@@ -215,7 +209,7 @@ def _matrix_states(case: Case, products: int, inputs: float, decays: int) -> Pas
 def _conv(case: Case) -> Passes:
     numbers = prod(case.sizes)
     return (  # x -> y; x, dy -> dx
-        Work(numbers * (5 + EXP), 2 * numbers * _bytes(case), numbers, forward_only=numbers * _bytes(case)),  # y
+        Work(numbers * (5 + EXP), 2 * numbers * _bytes(case), numbers),
         Work(numbers * (15 + EXP), 3 * numbers * _bytes(case), numbers),
     )
 

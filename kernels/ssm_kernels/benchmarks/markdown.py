@@ -76,10 +76,9 @@ def markdown(one: Run, two: Run, avx2: Run) -> str:
         UserError: the runs are from different processors, the first two used different instruction sets, or a case was
             not timed in all of them.
     """
-    first = (one.limits.processor, one.limits.instructions)
-    for run, instructions in ((two, two.limits.instructions), (avx2, one.limits.instructions)):
-        if (other := (run.limits.processor, instructions)) != first:
-            raise UserError(f"the runs are from different machines: {first} and {other}")
+    first, second, third = ((run.limits.processor, run.limits.instructions) for run in (one, two, avx2))
+    if first != second or first[0] != third[0]:
+        raise UserError(f"the runs are from different machines: {first}, {second} and {third}")
     made = one.provenance
     packages = {"torch": made["packages"]["torch"]} | made["peers"]
     lines = [

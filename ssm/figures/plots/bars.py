@@ -144,8 +144,8 @@ class Bars(ChosenArms, Titled, Variants):
     level: float | None = None  # a reference line, such as chance
     label: str | None = None  # label of the axis; none: the name of the quantity
 
-    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
-        return []
+    def legend(self) -> Sequence[str]:
+        return ()
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, or one for all, on one shared axis."""

@@ -78,8 +78,8 @@ class Scatter(OfArms):
     def check(self, families: Mapping[str, Mapping[str, Member]], arms: Collection[str]) -> None:
         require_arms("arm", [self.arm], arms, ())
 
-    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
-        return []  # but models
+    def legend(self) -> Sequence[str]:
+        return ()  # but models
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """One panel, with a color and a marker for each model."""

@@ -85,8 +85,8 @@ class SweepCurves(Titled, OfArms):
         if not all(map(is_number, values.get(str(self.over), []))):
             raise ValueError(f"over: not all values of '{self.over}' are numbers; use the plot 'bars'")
 
-    def in_legend(self, task: PlannedFigure, arms: Sequence[str] | None = None) -> list[str]:
-        return super().in_legend(task, self.reference)
+    def legend(self) -> Sequence[str]:
+        return self.reference
 
     def draw(self, task: PlannedFigure, tables: Path, styles: dict[str, ArmStyle]) -> list[Row]:
         """A panel for each model, or one for all, with a shared y axis and a marker at each point."""
