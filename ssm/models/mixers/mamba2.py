@@ -18,7 +18,7 @@ from ssm.specs.mixers.mamba2 import Mamba2Mixer
 
 
 class Mamba2(Mixer, kind="mamba2"):
-    """The sequential block of the paper's Figure 6: projection, short convolution, SSD, gated norm, projection.
+    """The parallel block of the paper's Figure 6: projection, short convolution, SSD, gated norm, projection.
 
     State: "memory" S (B, H, N, P) and "conv", the convolution's last K - 1 inputs (B, K - 1, E D + 2 G N).
     """
@@ -120,7 +120,7 @@ class Mamba2(Mixer, kind="mamba2"):
         return dt if self.spec.dt_limit == (0.0, None) else dt.clamp(*self.spec.dt_limit)
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
-        """One token: S_t = exp(dt A) S_{t-1} + dt B x^T, y = C^T S_t + D x (Section 6, recurrent form)."""
+        """One token: S_t = exp(dt A) S_{t-1} + dt B x^T, y = C^T S_t + D x (scalar A, Section 5.1)."""
         z, xBC, dt = self.in_proj(u).split(self.sizes, -1)
         xBC, conv = conv_step(xBC, self.conv_weight, self.conv_bias, None if state is None else state["conv"])
         x, B, C = F.silu(xBC).split([self.d_inner, self.d_bc, self.d_bc], -1)

@@ -47,7 +47,10 @@ class Rglru(Mixer, kind="rglru"):
         self._initialize()
 
     def _initialize(self) -> None:
-        """a^c is uniform (Section 2.4). Linear maps use LeCun's normal, the output map with 2 / L of its variance."""
+        """a^c is uniform (Section 2.4). Linear maps use LeCun's normal, the output map with 2 / L of its variance.
+
+        So does the convolution. The released code divides its standard deviation by 10.
+        """
         for linear, gain in ((self.gate_proj, 1.0), (self.in_proj, 1.0), (self.out_proj, 2 / self.n_layers)):
             nn.init.normal_(linear.weight, std=math.sqrt(gain / linear.in_features))
             nn.init.zeros_(linear.bias)

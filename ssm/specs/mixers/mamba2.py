@@ -30,7 +30,7 @@ class SlowHeads(Spec):
 class Mamba2Mixer(MixerSpecBase):
     """Mamba-2 (Dao & Gu 2024, "Transformers are SSMs", Section 7).
 
-    It is the sequential block of their figure 6, without a norm on B and C.
+    It is the parallel block of their Figure 6.
     """
 
     taxonomy: ClassVar[Taxonomy] = Taxonomy(

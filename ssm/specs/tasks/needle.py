@@ -38,7 +38,7 @@ class NeedleTask(SpelledTask):
     task: Literal["needle"] = "needle"
     corpus: CorpusSpec  # text around the statement, and for training a BPE tokenizer
     mix: Mix[NeedlePart]
-    instruction: bool = True  # begin with the paper's instruction to answer from the context, not from facts
+    instruction: bool = True  # before the question: the paper's instruction to answer from the context
     alternatives: Annotated[PositiveInt, Field(le=10)] = ALTERNATIVES  # number of wrong answers to compare
 
     @property
