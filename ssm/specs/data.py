@@ -143,6 +143,8 @@ class DataSpec(Data):
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"name", "shard_tokens"})
     later: ClassVar[frozenset[str]] = frozenset({"choice"})
+    answers: ClassVar[bool] = False
+    least_context: ClassVar[int] = 1
     corpus: CorpusSpec  # source of the documents
     tokenizer: TokenizerSpec = BytesTokenizer()  # how text becomes tokens
     held_out: Annotated[float, Field(ge=0, le=1)] = 0.1  # fraction of documents that is held out for measurements
@@ -172,14 +174,6 @@ class DataSpec(Data):
     @property
     def text(self) -> DataSpec:
         return self
-
-    @property
-    def answers(self) -> bool:
-        return False
-
-    @property
-    def least_context(self) -> int:
-        return 1
 
     @property
     def words(self) -> str:

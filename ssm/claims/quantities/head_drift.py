@@ -27,15 +27,12 @@ class HeadDrift(ArmQuantity):
 
     kind: Literal["head_drift"] = "head_drift"
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
+    read_on: ClassVar[ComparisonScale] = "logarithm"
     times_context: PositiveFloat  # k: the later position is kT, where T is the training context
     heads: Literal["mean", "median", "largest"] = "mean"  # the number that is read of all heads
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         return why_no_state_at(measurement, series.context, end_in_tokens(series, self.times_context))
-
-    @property
-    def read_on(self) -> ComparisonScale:
-        return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """With one seed, the interval is a bootstrap over sequences."""

@@ -18,14 +18,11 @@ class PerplexityAt(ArmQuantity):
 
     kind: Literal["perplexity_at"] = "perplexity_at"
     reads: ClassVar[tuple[str, ...]] = ("position_loss",)
+    read_on: ClassVar[ComparisonScale] = "logarithm"
     times_context: PositiveFloat  # k
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         return why_not_at(measurement, end_in_tokens(series, self.times_context))
-
-    @property
-    def read_on(self) -> ComparisonScale:
-        return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         stop = end_in_tokens(series, self.times_context)

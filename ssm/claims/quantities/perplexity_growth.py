@@ -27,15 +27,12 @@ class PerplexityGrowth(ArmQuantity):
 
     kind: Literal["perplexity_growth"] = "perplexity_growth"
     reads: ClassVar[tuple[str, ...]] = ("position_loss",)
+    read_on: ClassVar[ComparisonScale] = "logarithm"
     times_context: PositiveFloat  # k
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         T, end = series.context, end_in_tokens(series, self.times_context)
         return why_not_at(measurement, end) or why_not_between(measurement, T // 2, T, "arm")
-
-    @property
-    def read_on(self) -> ComparisonScale:
-        return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """Paired by sequence."""

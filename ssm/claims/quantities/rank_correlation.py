@@ -27,13 +27,10 @@ class RankCorrelation(SeedQuantity):
 
     kind: Literal["rank_correlation"] = "rank_correlation"
     reads: ClassVar[tuple[str, ...]] = ()  # any measurement
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     arm: Name  # the arm that is measured
     x: Of  # a quantity, without its key `arm`
     y: Of  # another one
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return (-1.0, 1.0)
 
     def quantities(self, arm: str = SOME) -> tuple[SeedQuantity, SeedQuantity]:
         """`x` and `y` of an arm."""

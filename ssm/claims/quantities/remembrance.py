@@ -27,16 +27,10 @@ class Remembrance(ArmQuantity):
 
     kind: Literal["remembrance"] = "remembrance"
     reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
+    read_on: ClassVar[ComparisonScale] = "ratio"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     distance: Distance = "total_variation"  # distance between the two predictions
     kept_contexts: PositiveFloat = 1.0  # number of training contexts that the model still reads
-
-    @property
-    def read_on(self) -> ComparisonScale:
-        return "ratio"
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return (0.0, 1.0)
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """A mean over sequences, interpolated linearly between the measured t."""

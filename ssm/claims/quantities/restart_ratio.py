@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ssm.claims.estimate import Reading
 from ssm.claims.panel_tables import PanelTables
@@ -18,10 +18,7 @@ class RestartRatio(RestartQuantity):
     """
 
     kind: Literal["restart_ratio"] = "restart_ratio"
-
-    @property
-    def read_on(self) -> ComparisonScale:
-        return "logarithm"
+    read_on: ClassVar[ComparisonScale] = "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         return self.log_ratio(panel, series)

@@ -24,12 +24,9 @@ class ShapeDifference(SeriesQuantity):
 
     kind: Literal["shape_difference"] = "shape_difference"
     reads: ClassVar[tuple[str, ...]] = ("effective_remembrance",)
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     distance: Distance  # the first distance between predictions
     with_distance: Distance = "total_variation"  # the second distance
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return (0.0, 1.0)
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """With one seed, the interval is a bootstrap over sequences."""

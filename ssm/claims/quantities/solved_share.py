@@ -21,11 +21,8 @@ class SolvedShare(ColumnReader, ArmQuantity):
 
     kind: Literal["solved_share"] = "solved_share"
     of_two_kinds: ClassVar[bool] = True
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     level: float  # smallest mean of the column with which a seed counts as solved
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return (0.0, 1.0)
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """1 or 0. The examples of one seed do not measure the spread between seeds, so a reading has no sequences."""

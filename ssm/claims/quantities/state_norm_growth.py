@@ -19,14 +19,11 @@ class StateNormGrowth(ArmQuantity):
 
     kind: Literal["state_norm_growth"] = "state_norm_growth"
     reads: ClassVar[tuple[str, ...]] = ("state_statistics",)
+    read_on: ClassVar[ComparisonScale] = "logarithm"
     times_context: PositiveFloat  # k
 
     def why_not_in(self, measurement: Measurement, series: Series) -> str | None:
         return why_no_state_at(measurement, series.context, end_in_tokens(series, self.times_context))
-
-    @property
-    def read_on(self) -> ComparisonScale:
-        return "logarithm"
 
     def read(self, panel: PanelTables, series: Series) -> Reading:
         """A ratio of means over sequences."""

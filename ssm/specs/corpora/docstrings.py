@@ -13,8 +13,5 @@ class DocstringsCorpus(Corpus):
     """
 
     library: ClassVar[bool] = True
+    words: ClassVar[str] = "the docstrings of the standard library"
     kind: Literal["docstrings"] = "docstrings"
-
-    @property
-    def words(self) -> str:
-        return "the docstrings of the standard library"

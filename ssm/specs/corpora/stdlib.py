@@ -13,10 +13,7 @@ class StdlibCorpus(Corpus):
     """The source code of Python's standard library. Every machine has it, and nothing is downloaded."""
 
     library: ClassVar[bool] = True
+    words: ClassVar[str] = "the standard library"
     kind: Literal["stdlib"] = "stdlib"
     min_file_bytes: PositiveInt = 64  # leave out smaller files
     max_file_bytes: PositiveInt = 400_000  # leave out larger files
-
-    @property
-    def words(self) -> str:
-        return "the standard library"

@@ -28,6 +28,7 @@ class KdaMixer(GatedDeltaRuleMixer):
             r"$y_t = q_t^T S_t$",
         ),
     )
+    has_a: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"gate_bias"})
     kind: Literal["kda"] = "kda"
     gate_rank: PositiveInt | None = None  # R, rank of the projections to the decay and to the gate; default V
@@ -37,10 +38,6 @@ class KdaMixer(GatedDeltaRuleMixer):
         super().check(d_model)
         if self.key_dim is None and d_model % self.key_heads:
             raise ValueError(f"{self.key_heads} heads of keys must divide d_model {d_model}, or give key_dim")
-
-    @property
-    def has_a(self) -> bool:
-        return True
 
     def state_shape(self, d_model: int) -> tuple[int, ...]:
         K = self.key_dim or d_model // self.key_heads

@@ -31,6 +31,7 @@ class Mamba1Mixer(MixerSpecBase):
             r"$y_t = C_t^T h_t$",
         ),
     )
+    has_a: ClassVar[bool] = True
     has_bc: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"selection_norm_eps"})
     kind: Literal["mamba1"] = "mamba1"
@@ -51,10 +52,6 @@ class Mamba1Mixer(MixerSpecBase):
         if self.learned_states < 1:
             raise ValueError(f"d_state {self.d_state} leaves no state between the polarized ones")
         return self
-
-    @property
-    def has_a(self) -> bool:
-        return True
 
     @property
     def polarized_states(self) -> int:

@@ -44,6 +44,7 @@ class Mamba2Mixer(MixerSpecBase):
             r"$y_t = C_t^T h_t$",
         ),
     )
+    has_a: ClassVar[bool] = True
     has_bc: ClassVar[bool] = True
     has_dt_limit: ClassVar[bool] = True
     later: ClassVar[frozenset[str]] = frozenset({"slow_heads", "conv_bias", "decay"})
@@ -77,10 +78,6 @@ class Mamba2Mixer(MixerSpecBase):
             raise ValueError(f"head_dim {self.head_dim} must divide expand * d_model = {d_inner}")
         if self.heads(d_model) % self.n_groups:
             raise ValueError(f"n_groups {self.n_groups} must divide the {self.heads(d_model)} heads")
-
-    @property
-    def has_a(self) -> bool:
-        return True
 
     @property
     def receptive_field(self) -> int:

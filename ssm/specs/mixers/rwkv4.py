@@ -26,11 +26,8 @@ class Rwkv4Mixer(MixerSpecBase):
     )
     has_map: ClassVar[bool] = False  # its readout is a ratio
     averages: ClassVar[bool] = True
+    receptive_field: ClassVar[int] = 2  # a token is mixed with the one before it
     kind: Literal["rwkv4"] = "rwkv4"
-
-    @property
-    def receptive_field(self) -> int:
-        return 2  # a token is mixed with the one before it
 
     def heads(self, d_model: int) -> int:
         return 2 * d_model  # averages h_t and weights d_t of the channels

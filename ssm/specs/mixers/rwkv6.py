@@ -24,6 +24,7 @@ class Rwkv6Mixer(MixerSpecBase):
             r"$y_t = r_t^T (S_{t-1} + \mathrm{diag}(u) k_t v_t^T)$",
         ),
     )
+    receptive_field: ClassVar[int] = 2  # the current token is mixed with the one before
     later: ClassVar[frozenset[str]] = frozenset({"decay_range"})
     kind: Literal["rwkv6"] = "rwkv6"
     head_dim: PositiveInt = 64  # K = V, dimensions of a head's keys and values
@@ -36,10 +37,6 @@ class Rwkv6Mixer(MixerSpecBase):
     def check(self, d_model: int) -> None:
         if d_model % self.head_dim:
             raise ValueError(f"head_dim {self.head_dim} must divide d_model {d_model}")
-
-    @property
-    def receptive_field(self) -> int:
-        return 2  # the current token is mixed with the one before
 
     def heads(self, d_model: int) -> int:
         return d_model // self.head_dim

@@ -28,6 +28,7 @@ class Rwkv7Mixer(MixerSpecBase):
             r"$y_t = r_t^T S_t$",
         ),
     )
+    receptive_field: ClassVar[int] = 2  # the current token is mixed with the one before
     kind: Literal["rwkv7"] = "rwkv7"
     head_dim: PositiveInt = 64  # K = V, dimensions of a head's keys and values
     decay_rank: PositiveInt = 64  # rank of the map to the decay w
@@ -47,10 +48,6 @@ class Rwkv7Mixer(MixerSpecBase):
     @property
     def follows(self) -> str | None:
         return None if self.value_rank is None else self.kind
-
-    @property
-    def receptive_field(self) -> int:
-        return 2  # the current token is mixed with the one before
 
     def heads(self, d_model: int) -> int:
         return d_model // self.head_dim

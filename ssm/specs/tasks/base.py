@@ -39,6 +39,7 @@ class Task(Data, PluginSpec):
     registry: ClassVar[Registry[Any]] = SPECS
     registry_key: ClassVar[str] = KEY
     not_hashed: ClassVar[frozenset[str]] = frozenset({"name"})
+    answers: ClassVar[bool] = True
     task: str
     mix: Mix[Part]  # parts with different lengths or difficulty, from which examples are drawn
     examples: PositiveInt | None = None  # size of the training set, read in epochs; without it, each example is new
@@ -90,10 +91,6 @@ class Task(Data, PluginSpec):
     @property
     def text(self) -> DataSpec | None:
         return None
-
-    @property
-    def answers(self) -> bool:
-        return True
 
     @property
     def words(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -71,6 +71,8 @@ class FactsTask(SpelledTask):
     longest answer. The difficulty is the number of sentences in the story.
     """
 
+    longest_answer: ClassVar[int] = LONGEST
+    groups: ClassVar[tuple[str, ...]] = tuple(FACTS)
     task: Literal["facts"] = "facts"
     mix: Mix[FactsPart]
     shots: NonNegativeInt = 0  # number of short example stories with answers before the prompt
@@ -97,14 +99,6 @@ class FactsTask(SpelledTask):
         for part in self.mix if self.babilong is not None else ():
             published_name(part.length)
         return self
-
-    @property
-    def longest_answer(self) -> int:
-        return LONGEST
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return tuple(FACTS)
 
     @property
     def sources(self) -> Sources:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -35,6 +35,8 @@ class NeedleTask(SpelledTask):
     is the depth of the statement in the text.
     """
 
+    longest_answer: ClassVar[int] = LONGEST
+    groups: ClassVar[tuple[str, ...]] = RELATIONS
     task: Literal["needle"] = "needle"
     corpus: CorpusSpec  # text around the statement, and for training a BPE tokenizer
     mix: Mix[NeedlePart]
@@ -42,13 +44,5 @@ class NeedleTask(SpelledTask):
     alternatives: Annotated[PositiveInt, Field(le=10)] = ALTERNATIVES  # number of wrong answers to compare
 
     @property
-    def longest_answer(self) -> int:
-        return LONGEST
-
-    @property
     def candidates(self) -> int:
         return 1 + self.alternatives
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return RELATIONS

@@ -42,6 +42,7 @@ class PasskeyTask(SpelledTask):
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"instruction"})
+    groups: ClassVar[tuple[str, ...]] = ("passkey",)
     task: Literal["passkey"] = "passkey"
     mix: Mix[PasskeyPart]
     digits: Annotated[int, Field(ge=1, le=18)] = 5  # digits of a key
@@ -60,10 +61,6 @@ class PasskeyTask(SpelledTask):
     @property
     def longest_answer(self) -> int:
         return self.digits + 1
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return ("passkey",)
 
 
 def least_bytes(digits: int, instruction: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import PositiveInt, model_validator
 
@@ -28,6 +28,7 @@ class PixelsTask(Task):
     output predicts the class, which is the only target. Lengths are in pixels.
     """
 
+    longest_answer: ClassVar[int] = 1
     task: Literal["pixels"] = "pixels"
     mix: Mix[PixelsPart] = (PixelsPart(),)
     images: ImagesSpec  # data set of images
@@ -55,10 +56,6 @@ class PixelsTask(Task):
     @property
     def groups(self) -> tuple[str, ...]:
         return self.images.classes
-
-    @property
-    def longest_answer(self) -> int:
-        return 1
 
     @property
     def words(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -36,6 +36,9 @@ class RecallTask(Task):
     difficulty is the number of pairs.
     """
 
+    # by the distance between the two places of a key, in quarters of the sequence
+    groups: ClassVar[tuple[str, ...]] = ("nearest", "near", "far", "farthest")
+    longest_answer: ClassVar[int] = 1
     task: Literal["recall"] = "recall"
     mix: Mix[RecallPart]
     vocabulary: Annotated[int, Field(ge=4, le=2**20, multiple_of=2)] = 8192  # V, number of tokens
@@ -62,12 +65,3 @@ class RecallTask(Task):
     @property
     def least_context(self) -> int:
         return max(part.length for part in self.mix)
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Groups by the distance between the two places of a key, in quarters of the sequence."""
-        return ("nearest", "near", "far", "farthest")
-
-    @property
-    def longest_answer(self) -> int:
-        return 1

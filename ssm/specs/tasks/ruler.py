@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,7 @@ class RulerTask(SpelledTask):
     with the key, or with the value.
     """
 
+    groups: ClassVar[tuple[str, ...]] = RULER
     task: Literal["ruler"] = "ruler"
     mix: Mix[RulerPart]
 
@@ -46,7 +47,3 @@ class RulerTask(SpelledTask):
     def longest_answer(self) -> int:
         tracked = any("vt" in part.tasks for part in self.mix)
         return CHAIN * (LETTERS + 1) if tracked else NUMBER + 1
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return RULER
