@@ -32,11 +32,15 @@ class Expected(Spec):
             raise ValueError(f"above {self.above} must be less than below {self.below}")
         return self
 
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """One or two numbers, ascending."""
+        return tuple(bound for bound in (self.above, self.below) if bound is not None)
+
     def words(self) -> str:
         """The region as text: "> 1.5" or "0.9 to 1.1". `of_words` gives exactly this region back."""
-        bounds = [_exact(bound) for bound in (self.above, self.below) if bound is not None]
         sign = "< " if self.above is None else "> " if self.below is None else ""
-        return sign + " to ".join(bounds)
+        return sign + " to ".join(map(_exact, self.bounds))
 
     @classmethod
     def of_words(cls, words: str) -> Expected:

@@ -70,14 +70,14 @@ def needed_words(row: Mapping[str, Any]) -> str:
     return f"{count} new seeds would decide it"
 
 
-def _bounds(estimate: float, expected: Expected) -> list[float]:
+def _bounds(estimate: float, expected: Expected) -> tuple[float, ...]:
     """The bounds that the interval must not contain, so that the claim is decided in favor of the estimate."""
     above, below = expected.above, expected.below
     if above is not None and estimate <= above:
-        return [above]
+        return (above,)
     if below is not None and estimate >= below:
-        return [below]
-    return [bound for bound in (above, below) if bound is not None]
+        return (below,)
+    return expected.bounds
 
 
 def _distances(ends: np.ndarray, bounds: np.ndarray, method: Method) -> list[float]:

@@ -22,7 +22,7 @@ def p_value(found: Estimate, expected: Expected, verdict: str) -> float | None:
     """
     if found.tails is None:
         return None
-    p = max(found.tails.two_sided(bound) for bound in (expected.above, expected.below) if bound is not None)
+    p = max(map(found.tails.two_sided, expected.bounds))
     return max(p, 1 - LEVEL) if verdict == OPEN else p  # a limit of the number, or rounding, may leave it open
 
 

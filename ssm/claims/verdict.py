@@ -61,7 +61,7 @@ def decide(low: float, high: float, expected: Expected) -> tuple[str, str]:
 
     The expected region is open: an interval that touches a bound is not inside.
     """
-    bounds = [bound for bound in (expected.above, expected.below) if bound is not None]
+    bounds = expected.bounds
     what = f"value {number(low, bounds)}" if low == high else f"interval {span(low, high, bounds)}"
     region = expected.words()
     if (expected.above is None or low > expected.above) and (expected.below is None or high < expected.below):
@@ -76,8 +76,7 @@ def decide(low: float, high: float, expected: Expected) -> tuple[str, str]:
 
 def _rounded(number: float, expected: Expected, rounding: float) -> float:
     """The number; or 0 or a bound of the region, if the number differs from it by rounding only."""
-    marks = [mark for mark in (expected.above, expected.below, 0.0) if mark is not None]
-    return next((mark for mark in marks if abs(number - mark) <= rounding), number)
+    return next((mark for mark in (*expected.bounds, 0.0) if abs(number - mark) <= rounding), number)
 
 
 def number_of(task: JudgedFigure, name: str) -> str:

@@ -42,15 +42,14 @@ def strip_of_scales(rows: Mapping[str, Mapping[str, Any]], expected: Expected, p
 
 
 def _drawn(rows: Mapping[str, Mapping[str, Any]], expected: Expected, paper: float | None) -> Markup:
-    bounds = [bound for bound in (expected.above, expected.below) if bound is not None]
     theirs = [] if paper is None else [paper]
     seeds = {scale: _seed_numbers(row) for scale, row in rows.items()}
     ends = [row[name] for row in rows.values() for name in ("low", "high", "estimate")]
-    place = _scale([*ends, *bounds, *theirs, *(value for values in seeds.values() for value in values)])
+    place = _scale([*ends, *expected.bounds, *theirs, *(value for values in seeds.values() for value in values)])
     left = 0.0 if expected.above is None else place(expected.above)
     right = float(WIDTH) if expected.below is None else place(expected.below)
     width, height = WIDTH + (LABELS if any(rows) else 0), HEIGHT * (len(rows) + len(theirs))
-    marks = "".join(f'<path class="bound" d="M{place(bound):.1f} 0V{height}"/>' for bound in bounds)
+    marks = "".join(f'<path class="bound" d="M{place(bound):.1f} 0V{height}"/>' for bound in expected.bounds)
     lanes = [f'<rect class="region" x="{left:.1f}" width="{right - left:.1f}" height="{height}"/>{marks}']
     for number, (scale, row) in enumerate(rows.items()):
         middle = HEIGHT * (number + 0.5)

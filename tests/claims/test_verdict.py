@@ -42,15 +42,13 @@ def inside(x: float, expected: Expected) -> bool:
 def test_the_text_of_a_region_loses_no_digit(expected: Expected) -> None:
     """Registrations store the text. A bound that changes in its last digit is another claim."""
     assert Expected.of_words(expected.words()) == expected
-    assert [float(bound) for bound in BOUND.findall(expected.words())] == [
-        bound for bound in (expected.above, expected.below) if bound is not None
-    ]
+    assert tuple(float(bound) for bound in BOUND.findall(expected.words())) == expected.bounds
 
 
 @given(bounds, st.tuples(finite, finite).map(sorted))
 def test_a_verdict_agrees_with_every_point_of_the_interval(expected: Expected, interval: list[float]) -> None:
     low, high = interval
-    marks = [x for b in (expected.above, expected.below) if b is not None for x in (np.nextafter(b, -9e9), b)]
+    marks = [x for b in expected.bounds for x in (np.nextafter(b, -9e9), b)]
     marks += [np.nextafter(m, 9e9) for m in marks]
     said = {inside(x, expected) for x in [low, high, *np.linspace(low, high, 7), *marks] if low <= x <= high}
     verdict, reason = decide(low, high, expected)
