@@ -52,17 +52,6 @@ class Plan:
         """The tables that a figure is drawn and judged from."""
         return self.figures[target].table_ids
 
-    def runs_of(self, target: str) -> tuple[str, ...]:
-        """The runs that a figure needs, parents before their children."""
-        runs: dict[str, None] = {}
-        for table in self.tables_of(target):
-            line, run = [], self.inputs[table].run
-            while run is not None:
-                line.append(run)
-                run = self.inputs[run].run
-            runs |= dict.fromkeys(reversed(line))
-        return tuple(runs)
-
     def longest_windows(self, jobs: Collection[str] | None = None) -> dict[str, LongestWindows]:
         """The longest windows that jobs read from each token store, by its id.
 

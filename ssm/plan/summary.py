@@ -87,10 +87,11 @@ def _table(
     lines: list[tuple[list[str], set[str], set[str], int]] = []  # first cells, jobs, new jobs, figures
     seen, claims = set[str](), 0
     for target, task in plan.figures.items():
-        runs, tables = plan.runs_of(target), plan.tables_of(target)
+        tables = plan.tables_of(target)
         jobs = jobs_for(plan, tables)
+        runs = plan.runs.keys() & jobs
         new, own = jobs - seen, len({claim.id for _, claim, _ in task.verdicts})
-        counts = (len(runs), len(new & set(runs)), len(tables), len(new & set(tables)), own)
+        counts = (len(runs), len(new & runs), len(tables), len(new & set(tables)), own)
         lines.append(([target, *map(str, counts)], jobs, new, 1))
         seen |= jobs
         claims += own

@@ -25,8 +25,8 @@ def planned(tmp_path: Path) -> tuple[Plan, WorkflowConfig]:
 
 
 def finish(results: Path, plan: Plan, target: str, run: float, table: float) -> None:
-    """Write the records of a figure's jobs, with the seconds of each run and table."""
-    for name in plan.runs_of(target):
+    """Write the records of all runs and of a figure's tables, with the seconds of each run and table."""
+    for name in plan.runs:
         write_json(results / "runs" / name / "run.json", {"status": "finished", "seconds": run})
     for name in plan.tables_of(target):
         row = {column: [1.0 if kind == pl.Float64() else 1] for column, kind in METRICS.columns.items()}
@@ -41,15 +41,15 @@ def test_finished_figures_show_their_time(tmp_path: Path, planned: tuple[Plan, W
     (head,) = (row for row in rows if row[:1] == ["figure"])
     assert head[-1] == "took"
     expected = needs(plan, workflow, gpu=False)
-    jobs = len(plan.runs_of("lg_fig5")) * 200 + len(plan.tables_of("lg_fig5")) * 30
-    starts = (len(plan.runs_of("lg_fig5")) + len(plan.tables_of("lg_fig5"))) * START_SECONDS[False]
+    jobs = len(plan.runs) * 200 + len(plan.tables_of("lg_fig5")) * 30
+    starts = (len(plan.runs) + len(plan.tables_of("lg_fig5"))) * START_SECONDS[False]
     store = sum(expected[data].seconds for data in plan.data)
     minutes = (CALL_SECONDS + DRAW_SECONDS + jobs + starts + store) / 60
     (row,) = (row for row in rows if row[:1] == ["lg_fig5"])
     assert row[-2:] == [str(round(minutes)), "min"]
     (other,) = (row for row in rows if row[:1] == ["lg_fig4"])
     assert len(other) == len(row) - 2, "it is not finished"
-    made = [f"{len(plan.runs_of('lg_fig5'))} of {len(plan.runs)} runs"]
+    made = [f"{len(plan.runs)} of {len(plan.runs)} runs"]
     made += [f"{len(plan.tables_of('lg_fig5'))} of {len(plan.measurements)} tables"]
     assert f"Made already in {tmp_path}: {' and '.join(made)}. The table counts them, too.".split() in rows
     (without,) = (line.split() for line in summary(plan, workflow, 1, here=False).splitlines() if "lg_fig4" in line)

@@ -15,6 +15,7 @@ from ssm.figures.figure import FigureTask
 from ssm.plan import Inputs, Plan, load_config, make_plan, write_specs
 from ssm.plan.resources import needs, training_tokens
 from ssm.plan.summary import summary
+from ssm.plan.walltime import jobs_for
 from ssm.specs.config import DryRun
 from ssm.specs.initial_states.random_noise import RandomNoise
 from ssm.specs.initial_states.state_passing import StatePassing
@@ -47,7 +48,6 @@ def test_two_figures_share_a_run_and_parents_are_planned(folder: Path) -> None:
     (data,) = plan.data
     assert plan.inputs[passing] == Inputs(data=data, run=base)
     assert plan.inputs[base] == Inputs(data=data)
-    assert plan.runs_of("lg_fig5") == (base, passing)
     for name, run in plan.runs.items():
         assert run.id == name
     for name, task in plan.measurements.items():
@@ -59,7 +59,7 @@ def test_a_parent_that_no_figure_shows_is_planned(folder: Path) -> None:
     figure(folder, "lg_fig5", measurements=[{"kind": "position_loss", "length": 64, "arms": ["state_passing"]}])
     plan = planned(folder, figures=["lg_fig5"])
     assert len(plan.measurements) == 1
-    base, passing = plan.runs_of("lg_fig5")
+    base, passing = plan.runs
     assert plan.inputs[passing].run == base
 
 
@@ -241,7 +241,7 @@ def test_a_collection_takes_every_run_once_with_its_longest_curve(folder: Path) 
     alone = planned(folder, figures=["ls_fig1"])
     assert alone.figures == {"ls_fig1": plan.figures["ls_fig1"]}
     assert set(alone.measurements) == set(alone.tables_of("ls_fig1"))
-    assert set(alone.runs) == set(alone.runs_of("ls_fig1"))
+    assert set(alone.runs) <= jobs_for(alone, alone.tables_of("ls_fig1"))
 
 
 def test_a_collection_compares_windows_that_are_read_in_blocks(folder: Path) -> None:

@@ -147,7 +147,7 @@ def test_the_files_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_papers_figures_start_from_the_official_checkpoints() -> None:
     targets = [f"lg_fig{number}" for number in (1, 4, 5, 9, 12, 13)]
     plan = make_plan(load_config(own.CONFIG, "paper", targets))
-    runs = [plan.runs[name] for name in {name for target in targets for name in plan.runs_of(target)}]
+    runs = plan.runs.values()
     bases = {run.model.name: run for run in runs if run.parent is None}
     assert {name: run.published for name, run in bases.items()} == {
         f"{name}-{size}": f"state-spaces/{name.replace('mamba1', 'mamba')}-{size}"
