@@ -36,5 +36,5 @@ def run(args: argparse.Namespace) -> int:
     task = FigureTask.load(args.spec)
     verdicts = judge(task, args.tables)
     write_table(verdicts, VERDICTS, args.out, provenance(figure=task.content(), tables=list(task.table_ids)))
-    print(f"{task.figure.target}: {totals(verdicts['verdict'])}", file=sys.stderr)
+    print(f"{task.target}: {totals(verdicts['verdict'])}", file=sys.stderr)
     return 0

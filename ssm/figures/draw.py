@@ -51,7 +51,7 @@ def draw(task: FigureTask, tables: Path, out: Path) -> list[Path]:
         TableError: a table is missing or does not follow its schema.
         OutputError: `out` cannot be written.
     """
-    target = task.figure.target
+    target = task.target
     paths = [out / f"{target}.{kind}" for kind in PICTURES]
     with matplotlib.rc_context(RC | {"svg.hashsalt": target}):
         figure = draw_figure(task, tables)

@@ -66,7 +66,7 @@ def _measured(task: FigureTask, tables: Path) -> Findings:
     if not found:
         return Findings()
     line = (
-        f"{task.figure.target} ({task.scale}): {tables} has {found} of its {len(names)} tables already; a claim that "
+        f"{task.target} ({task.scale}): {tables} has {found} of its {len(names)} tables already; a claim that "
         "was measured before its registration counts as not registered; give the figure seeds that it never had"
     )
     return Findings(measured=[line])

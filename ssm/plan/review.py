@@ -62,7 +62,7 @@ def with_preregistrations(
     found = contents(task, runs, measurements)
     seeds = seeds_of(task)
     numbers = {name: content.number(seeds) for name, content in found.items()}
-    past = preregistrations.of(task.figure.target, task.scale)
+    past = preregistrations.of(task.target, task.scale)
     current = _current(past, seeds)
     registered = {}
     if current is not None and not _used_before(_earlier(task, current, preregistrations), seeds):
@@ -90,7 +90,7 @@ def review(
         of_others: those of other figures, if they differ. Figures that are registered together may expect different
             regions of one number, as one figure may: nobody has read its seeds.
     """
-    target, scale, seeds = task.figure.target, task.scale, seeds_of(task)
+    target, scale, seeds = task.target, task.scale, seeds_of(task)
     past = preregistrations.of(target, scale)
     current = _current(past, seeds)
     where = f"{target} ({scale})"
@@ -171,7 +171,7 @@ def _earlier(
     """The preregistrations of the figure before the current one, at all related scales; all if there is none."""
     found: list[Preregistration] = []
     for scale in _related(task.scale):
-        past = preregistrations.of(task.figure.target, scale)
+        past = preregistrations.of(task.target, scale)
         if current is not None:
             past = past[:-1] if scale == task.scale else tuple(one for one in past if one.date < current.date)
         found += past
@@ -205,7 +205,7 @@ def _registered_elsewhere(
     for other, scales in preregistrations.figures.items():
         for entry in (entry for scale in _related(task.scale) for entry in scales.get(scale, ())):
             earlier = date is None or entry.date < date
-            if other == task.figure.target or not earlier or not set(seeds) & set(entry.seeds):
+            if other == task.target or not earlier or not set(seeds) & set(entry.seeds):
                 continue
             for name, content in found.items():
                 for its, before in entry.claims.items():

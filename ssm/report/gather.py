@@ -167,7 +167,7 @@ class Figure:
 
     @property
     def target(self) -> str:
-        return self.task.figure.target
+        return self.task.target
 
     @property
     def paper(self) -> str:
@@ -296,7 +296,7 @@ class Gatherer:
         return self.results / "verdicts" / f"{target}.parquet"
 
     def _figure(self, task: FigureTask) -> Figure:
-        target = task.figure.target
+        target = task.target
         spec = self._spec(target)
         plot = f"ssm plot {spec} --tables {self.results / 'tables'} --out {self.results / 'figures'}"
         images = [self._need(path, plot) for path in self._images(target)]
@@ -315,7 +315,7 @@ class Gatherer:
         )
 
     def _claims(self, task: FigureTask, spec: Path) -> tuple[Claim, ...]:
-        path = self._verdicts(task.figure.target)
+        path = self._verdicts(task.target)
         judge = f"ssm judge {spec} --tables {self.results / 'tables'} --out {path}"
         planned = {name: (claim, panel) for name, claim, panel in task.verdicts}
         claims = {}
