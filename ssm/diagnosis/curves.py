@@ -15,7 +15,7 @@ from ssm.diagnosis.result import Diagnosis, HeadGrowth
 from ssm.figures.data import Curve
 
 
-def by_position(label: str, found: Diagnosis, losses: pl.DataFrame) -> Curve:
+def loss_curve(label: str, found: Diagnosis, losses: pl.DataFrame) -> Curve:
     frame = position_curve(losses)
     middle = (frame[BIN[0]].to_numpy() + frame[BIN[1]].to_numpy()) / 2
     half = _quantile(losses["sequence"].n_unique()) * frame["error"].to_numpy()

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from ssm.claims.table_numbers import head_std_curve
 from ssm.diagnosis.comparison import first_windows
-from ssm.diagnosis.curves import against_restarted, by_position, gains, growth_of_head, kept_tokens
+from ssm.diagnosis.curves import against_restarted, gains, growth_of_head, kept_tokens, loss_curve
 from ssm.diagnosis.heads import DRIFTS, head_growth, head_map
 from ssm.diagnosis.outcome import BREAKS
 from ssm.diagnosis.plot_elements import (
@@ -86,8 +86,8 @@ def plots(
 
 def _perplexity(arms: Arms) -> list[Row]:
     last = list(arms.values())[-1]
-    curves = [by_position(label, diagnosis, diagnosis.tables.position_loss) for label, diagnosis in arms.items()]
-    curves.append(by_position(RESTARTED, last, last.tables.restart_loss))
+    curves = [loss_curve(label, diagnosis, diagnosis.tables.position_loss) for label, diagnosis in arms.items()]
+    curves.append(loss_curve(RESTARTED, last, last.tables.restart_loss))
     panel = CurvePanel(
         curves,
         STYLES,

@@ -19,7 +19,7 @@ from ssm.base.errors import ConfigError, nearest
 from ssm.data.own_text import tokenizer_of
 from ssm.data.special import special_tokens
 from ssm.data.tokenizers import make_tokenizer
-from ssm.harness.reading import ScoredText, continuations, log_likelihoods, reads_together
+from ssm.harness.reading import ScoredText, continuations, reads_together, scores
 from ssm.models.device import prepare_device
 from ssm.models.load import load_any_model
 
@@ -218,7 +218,7 @@ class HarnessModel(TemplateLM):
         answers: list[tuple[float, bool]] = [(0.0, True)] * len(to_score)
         with self._progress(len(to_score), disable_tqdm) as progress, self._computing():
             for batch in _batches(order, self.batch_size):
-                values = log_likelihoods(self.loaded.model, [to_score[number] for number in batch], self._device)
+                values = scores(self.loaded.model, [to_score[number] for number in batch], self._device)
                 for number, value in zip(batch, values, strict=True):
                     answers[number] = value
                 progress.update(len(batch))

@@ -24,7 +24,7 @@ class ScoredText:
 
 
 @torch.inference_mode()
-def log_likelihoods(model: Readable, batch: Sequence[ScoredText], device: torch.device) -> list[tuple[float, bool]]:
+def scores(model: Readable, batch: Sequence[ScoredText], device: torch.device) -> list[tuple[float, bool]]:
     """For each text: ln p of its scored tokens given all tokens before them, and whether all are the most likely."""
     longest = max(len(text.tokens) for text in batch)
     tokens = torch.zeros(len(batch), longest, dtype=torch.int64)  # (B, T + 1); padding at the end changes nothing

@@ -18,7 +18,7 @@ from ssm.report.gather import Results
 from ssm.report.image import Image
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference
-from ssm.report.scales import all_scales, counted_rows, sized_statements, statements_by_scale
+from ssm.report.scales import all_scales, largest_rows, sized_statements, statements_by_scale
 from ssm.specs.base import SCALES, slug
 
 MARKED = {SUPPORTED: "", UNSUPPORTED: "<b>Not supported.</b> ", UNJUDGED: "<b>Not judged.</b> "}
@@ -57,7 +57,7 @@ def state_counts(groups: Iterable[FindingGroup]) -> str:
 
 def reference_findings(synthesis: Synthesis, references: Iterable[Reference]) -> tuple[FindingGroup, ...]:
     """What the reference results say about the sentences. The largest scale at which a statement was judged counts."""
-    return findings(synthesis, counted_rows(sized_statements(references)))
+    return findings(synthesis, largest_rows(sized_statements(references)))
 
 
 def unsupported_in(synthesis: Synthesis, folder: Path) -> list[str]:
@@ -140,7 +140,7 @@ def shown_findings(synthesis: Synthesis | None, results: Results, references: Re
     figures = references.figures | {figure.target: figure for figure in results.figures}
     shown = figures.get(synthesis.picture)
     return ShownFindings(
-        groups=findings(synthesis, counted_rows(sized)),
+        groups=findings(synthesis, largest_rows(sized)),
         scale=results.scale,
         elsewhere={
             (one.target, one.id): one.scale

@@ -27,7 +27,7 @@ class SizedStatement:
         return list(self.by_scale)[-1]
 
     @property
-    def counted(self) -> Statement:
+    def largest(self) -> Statement:
         """The statement at the largest scale."""
         return self.by_scale[self.scale]
 
@@ -74,9 +74,9 @@ def statements_by_scale(judged: Iterable[tuple[str, Iterable[Mapping[str, Any]]]
     return [SizedStatement(*name, _judged_scales(found[name])) for name in names]
 
 
-def counted_rows(sized: Iterable[SizedStatement]) -> list[dict[str, Any]]:
+def largest_rows(sized: Iterable[SizedStatement]) -> list[dict[str, Any]]:
     """The verdicts of all statements at their largest scale."""
-    return [dict(row) for one in sized for row in one.counted.rows]
+    return [dict(row) for one in sized for row in one.largest.rows]
 
 
 def _judged_scales(by_scale: dict[str, Statement]) -> dict[str, Statement]:

@@ -20,7 +20,7 @@ from ssm.claims.words import WEAK, WEAK_MEANS, measured, number
 from ssm.report.findings import findings_markdown
 from ssm.report.papers import GROUPS, spoken
 from ssm.report.reference import Reference
-from ssm.report.scales import SizedStatement, all_scales, counted_rows, sized_statements
+from ssm.report.scales import SizedStatement, all_scales, largest_rows, sized_statements
 from ssm.report.shared_models import OVERLAPS, shared_models
 from ssm.specs.base import SCALES, slug
 
@@ -39,7 +39,7 @@ def verdict_summary(references: Iterable[Reference]) -> str:
     references = list(references)
     for paper, sized in _by_paper(references).items():
         figures = len({one.target for one in references if paper_of(one.target) == paper})
-        lines.append(f"| {_citation(paper)} | {figures} | {_count_cells(counted_rows(sized))} |")
+        lines.append(f"| {_citation(paper)} | {figures} | {_count_cells(largest_rows(sized))} |")
     return "\n".join(lines)
 
 
@@ -55,7 +55,7 @@ def every_verdict(references: Iterable[Reference], preregistrations: Preregistra
     several = len({reference.scale for reference in references}) > 1
     lines = _by_scale(references) if several else []
     for paper, sized in _by_paper(references).items():
-        rows = counted_rows(sized)
+        rows = largest_rows(sized)
         weak = weak_verdicts(rows)
         own = [one for one in references if paper_of(one.target) == paper]
         lines += [
@@ -76,7 +76,7 @@ def _by_scale(references: list[Reference]) -> list[str]:
     papers = [one for one in references if paper_of(one.target) not in added]
     scales = {f"`{scale}`": [one for one in papers if one.scale == scale] for scale in SCALES}
     counts = {scale: [row for one in own for row in one.rows()] for scale, own in scales.items() if own}
-    counts["the largest of each statement"] = counted_rows(sized_statements(papers))
+    counts["the largest of each statement"] = largest_rows(sized_statements(papers))
     lines = [
         "## By scale",
         "",
@@ -152,8 +152,8 @@ def _notes(
 def _statement(sized: SizedStatement, weak: Collection[tuple[str, str]], several: bool) -> str:
     """A row of the table: a statement, with a line for each scale and each model."""
     rows = [(scale, statement, row) for scale, statement in sized.by_scale.items() for row in statement.rows]
-    counted = sized.counted
-    first = counted.rows[0]
+    largest = sized.largest
+    first = largest.rows[0]
     numbers = []
     if rows[-1][2]["paper_number"] is not None:
         numbers.append(f"paper: {number(rows[-1][2]['paper_number'])}")
@@ -167,11 +167,11 @@ def _statement(sized: SizedStatement, weak: Collection[tuple[str, str]], several
             value += f", expected {row['expected']}"
         after = f", {_verdict(row, weak if counts else ())}" if len(rows) > 1 else ""
         numbers.append(" ".join([*before, value]) + after)
-    if len(counted.rows) == 1:
+    if len(largest.rows) == 1:
         verdict = _verdict(first, weak)
     else:
-        marked = any((row["target"], row["claim"]) in weak for row in counted.rows)
-        verdict = f"{counted.outcome or 'not registered'}{_mark(WEAK) if marked else ''}"
+        marked = any((row["target"], row["claim"]) in weak for row in largest.rows)
+        verdict = f"{largest.outcome or 'not registered'}{_mark(WEAK) if marked else ''}"
     figure = f'<a id="{slug(sized.target, sized.id)}"></a>`{sized.target}` {spoken(sized.target)}'
     says = f"{_in_a_cell(first['says'])} (`{sized.id}`)"
     return f"| {figure} | {says} | {'<br>'.join(numbers)} | {first['expected']} | {verdict} |"
