@@ -19,7 +19,7 @@ from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import FigureQuantity
 from ssm.claims.significance import p_value
 from ssm.claims.statements import ADDED, CONFIRMED, DEFINITION, ELSEWHERE, OPEN, PAPER, REFUTED
-from ssm.claims.words import number, span
+from ssm.claims.words import number, span, to_the_minute
 
 DRY_RUN = "a dry run: its numbers mean nothing"  # reason of every verdict of a dry run
 ONE_SEED = "one seed of arms that were trained separately: the interval does not include the spread between seeds"
@@ -176,17 +176,8 @@ def _registration(task: JudgedFigure, name: str, claim: ClaimSpec, panel: str, t
         paths = [tables / f"{table}.parquet" for kind in sorted(kinds) for table in task.own_tables(kind)]
     written = [str(read_provenance(path).get("written", "")) for path in paths]
     if not all(written):
-        return False, f"registered {_day(date)}, but its tables do not say when they were measured"
+        return False, f"registered {to_the_minute(date)}, but its tables do not say when they were measured"
     early = min(written, key=datetime.fromisoformat, default=None)
     if early is not None and datetime.fromisoformat(early) < datetime.fromisoformat(date):
-        return False, f"registered {_day(date)}, but measured earlier, {_day(early)}"
-    return True, f"registered {_day(date)}, before it was measured"
-
-
-def _day(time: str) -> str:
-    """A time for readers, to the minute.
-
-    >>> _day("2026-11-22T05:12:20+00:00")
-    '2026-11-22 05:12 UTC'
-    """
-    return f"{time[:16].replace('T', ' ')} UTC"
+        return False, f"registered {to_the_minute(date)}, but measured earlier, {to_the_minute(early)}"
+    return True, f"registered {to_the_minute(date)}, before it was measured"

@@ -1,4 +1,4 @@
-"""Numbers, intervals and seeds as text, for the terminal and the report."""
+"""Numbers, intervals, seeds and times as text, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -60,6 +60,15 @@ def spoken_seeds(seeds: Iterable[int]) -> str:
         else:
             runs.append([seed])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def to_the_minute(time: str) -> str:
+    """A time in UTC for readers.
+
+    >>> to_the_minute("2026-11-22T05:12:20+00:00")
+    '2026-11-22 05:12 UTC'
+    """
+    return f"{time[:16].replace('T', ' ')} UTC"
 
 
 def bounds_of(row: Mapping[str, Any]) -> list[float]:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from ssm.base.errors import TableError, UserError
 from ssm.base.prose import plain
 from ssm.claims.statements import paper_of
-from ssm.claims.words import measured, number
+from ssm.claims.words import measured, number, to_the_minute
 from ssm.figures.figure import FigureTask
 from ssm.report.compare import AGREES, CONSISTENT, DIFFERS, ONE_SIDE, Comparison, compare, unlike
 from ssm.report.gather import Results, Verdict
@@ -238,5 +238,5 @@ def _words_of(spec: Path) -> tuple[str, str]:
 
 def _made(made: Mapping[str, str]) -> str:
     """When, on which machine and with which software a reference was made."""
-    written = [f"{made['written'][:16].replace('T', ' ')} UTC"] if "written" in made else []
+    written = [to_the_minute(made["written"])] if "written" in made else []
     return ", ".join([*written, *(words.format(made[key]) for key, words in MADE.items() if key in made)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssm.base.counting import duration
-from ssm.claims.words import number
+from ssm.claims.words import number, to_the_minute
 from ssm.report.gather import Results, Run
 
 Rows = tuple[tuple[str, str], ...]
@@ -143,8 +143,8 @@ def _period(origins: list[dict[str, Any]]) -> str:
     dates = sorted(text for text in (_get(origin, "written") for origin in origins) if text)
     if not dates:
         return "no date"
-    first, last = (text[:16].replace("T", " ") for text in (dates[0], dates[-1]))
-    return f"{first} UTC" if first == last else f"{first} to {last} UTC"
+    first, last = map(to_the_minute, (dates[0], dates[-1]))
+    return first if first == last else f"{first.removesuffix(' UTC')} to {last}"
 
 
 def _packages(origins: list[dict[str, Any]]) -> str:
