@@ -181,7 +181,7 @@ def windows_of(split: TokenSplit, length: int, at_least: int, use: str = "", sho
     return count
 
 
-def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int = 4, shortest: int = 1) -> HeldOutWindows:
+def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int, shortest: int = 1) -> HeldOutWindows:
     """All windows of `length` inputs (and one more target) that lie end to end in a split, in seeded random order.
 
     They share no token, so measurements on them are independent if documents are short.

@@ -180,9 +180,9 @@ def ratio_curves(
     task: PlannedFigure,
     tables: Path,
     panel: str,
-    restarted: str | None = None,
-    names: tuple[str, ...] = ("position_loss", "restart_loss"),
-    arms: Sequence[str] | None = None,
+    restarted: str | None,
+    names: tuple[str, ...],
+    arms: Sequence[str] | None,
 ) -> list[Curve]:
     """Paired ratio at kT: perplexity with the full history / after a restart, on the targets [3/4 kT, kT).
 
@@ -211,15 +211,13 @@ def ratio_curves(
     return over_seeds(lines, finish=np.exp)
 
 
-def state_norm_curves(task: PlannedFigure, tables: Path, panel: str, name: str = "state_statistics") -> list[Curve]:
+def state_norm_curves(task: PlannedFigure, tables: Path, panel: str, name: str) -> list[Curve]:
     """Norm of the whole state by position (lg Figure 4)."""
     found = loaded(task, tables, panel, name, "state_statistics")
     return over_seeds([(series, _line(state_norm_curve(table), "position", "norm")) for series, table in found])
 
 
-def remembrance_curves(
-    task: PlannedFigure, tables: Path, panel: str, distance: str, name: str = "effective_remembrance"
-) -> list[Curve]:
+def remembrance_curves(task: PlannedFigure, tables: Path, panel: str, distance: str, name: str) -> list[Curve]:
     """Effective Remembrance by t (lg Definition 3.3) under one distance."""
     found = loaded(task, tables, panel, name, "effective_remembrance")
     return over_seeds([(series, _line(remembrance_curve(table, distance), "t", "value")) for series, table in found])

@@ -26,7 +26,6 @@ from ssm.specs.base import SCALES, slug
 
 COLUMNS = " / ".join(OUTCOMES)
 LARGE = 5  # statements on the same base models; smaller groups are counted, but not listed
-NONE_REGISTERED = Preregistrations()
 START, END = "<!-- verdicts: written by `ssm reference` -->", "<!-- end of verdicts -->"
 
 
@@ -43,7 +42,7 @@ def verdict_summary(references: Iterable[Reference]) -> str:
     return "\n".join(lines)
 
 
-def every_verdict(references: Iterable[Reference], preregistrations: Preregistrations = NONE_REGISTERED) -> str:
+def every_verdict(references: Iterable[Reference], preregistrations: Preregistrations) -> str:
     """Every statement with its numbers, as Markdown: a section for each paper, and a row for each statement.
 
     With several scales, counts for each of them come first.
@@ -215,10 +214,7 @@ def _in_a_cell(text: str) -> str:
 
 
 def written_pages(
-    folder: Path,
-    readme: Path,
-    preregistrations: Preregistrations = NONE_REGISTERED,
-    synthesis: Synthesis | None = None,
+    folder: Path, readme: Path, preregistrations: Preregistrations, synthesis: Synthesis | None
 ) -> dict[Path, tuple[str, str]]:
     """File -> its present text, and its text with what the present references say.
 

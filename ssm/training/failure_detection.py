@@ -42,7 +42,7 @@ class FailureDetector:
         less_memory: its options that need less memory.
     """
 
-    def __init__(self, rank: int, size: int, address: str, store: Store, verb: str, less_memory: str = ""):
+    def __init__(self, rank: int, size: int, address: str, store: Store, verb: str, less_memory: str):
         self.rank, self.size, self.verb, self.less_memory = rank, size, verb, less_memory
         self.peers: dict[socket.socket, str] = {}
         self.lock = threading.Lock()  # held by the thread that ends this process

@@ -113,7 +113,7 @@ import ssm.base.stopping as stopping
 import ssm.training.failure_detection as detection
 
 detection.MESSAGE_TIMEOUT = stopping.GRACE = 1000.0
-with stopping.preempted_by_signals("train"), detection.FailureDetector(0, 1, "localhost", HashStore(), "train"):
+with stopping.preempted_by_signals("train"), detection.FailureDetector(0, 1, "localhost", HashStore(), "train", ""):
     try:
         signal.raise_signal(signal.SIGTERM)
     except BaseException:

@@ -240,9 +240,9 @@ def counting(n: int) -> TokenSplit:
 def test_windows_share_no_token_and_fill_the_split(n: int, length: int, seed: int) -> None:
     if n < 4 * (length + 1):
         with pytest.raises(DataError):
-            disjoint_windows(counting(n), length, seed)
+            disjoint_windows(counting(n), length, seed, 4)
         return
-    windows = disjoint_windows(counting(n), length, seed)
+    windows = disjoint_windows(counting(n), length, seed, 4)
     inputs, targets = windows.read(slice(None), 0, length)
     tokens = np.concatenate([inputs.numpy(), targets.numpy()[:, -1:]], 1)  # (windows, length + 1)
     assert len(np.unique(tokens)) == tokens.size
@@ -252,7 +252,7 @@ def test_windows_share_no_token_and_fill_the_split(n: int, length: int, seed: in
 
 
 def test_the_order_is_random_and_seeded() -> None:
-    orders = [disjoint_windows(counting(5000), 9, seed).positions.tolist() for seed in (1, 1, 2)]
+    orders = [disjoint_windows(counting(5000), 9, seed, 4).positions.tolist() for seed in (1, 1, 2)]
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
     assert sorted(orders[0]) == sorted(orders[2]) == list(range(0, 5000, 10))
@@ -272,14 +272,14 @@ def test_the_order_is_random_and_seeded() -> None:
 )
 def test_too_little_text_is_one_line(tokens: int, length: int, needs: str, shorter: int | None) -> None:
     with pytest.raises(DataError) as caught:
-        disjoint_windows(counting(tokens), length, 0)
+        disjoint_windows(counting(tokens), length, 0, 4)
     hint = "" if shorter is None else f", or --length {shorter}"
     message = f"my.txt: {tokens:,} tokens; --length {length} needs at least {needs} (4 windows): give more text{hint}"
     assert str(caught.value) == message
     if shorter is not None:
-        disjoint_windows(counting(tokens), shorter, 0)
+        disjoint_windows(counting(tokens), shorter, 0, 4)
         with pytest.raises(DataError):
-            disjoint_windows(counting(tokens), 2 * shorter, 0)
+            disjoint_windows(counting(tokens), 2 * shorter, 0, 4)
 
 
 def test_fewer_windows_can_be_enough() -> None:

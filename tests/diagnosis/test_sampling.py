@@ -197,7 +197,7 @@ def test_needles_are_found_if_the_model_reads_far_enough(tmp_path: Path) -> None
     """The model repeats what followed its last 8 bytes in the last 220 bytes."""
     (tmp_path / "text.txt").write_text("".join(f"Line {number} of a book.\n" for number in range(200)))
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
-    windows = disjoint_windows(store.held_out, 512, seed=1)
+    windows = disjoint_windows(store.held_out, 512, 1, LEAST)
     model = Sure(copying(8, window=220))
     ctx = FixedWindowsContext(model, 1, store, CPU, "tests", given=windows)
 
@@ -243,7 +243,7 @@ def looking_up(window: int) -> Callable[[Tensor], Tensor]:
 def test_rulers_prompts_are_solved_if_the_model_reads_far_enough(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("A text.\n" * 400)
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
-    windows = disjoint_windows(store.held_out, 512, seed=1)
+    windows = disjoint_windows(store.held_out, 512, 1, LEAST)
     ctx = FixedWindowsContext(Rigged(looking_up(1024)), 1, store, CPU, "tests", given=windows)
     session = Session(ctx, DiagnosisSpec(context=1024, length=2048), rate=1e9)
     table = ruler(session)
@@ -267,7 +267,7 @@ def test_a_text_in_which_no_sentence_ends_has_no_needles(tmp_path: Path) -> None
     (tmp_path / "text.txt").write_text("ACGT" * 2000)
     store = own_text([str(tmp_path / "text.txt")], BytesTokenizer(), tmp_path / "tokens", held_out=1.0)
     ctx = FixedWindowsContext(
-        copying(8, window=20), 1, store, CPU, "tests", given=disjoint_windows(store.held_out, 512, seed=1)
+        copying(8, window=20), 1, store, CPU, "tests", given=disjoint_windows(store.held_out, 512, 1, LEAST)
     )
     session = Session(ctx, DiagnosisSpec(context=256, length=512), rate=1e9)
     assert told(session) is None

@@ -14,7 +14,7 @@ from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenSplit
 from ssm.extension.text import Text, parts, tokenized
 from ssm.specs.data import BytesTokenizer
-from ssm.specs.diagnosis import ENOUGH, DiagnosisSpec
+from ssm.specs.diagnosis import ENOUGH, LEAST, DiagnosisSpec
 from ssm.specs.extension import MOST_CHOICE_WINDOWS
 
 LENGTH = 64
@@ -28,7 +28,7 @@ def split(windows: int) -> TokenSplit:
 @pytest.mark.parametrize(("windows", "page", "choice"), [(8, 4, 4), (16, 12, 4), (40, 30, 10), (200, 184, 16)])
 def test_choice_and_diagnoses_share_no_token(windows: int, page: int, choice: int) -> None:
     whole = split(windows)
-    reports, chooses = (disjoint_windows(part, LENGTH, seed=1) for part in parts(whole, LENGTH))
+    reports, chooses = (disjoint_windows(part, LENGTH, 1, LEAST) for part in parts(whole, LENGTH))
     assert (len(reports.positions), len(chooses.positions)) == (page, choice)
     read = []
     for found in (reports, chooses):

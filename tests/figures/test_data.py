@@ -31,6 +31,8 @@ from ssm.figures.plots.head_std import drifting_heads
 from ssm.figures.style import log_ticks, token_ticks
 from ssm.specs.measurements import SCHEMAS
 
+LOSSES = ("position_loss", "restart_loss")
+
 
 def test_perplexity_is_averaged_in_nats_and_its_band_is_the_range_of_seeds(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "a.parquet", 64, lambda p: 1.0, offsets=(0.0, 0.2))
@@ -89,13 +91,13 @@ def test_the_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Pa
     task = synthetic.task([{"kind": "position_curves", "ratio": True}], series)
     full = [(math.log2(7 / 8 * end) + math.log2(end)) / 2 for end in (32, 64, 128)]
 
-    base, tbtt = ratio_curves(task, tmp_path, "tiny", restarted="base")
+    base, tbtt = ratio_curves(task, tmp_path, "tiny", "base", LOSSES, None)
     assert base.x.tolist() == tbtt.x.tolist() == [32, 64, 128]
     np.testing.assert_allclose(base.y, [math.exp(loss - 3) for loss in full])
     np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 3) for loss in full])
     np.testing.assert_allclose(base.low, base.y)  # paired: the offsets of the sequences cancel
 
-    base, tbtt = ratio_curves(task, tmp_path, "tiny")
+    base, tbtt = ratio_curves(task, tmp_path, "tiny", None, LOSSES, None)
     np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 2) for loss in full])
 
 
@@ -108,16 +110,16 @@ def test_an_arm_that_was_measured_on_other_text_is_left_out_of_the_ratio(tmp_pat
         synthetic.series("other", 0, position_loss="p_other"),
     ]
     task = synthetic.task([{"kind": "position_curves", "ratio": True}], series)
-    (base,) = ratio_curves(task, tmp_path, "tiny", restarted="base", arms=["base"])
+    (base,) = ratio_curves(task, tmp_path, "tiny", "base", LOSSES, ["base"])
     assert base.arm == "base"
     with pytest.raises(TableError, match="different sequences"):
-        ratio_curves(task, tmp_path, "tiny", restarted="base")
+        ratio_curves(task, tmp_path, "tiny", "base", LOSSES, None)
 
 
 def test_the_ratio_to_a_missing_arm_is_empty(tmp_path: Path) -> None:
     synthetic.position_loss(tmp_path / "p.parquet", 64, lambda p: 1.0)
     task = synthetic.task([{"kind": "position_curves"}], [synthetic.series("tbtt", 0, position_loss="p")])
-    assert ratio_curves(task, tmp_path, "tiny", restarted="base") == []
+    assert ratio_curves(task, tmp_path, "tiny", "base", LOSSES, None) == []
 
 
 def test_a_diverged_seed_is_not_averaged_away(tmp_path: Path) -> None:
@@ -177,9 +179,9 @@ def test_every_measurement_declares_its_keys(kind: str) -> None:
 def all_curves(task: FigureTask, tables: Path) -> list[Curve]:
     return [
         *perplexity_curves(task, tables, "tiny"),
-        *ratio_curves(task, tables, "tiny"),
-        *state_norm_curves(task, tables, "tiny"),
-        *remembrance_curves(task, tables, "tiny", "total_variation"),
+        *ratio_curves(task, tables, "tiny", None, LOSSES, None),
+        *state_norm_curves(task, tables, "tiny", "state_statistics"),
+        *remembrance_curves(task, tables, "tiny", "total_variation", "effective_remembrance"),
     ]
 
 
@@ -189,13 +191,13 @@ def test_state_norm_and_remembrance_are_means_over_sequences(tmp_path: Path) -> 
     task = synthetic.task(
         [{"kind": "state_norm"}], [synthetic.series("base", 0, state_statistics="s", effective_remembrance="e")]
     )
-    (norm,) = state_norm_curves(task, tmp_path, "tiny")
+    (norm,) = state_norm_curves(task, tmp_path, "tiny", "state_statistics")
     assert norm.x.tolist() == [4, 8, 16, 32, 64]
     np.testing.assert_allclose(norm.y, 2 * norm.x)
-    (curve,) = remembrance_curves(task, tmp_path, "tiny", "jensen_shannon")
+    (curve,) = remembrance_curves(task, tmp_path, "tiny", "jensen_shannon", "effective_remembrance")
     np.testing.assert_allclose(curve.y, 0.8 * curve.x / 64, atol=1e-12)
     with pytest.raises(TableError, match="one_minus_cosine"):
-        remembrance_curves(task, tmp_path, "tiny", "one_minus_cosine")
+        remembrance_curves(task, tmp_path, "tiny", "one_minus_cosine", "effective_remembrance")
 
 
 def test_arms_keep_the_order_of_the_plan() -> None:

@@ -15,7 +15,7 @@ from ssm.data.own_text import disjoint_windows
 from ssm.data.store import TokenStore
 from ssm.extension.text import Text, tokenized
 from ssm.models.load import load_any_model
-from ssm.specs.diagnosis import DiagnosisSpec
+from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 
 LOGITS, NATS = 1e-4, 1e-4  # largest allowed differences of a logit and of a mean loss
 Logits = Callable[[Tensor], Tensor]  # a library's own, (B, T, V) of tokens (B, T)
@@ -35,7 +35,7 @@ def windows_that_chose(extended: Path) -> Tensor:
     """Tokens (W, L + 1) of the text for the choice."""
     spec = json.loads((extended / "result.json").read_text())["spec"]["diagnosis"]
     choice = text_of(extended).choice.held_out
-    windows = disjoint_windows(choice, spec["length"], spec["seed"])
+    windows = disjoint_windows(choice, spec["length"], spec["seed"], LEAST)
     rows = choice.rows(windows.positions, spec["length"] + 1)
     return torch.from_numpy(rows.astype(np.int64))
 

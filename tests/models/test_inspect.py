@@ -221,7 +221,7 @@ def test_maps_of_a_model() -> None:
         layer.mixer.register_forward_pre_hook(lambda _, given: entered.append(given[0]))  # type: ignore[union-attr]
     with torch.no_grad():
         model(tokens)
-    found = dict(layer_maps(model, tokens))
+    found = dict(layer_maps(model, tokens, mask=False))
     assert list(found) == [0, 2]
     for number, weights in found.items():
         by_head = attention_map(model.layers[number].mixer, entered[number])  # type: ignore[arg-type]
@@ -269,7 +269,7 @@ def test_maps_with_values_of_the_first_layer(monkeypatch: pytest.MonkeyPatch) ->
         model(tokens)
     assert len(values) == len(read) == len(STACK)
     monkeypatch.undo()
-    found = dict(layer_maps(model, tokens))
+    found = dict(layer_maps(model, tokens, mask=False))
     assert list(found) == list(range(len(STACK)))
     for number, weights in found.items():
         assert worst([weights @ values[number][:, :, 0]], [read[number][:, :, 0]]) < 1e-10

@@ -158,13 +158,14 @@ def test_a_statement_counts_once_if_several_panels_judge_it() -> None:
     claims = [made("confirmed", "it/a", "a").claims[0], made("not decided", "it/b", "b", low=0.5).claims[0]]
     reference = Reference(target="own_fig1", scale="smoke", made={}, claims=tuple(claims))
     assert verdict_summary([reference]).splitlines()[2:] == ["| `own` | 1 | 0 / 0 / 1 / 0 |  |"]
-    row = every_verdict([reference]).splitlines()[-1]
+    row = every_verdict([reference], Preregistrations()).splitlines()[-1]
     numbers = "`a`: 2 (1.5 to 2.5), confirmed<br>`b`: 2 (0.5 to 2.5), not decided (about 14 new seeds would decide it)"
     assert f"it holds (`it`) | {numbers} | > 1 | mixed |" in row
 
 
 def test_a_region_of_another_scale_stands_beside_its_number() -> None:
-    row = every_verdict([made("confirmed"), made("refuted", number="b", scale="gpu", expected="> 3")]).splitlines()[-1]
+    both = [made("confirmed"), made("refuted", number="b", scale="gpu", expected="> 3")]
+    row = every_verdict(both, Preregistrations()).splitlines()[-1]
     numbers = "smoke: 2 (1.5 to 2.5), expected > 1, confirmed<br>gpu: 2 (1.5 to 2.5), refuted"
     assert f"it holds (`it`) | {numbers} | > 3 | refuted |" in row
 
@@ -174,14 +175,15 @@ def test_the_largest_scale_counts_and_all_are_listed(place: Path) -> None:
     for reference in (small, large):
         save_reference(reference, Path("reports") / reference.scale)
     Path("reports/gpu/speed.json").write_text("{}")  # a result of `make gpu`
-    (_, readme), (_, every) = written_pages(Path("reports/smoke"), Path("README.md")).values()
+    pages = (Path("reports/smoke"), Path("README.md"), Preregistrations(), None)
+    (_, readme), (_, every) = written_pages(*pages).values()
     assert "| `own` | 1 | 1 / 0 / 0 / 0 |  |" in readme
     cell = "paper: 3<br>smoke: 2 (1.5 to 2.5), refuted<br>gpu: 2 (1.5 to 2.5), confirmed"
     assert f"| {cell} | > 1 | confirmed |" in every
     for scale, counts in (("`smoke`", "0 / 1 / 0 / 0"), ("`gpu`", "1 / 0 / 0 / 0"), ("the largest", "1 / 0 / 0 / 0")):
         assert any(line.startswith(f"| {scale}") and f"| 1 | {counts} |" in line for line in every.splitlines())
     save_reference(made("not decided", number="b", scale="gpu", sort="elsewhere"), Path("reports/gpu"))
-    (_, readme), _ = written_pages(Path("reports/smoke"), Path("README.md")).values()
+    (_, readme), _ = written_pages(*pages).values()
     assert "| `own` | 1 | 0 / 1 / 0 / 0 |  |" in readme, "the larger scale does not judge it"
 
 
@@ -222,12 +224,13 @@ def test_statements_on_the_same_base_models_are_one_group() -> None:
     claims = [made("confirmed", f"it{i}", str(i), base_group="x", base_models=3).claims[0] for i in range(5)]
     apart = made("confirmed", "apart", "z", base_group="y", base_models=3).claims[0]
     reference = Reference(target="own_fig1", scale="smoke", made={}, claims=(*claims, apart))
-    text = every_verdict([reference])
+    text = every_verdict([reference], Preregistrations())
     assert f"{OVERLAPS}.\n  - 5 statements (own_fig1) rest on the same 3 base models" in text
     assert len(shared_models(reference.rows())) == 1
     others = [made("confirmed", f"it{i}", f"o{i}", base_group="z", base_models=3).claims[0] for i in range(5, 10)]
     twice = Reference(target="own_fig1", scale="smoke", made={}, claims=(*claims, *others))
-    assert "  - 5 statements (own_fig1) rest on the same 3 base models (2 groups)" in every_verdict([twice])
+    text = every_verdict([twice], Preregistrations())
+    assert "  - 5 statements (own_fig1) rest on the same 3 base models (2 groups)" in text
     elsewhere = [row | {"sort": ELSEWHERE} if row["claim"] == "it0" else row for row in reference.rows()]
     assert [group.statements for group in shared_models(elsewhere)] == [4], "a verdict without a number rests on none"
 

@@ -17,6 +17,7 @@ from ssm.specs.initial_states.random_noise import RandomNoise
 from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.tbtt import Tbtt
 from ssm.specs.initial_states.zero import ZeroState
+from ssm.training.distributed import SINGLE_PROCESS
 from ssm.training.initial_states import build_policy
 from ssm.training.initial_states.base import Policy
 from ssm.training.initial_states.fitted_noise import moments_of, pooled
@@ -39,7 +40,7 @@ def ended(seed: int = 0, batch: int = 6, heads: int = 3, elements: tuple[int, in
 
 def policy_after(spec: InitialStateSpec, *states: State, seed: int = 1) -> Policy:
     """A policy that has learned from these final states."""
-    policy = build_policy(spec, seed)
+    policy = build_policy(spec, seed, SINGLE_PROCESS)
     for state in states:
         learn(policy, state)
     return policy
@@ -76,7 +77,7 @@ def test_zero_never_passes_a_state() -> None:
 
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 def test_the_first_batch_starts_from_zero(spec: InitialStateSpec) -> None:
-    assert build_policy(spec, 1).start(1, 6, CPU) is None
+    assert build_policy(spec, 1, SINGLE_PROCESS).start(1, 6, CPU) is None
 
 
 # --- Noise ------------------------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ def test_passing_uses_the_whole_last_state(spec: InitialStateSpec) -> None:
 def test_the_gradient_stops_at_the_border() -> None:
     """As in the training loop: detached final states of a model start the next batch."""
     model = tiny.model()
-    policy = build_policy(StatePassing(p_zero=0.0), 1)
+    policy = build_policy(StatePassing(p_zero=0.0), 1, SINGLE_PROCESS)
     _, final = model(tiny.tokens(0, 2, 5))
     learn(policy, final)
     passed = start(policy, batch=2)
@@ -247,7 +248,7 @@ def test_global_random_numbers_are_not_used(spec: InitialStateSpec) -> None:
 def test_a_resumed_policy_continues_identically(spec: InitialStateSpec, learned: int) -> None:
     """Saved and loaded as flat tensors, and continued for two more batches."""
     policy = policy_after(spec, *(ended(seed) for seed in range(learned)))
-    resumed = build_policy(spec, 1)
+    resumed = build_policy(spec, 1, SINGLE_PROCESS)
     resumed.load({name: tensor.clone() for name, tensor in sorted(policy.tensors().items())})
     for step in (3, 4):
         one, other = policy.start(step, 6, CPU), resumed.start(step, 6, CPU)
@@ -259,7 +260,7 @@ def test_a_resumed_policy_continues_identically(spec: InitialStateSpec, learned:
 @pytest.mark.parametrize("spec", [*NOISES, *PASSING], ids=lambda spec: spec.policy)
 def test_a_resumed_policy_continues_on_another_device(spec: InitialStateSpec) -> None:
     """A checkpoint is loaded onto the CPU, whatever device trains. "meta" plays that device here."""
-    resumed = build_policy(spec, 1)
+    resumed = build_policy(spec, 1, SINGLE_PROCESS)
     resumed.load(policy_after(spec, ended()).tensors())
     learn(resumed, ended(1).map(lambda tensor: tensor.to("meta")))
 
@@ -289,5 +290,5 @@ def test_micro_batches_change_nothing_before_the_end_of_their_batch(spec: Initia
 
 def test_every_policy_of_the_specs_is_tested() -> None:
     specs: tuple[Any, ...] = (ZeroState(), *NOISES, *PASSING)
-    assert [build_policy(spec, 0).spec for spec in specs] == list(specs)
+    assert [build_policy(spec, 0, SINGLE_PROCESS).spec for spec in specs] == list(specs)
     assert {type(spec) for spec in specs} == set(SPECS.values())

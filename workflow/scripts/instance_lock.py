@@ -16,7 +16,7 @@ from ssm.base.files import lock
 FILE = Path(".snakemake/alive")
 
 
-def hold_instance_lock(alone: bool = False) -> TextIO | None:
+def hold_instance_lock(alone: bool) -> TextIO | None:
     """Hold the lock until the file is closed or the process ends; None if files cannot be locked.
 
     Args:

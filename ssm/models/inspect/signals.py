@@ -50,7 +50,7 @@ def layer_coefficients(model: LanguageModel, tokens: Tensor) -> Iterator[tuple[i
 
 
 @torch.no_grad()
-def layer_maps(model: LanguageModel, tokens: Tensor, mask: bool = False) -> Iterator[tuple[int, Tensor]]:
+def layer_maps(model: LanguageModel, tokens: Tensor, mask: bool) -> Iterator[tuple[int, Tensor]]:
     """Index and attention map of every layer that has a map, as the mean over heads (mi Section 2).
 
     Args:

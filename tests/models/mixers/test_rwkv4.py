@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.rwkv4 import Rwkv4
 from ssm.specs.initial_states.fitted_noise import FittedNoise
+from ssm.training.distributed import SINGLE_PROCESS
 from ssm.training.initial_states import build_policy
 
 D = 8
@@ -184,7 +185,7 @@ def test_noise_is_fitted_separately_to_averages_and_weights() -> None:
     """Fitted noise has a mean and a variance for each head. The two numbers of a channel are two heads."""
     mixer, u = layer(), inputs(8, 6, 20)
     ended = systems.whole([mixer(u)[1]]).detach()
-    policy = build_policy(FittedNoise(p_zero=0.0), 0)
+    policy = build_policy(FittedNoise(p_zero=0.0), 0, SINGLE_PROCESS)
     policy.see(ended)
     policy.learn()
     start = policy.start(1, 4000, torch.device("cpu"))
