@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import save_file
+
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
+from ssm.models.backbone import LanguageModel
+from ssm.models.formats import FORMATS
 from ssm.models.trainable import TrainableModel
 from ssm.models.weights_file import save_weights
 from ssm.specs.data import Data, DataSpec
@@ -65,3 +71,19 @@ def run_spec(data: Data, seed: int = 3, parent: RunSpec | None = None, **trainin
 def save_model(path: Path, model: TrainableModel, run: RunSpec, step: int, origin: str) -> None:
     """`save_weights` of a model."""
     save_weights(path, dict(model.state_dict()), run, step, origin)
+
+
+def write_checkpoint(model: LanguageModel, key: str, folder: Path) -> Path:
+    """Write a model into a new folder, as a checkpoint of another library: the format with this key describes it."""
+    form, weights = FORMATS[key], model.state_dict()
+    config = form.config_of(model.spec, model.vocab_size)
+    pieces = form.pieces(model.spec, {name: tuple(tensor.shape) for name, tensor in weights.items()})
+    tensors = {piece.names[0]: piece.take(weights[piece.ours]).clone().contiguous() for piece in pieces}
+    folder.mkdir(parents=True)
+    if form.model_type is None:  # mamba_ssm, which also writes a tied head
+        torch.save({form.tied[1]: tensors[form.tied[0]]} | tensors, folder / "pytorch_model.bin")
+    else:
+        config |= {"model_type": form.model_type, "architectures": [form.architecture]}
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder

@@ -19,7 +19,7 @@ from file_limit import file_limit
 from html_page import Page, squeezed
 from printed import commands
 from safetensors.torch import load_file, save_file
-from small import content, model_spec, text
+from small import content, model_spec, text, write_checkpoint
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
@@ -36,7 +36,6 @@ from ssm.diagnosis import diagnose, load_diagnosis, write_diagnosis
 from ssm.diagnosis.result import Diagnosis
 from ssm.diagnosis.verdict import digits, sentence_of
 from ssm.models.backbone import build_model
-from ssm.models.formats import export_checkpoint
 from ssm.specs.diagnosis import ENOUGH, WHY_TOLERANCE
 from ssm.specs.diagnosis_defaults import TOLERANCE
 
@@ -48,7 +47,7 @@ QUICK: dict[str, Any] = {"context": 16, "length": 64, "device": "cpu", "threads"
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with theirs/ (a checkpoint) and texts/."""
     folder = tmp_path_factory.mktemp("world")
-    export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", folder / "theirs")
+    write_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", folder / "theirs")
     (folder / "texts").mkdir()
     for number in range(8):
         (folder / "texts" / f"{number}.txt").write_text(text(number))

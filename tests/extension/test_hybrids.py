@@ -9,12 +9,12 @@ import pytest
 import torch
 from extension.world import QUICK
 from models.formats import hf, qwen
-from small import make_store, model_spec, run_spec
+from small import make_store, model_spec, run_spec, write_checkpoint
 from transformers.models.kimi_linear import modeling_kimi_linear
 from transformers.models.qwen3_5 import modeling_qwen3_5
 
 from ssm.extension import extend
-from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.formats import import_checkpoint
 from ssm.models.weights_file import load_model
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train
@@ -65,7 +65,7 @@ def test_a_hybrid_is_extended(
     run = RunSpec.parse(run.content() | {"model": model_spec(d_model=32).content() | hybrid}, "test")
     train(run, store, tmp_path / "run", torch.device("cpu"))
     trained, _ = load_model(tmp_path / "run" / "model.safetensors")
-    theirs = export_checkpoint(trained, form, tmp_path / "theirs")
+    theirs = write_checkpoint(trained, form, tmp_path / "theirs")
     out = tmp_path / "out"
     # 160 steps: after 40, processors that round differently disagree on whether a mixture of experts has gained
     result = extend(theirs, [str(tmp_path / "texts")], out, **QUICK | {"steps": 160})

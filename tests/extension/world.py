@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from small import make_store, model_spec, run_spec
+from small import make_store, model_spec, run_spec, write_checkpoint
 
 from ssm.extension import extend
-from ssm.models.formats import export_checkpoint
 from ssm.models.weights_file import load_model
 from ssm.training.loop import train
 
@@ -36,7 +35,7 @@ def make_world(folder: Path) -> None:
     run = run.model_copy(update={"model": model_spec(mixer=slow, d_model=32)})
     train(run, store, folder / "run", torch.device("cpu"))
     model, _ = load_model(folder / "run" / "model.safetensors")
-    export_checkpoint(model, "mamba2", folder / "theirs")
+    write_checkpoint(model, "mamba2", folder / "theirs")
     (folder / "theirs" / "README.md").write_text(CARD)
 
 

@@ -16,14 +16,13 @@ from typing import Any
 import torch
 from plan.mini import write_config
 from report.folder import results_folder
-from small import make_store, model_spec, run_spec
+from small import make_store, model_spec, run_spec, write_checkpoint
 
 from ssm.base.files import write_json
 from ssm.base.tables import VERDICTS, read_table
 from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.models.backbone import build_model
-from ssm.models.formats import export_checkpoint
 from ssm.models.weights_file import load_tensors
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.length_class import LengthClass
@@ -204,8 +203,8 @@ def _add_checkpoints(world: World) -> None:
     """Checkpoints of other libraries."""
     folder = world.folder
     theirs = folder / "theirs"
-    export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", theirs / "mamba2")
-    export_checkpoint(build_model(model_spec(), 256, seed=1), "mamba_ssm", theirs / "mamba_ssm")
+    write_checkpoint(build_model(model_spec(), 256, seed=1), "mamba2", theirs / "mamba2")
+    write_checkpoint(build_model(model_spec(), 256, seed=1), "mamba_ssm", theirs / "mamba_ssm")
     tokenizer(theirs / "mamba2" / "tokenizer.json")
     (folder / "void.txt").write_text("")  # `ssm diagnose` opens the model, and then finds no text
 

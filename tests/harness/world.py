@@ -12,10 +12,10 @@ import torch.nn.functional as F
 import transformers
 import yaml
 from models import tiny
+from small import write_checkpoint
 from torch import Tensor, nn
 
 from ssm.models.backbone import build_model
-from ssm.models.formats import export_checkpoint
 
 NEWLINE = 10
 LONG = "One day the state of the model was full of what it had read. " * 48  # 2,928 bytes
@@ -55,7 +55,7 @@ ASKED: dict[str, dict[str, Any]] = {
 def mamba2(folder: Path) -> Path:
     """A Mamba-2 of transformers for bytes. Its output depends strongly on its state."""
     spec = tiny.spec(n_layers=2, d_state=8, head_dim=8, chunk=64)
-    return export_checkpoint(tiny.eventful(build_model(spec, 256, 0)), "mamba2", folder)
+    return write_checkpoint(tiny.eventful(build_model(spec, 256, 0)), "mamba2", folder)
 
 
 def gpt2(folder: Path, positions: int = 64) -> Path:

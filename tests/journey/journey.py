@@ -20,15 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
 import numpy as np
 import torch
 import torch.nn.functional as F
+from small import write_checkpoint
 from transformers import Mamba2ForCausalLM
 
 from ssm.data.build import is_held_out
 from ssm.data.corpora import documents
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
-from ssm.models.formats import export_checkpoint
 from ssm.models.weights_file import load_model
 from ssm.plan import load_config, make_plan
 from ssm.specs.diagnosis_defaults import TOLERANCE
@@ -138,7 +141,7 @@ def check_model(folder: Path, specs: Path, texts: Texts, name: str, run: RunSpec
     trained, checkpoint, place = folder / "runs" / run.id, folder / f"{name}-checkpoint", folder / name
     ssm("train", specs / "runs" / f"{run.id}.json", "--tokens", folder / "tokens", "--out", trained, "--threads", 1)
     model, _ = load_model(trained / "model.safetensors")
-    export_checkpoint(model, "mamba2", checkpoint)
+    write_checkpoint(model, "mamba2", checkpoint)
     reading = ["--context", CONTEXT, "--length", LENGTH]
     ssm("diagnose", checkpoint, "--text", texts.first, *reading, "-o", place / "before")
     held_out = ["--held-out", texts.held_out]

@@ -12,7 +12,7 @@ import torch
 from models.formats import hf, round_trip
 from models.formats.folders import reconfigure, rewrite
 from models.test_foreign import VOCABULARY, made
-from small import content, model_spec, run_spec, save_model
+from small import content, model_spec, run_spec, save_model, write_checkpoint
 from torch import Tensor
 
 from ssm.base.counting import size
@@ -238,7 +238,7 @@ def test_the_tokenizer_next_to_the_weights(mamba2: Path, monkeypatch: pytest.Mon
 def test_a_small_vocabulary_without_a_tokenizer_is_bytes(rows: int, are_bytes: bool, tmp_path: Path) -> None:
     run = own_run(tmp_path / "run")
     model = build_model(run.model, rows, 0)
-    folder = export_checkpoint(model, "mamba_ssm", tmp_path / "out")
+    folder = write_checkpoint(model, "mamba_ssm", tmp_path / "out")
     loaded = load_any_model(folder)
     assert loaded.tokenizer == (BytesTokenizer(vocab_size=rows) if are_bytes else None)
     assert loaded.note is not None

@@ -14,7 +14,7 @@ import pytest
 import torch
 from models.formats import hf, round_trip
 from models.formats.folders import reconfigure, rewrite
-from small import model_spec, run_spec
+from small import model_spec, run_spec, write_checkpoint
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from ssm.base.errors import CheckpointError, UserError
@@ -24,7 +24,7 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.models.backbone import build_model
-from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.formats import import_checkpoint
 from ssm.models.weights_file import load_model, load_tensors
 from ssm.specs.data import DataSpec
 from ssm.specs.measurement import MeasurementTask
@@ -58,7 +58,7 @@ def run_of(folder: Path, data: DataSpec = DATA, seed: int = 3, **changes: Any) -
 def published(folder: Path, form: str = "mamba_ssm", vocab_size: int = V, **changes: Any) -> Path:
     """A checkpoint with random weights, in a published format."""
     model = build_model(model_spec(**changes), vocab_size, 0)
-    return export_checkpoint(round_trip.moved(model), form, folder)  # type: ignore[arg-type]
+    return write_checkpoint(round_trip.moved(model), form, folder)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -11,12 +11,13 @@ import pytest
 import torch
 from models.formats import round_trip
 from plan.mini import edit, figure
+from small import write_checkpoint
 from ssm_kernels.native.compiler import cache_folder
 from workflow.stand_in import ROOT, after, executable, make, snakemake, verbs
 
 from ssm.base.tables import read_provenance
 from ssm.models.backbone import build_model
-from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.formats import import_checkpoint
 from ssm.models.weights_file import load_model
 from ssm.plan import load_config
 
@@ -83,7 +84,7 @@ def publish(place: Path, folder: Path, d_state: int = 8) -> None:
     spec = load_config(place / "config").models.get("tiny", "here")
     mixer = spec.mixer.model_copy(update={"d_state": d_state})
     model = round_trip.moved(build_model(spec.model_copy(update={"mixer": mixer}), 256, 0))
-    export_checkpoint(model, "mamba_ssm", folder)  # type: ignore[arg-type]
+    write_checkpoint(model, "mamba_ssm", folder)
 
 
 @pytest.mark.exhaustive

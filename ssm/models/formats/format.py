@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import log
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
@@ -21,7 +21,6 @@ from ssm.specs.sublayer import SublayerSpec
 
 HELPER = True
 
-Container = Literal["safetensors", "bin"]
 Rows = Mapping[str, list[int]]  # name of a part -> the indices of its rows in our tensor
 
 # lg Table 2: parameters (in millions) and peak learning rate. A checkpoint does not store its own rate.
@@ -43,8 +42,8 @@ class Row:
     Args:
         ours: our name; {i} is the index of the layer.
         theirs: their name, or several names: these tensors follow each other along our first axis. A name can have
-            alternatives, as in "head.weight|lm_head.weight". A new file gets the first. {e} is the index of an expert.
-            All names of the first expert come first, then all names of the second, and so on.
+            alternatives, as in "head.weight|lm_head.weight". The library writes the first. {e} is the index of an
+            expert. All names of the first expert come first, then all names of the second, and so on.
         layout: the layout of each of their tensors; None: the same as ours.
         parts: for several names, the length of each along our first axis: a key of the format's `sizes`, or of its
             `places` if the rows are not contiguous.
@@ -111,8 +110,6 @@ class Format:
         picks: orders of the entries along named axes.
         places: row indices of parts that are not contiguous in our tensor.
         ignored: a regular expression for tensors that our model does not use. An export copies them.
-        writes_tied: whether a file contains a tied head too.
-        container: the type of a new file. A file that was read keeps its type.
         dt_limit: path of keys in config.json to the limits of dt, outermost first; (): the format has none.
     """
 
@@ -128,8 +125,6 @@ class Format:
     picks: Picks = field(default_factory=dict)
     places: Callable[[ModelSpec], Rows] = field(default=lambda spec: {})
     ignored: str = r"(?!)"
-    writes_tied: bool = False
-    container: Container = "safetensors"
     dt_limit: tuple[str, ...] = ()
     mark: str | None = None
 

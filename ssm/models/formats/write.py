@@ -7,7 +7,6 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,38 +15,30 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ssm.base.errors import CheckpointError, OutputError, nearest
+from ssm.base.errors import CheckpointError, OutputError
 from ssm.base.files import atomic_folder
 from ssm.base.paths import is_inside
 from ssm.models.backbone import Block, LanguageModel
-from ssm.models.formats.format import FORMATS, Format, Piece, check_same
+from ssm.models.formats.format import Format, Piece, check_same
 from ssm.models.formats.read import Imported
 from ssm.models.formats.source import CARD, CONFIG, WEIGHTS, Source, index_of
 
 HELPER = True
 
-SHARD = 5 * 10**9  # largest size of a new file with weights, bytes
-
-
-@dataclass(frozen=True)
-class Target:
-    """A tensor to write."""
-
-    name: str
-    piece: Piece | None  # None: our model does not use the tensor; it is copied from the original
-    dtype: torch.dtype | None  # None: the same as ours
+Plan = dict[str, dict[str, Piece | None]]  # file -> names of its tensors -> our part; None: our model does not use it
 
 
 def export_checkpoint(
-    model: LanguageModel, form: Imported | str, folder: Path, changes: Mapping[str, object] | None = None
+    model: LanguageModel, imported: Imported, folder: Path, changes: Mapping[str, object] | None = None
 ) -> Path:
-    """Write a model in the format of another library.
+    """Write a model in the format of the checkpoint that it came from.
+
+    The export copies the original's names, dtypes, files, config.json, tokenizer, model card and unused tensors. Links
+    to files outside the original's folder are left out and listed on stderr.
 
     Args:
         model: the weights, with any floating-point dtype and on any device.
-        form: the import that the model came from. The export copies its names, dtypes, files, config.json, tokenizer,
-            model card and unused tensors. Links to files outside the original's folder are left out and listed on
-            stderr. Or the name of a format: config.json is made from the model's spec.
+        imported: the import that the model came from.
         folder: a new folder. It is complete, or does not exist.
         changes: what was done to the model: names and values for a section of the model card.
 
@@ -58,53 +49,39 @@ def export_checkpoint(
         CheckpointError: the format cannot describe the model, or a weight is not finite.
         OutputError: the folder exists, is the original's folder, or cannot be written.
     """
-    source = form.source if isinstance(form, Imported) else None
-    target = form.format if isinstance(form, Imported) else _format(form)
-    if isinstance(form, Imported):
-        check_same(model.spec, form.spec, str(folder))
-        check_apart(folder, form.source.folder)
-        config = _limited(form.source.config_path.read_bytes(), model, target, folder)
-    else:
-        config = _config(model, target)
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    pieces = target.pieces(model.spec, shapes, source.stored if source else ())
-    plan = _as_read(pieces, target, form.source) if isinstance(form, Imported) else _by_size(pieces, target, model)
+    source, form = imported.source, imported.format
+    check_same(model.spec, imported.spec, str(folder))
+    check_apart(folder, source.folder)
+    config = _limited(source.config_path.read_bytes(), model, form, folder)
+    plan = _plan(model, imported)
     check_finite(model, folder)
     with atomic_folder(folder) as temporary:
         (temporary / CONFIG).write_bytes(config)
-        if source:
-            copy_companions(source, temporary, folder)
+        copy_companions(source, temporary, folder)
         size = sum(
-            write_tensors(temporary / file, dict(_tensors(model, targets, source))) for file, targets in plan.items()
+            write_tensors(temporary / file, dict(_tensors(model, pieces, source))) for file, pieces in plan.items()
         )
         for file in plan:  # safetensors writes files that only their owner can read
             shutil.copymode(temporary / CONFIG, temporary / file)
         if set(plan).difference(WEIGHTS):  # a single file with an unusual name needs an index too
             _write_index(temporary, plan, size)
-        card = card_of(source, target.title, changes)
+        card = card_of(source, form.title, changes)
         if card:
             (temporary / CARD).write_text(card, encoding="utf-8")
     return folder
 
 
 @torch.no_grad()
-def round_as_read(model: LanguageModel, form: Imported) -> None:
+def round_as_read(model: LanguageModel, imported: Imported) -> None:
     """Round every weight, in place, to the dtype that an export would write."""
     weights = model.state_dict()
-    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    pieces = form.format.pieces(model.spec, shapes, form.source.stored)
-    for target in (target for targets in _as_read(pieces, form.format, form.source).values() for target in targets):
-        if target.piece is None:
-            continue
-        ours = weights[target.piece.ours]
-        if target.dtype not in (None, ours.dtype):
-            target.piece.put(ours, target.piece.take(ours).to(target.dtype).to(ours.dtype))
-
-
-def _format(name: str) -> Format:
-    if name not in FORMATS:
-        raise CheckpointError(f"unknown format '{name}'; {nearest(name, FORMATS)}")
-    return FORMATS[name]
+    for pieces in _plan(model, imported).values():
+        for name, piece in pieces.items():
+            if piece is None:
+                continue
+            ours, dtype = weights[piece.ours], imported.source.stored[name].dtype
+            if dtype != ours.dtype:
+                piece.put(ours, piece.take(ours).to(dtype).to(ours.dtype))
 
 
 def check_apart(folder: Path, original: Path) -> None:
@@ -126,14 +103,6 @@ def check_finite(model: nn.Module, folder: Path) -> None:
     broken = [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if broken:
         raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
-
-
-def _config(model: LanguageModel, form: Format) -> bytes:
-    config = form.config_of(model.spec, model.vocab_size)
-    if form.model_type is not None:
-        dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-        config |= {"model_type": form.model_type, "architectures": [form.architecture], "torch_dtype": dtype}
-    return (json.dumps(config, indent=2, sort_keys=True) + "\n").encode()
 
 
 def _limited(config: bytes, model: LanguageModel, form: Format, folder: Path) -> bytes:
@@ -164,56 +133,32 @@ def _limited(config: bytes, model: LanguageModel, form: Format, folder: Path) ->
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
-def _as_read(pieces: list[Piece], form: Format, source: Source) -> dict[str, list[Target]]:
-    """File name -> its tensors, with the files and dtypes of the original."""
-    plan: dict[str, list[Target]] = {}
-    by_name = {name: piece for piece in pieces for name in piece.names}
-    embedding = by_name[form.tied[0]]
+def _plan(model: LanguageModel, imported: Imported) -> Plan:
+    """The files of an export, and their tensors: those of the original."""
+    source, form = imported.source, imported.format
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    by_name = {name: piece for piece in form.pieces(model.spec, shapes, source.stored) for name in piece.names}
+    tied = dict.fromkeys(form.tied_heads, by_name[form.tied[0]])
+    plan: Plan = {}
     for name, stored in source.stored.items():
-        piece = by_name.get(name, embedding if name in form.tied_heads else None)
-        plan.setdefault(stored.file.name, []).append(Target(name, piece, stored.dtype))
+        plan.setdefault(stored.file.name, {})[name] = by_name.get(name, tied.get(name))
     return plan
 
 
-def _by_size(pieces: list[Piece], form: Format, model: LanguageModel) -> dict[str, list[Target]]:
-    """File name -> its tensors, under their first names. There are several files if one would be too large."""
-    targets = [Target(piece.names[0], piece, None) for piece in pieces]
-    if form.writes_tied and model.spec.tie_embeddings:
-        embedding = next(piece for piece in pieces if form.tied[0] in piece.names)
-        targets.append(Target(form.tied_heads[0], embedding, None))
-    shards: list[list[Target]] = [[]]
-    room = SHARD
-    weights = model.state_dict()
-    for target in targets:
-        assert target.piece is not None
-        size = torch.Size(target.piece.shape).numel() * weights[target.piece.ours].element_size()
-        if shards[-1] and size > room:
-            shards.append([])
-            room = SHARD
-        shards[-1].append(target)
-        room -= size
-    single = WEIGHTS[0] if form.container == "safetensors" else WEIGHTS[1]
-    if len(shards) == 1:
-        return {single: shards[0]}
-    stem, _, suffix = single.rpartition(".")
-    return {f"{stem}-{i:05}-of-{len(shards):05}.{suffix}": shard for i, shard in enumerate(shards, 1)}
-
-
-def _tensors(model: LanguageModel, targets: list[Target], source: Source | None) -> Iterator[tuple[str, Tensor]]:
+def _tensors(model: LanguageModel, pieces: Mapping[str, Piece | None], source: Source) -> Iterator[tuple[str, Tensor]]:
     """Copies of the tensors of one file. Two names of one tensor share the copy."""
+    for name, tensor in source.tensors([name for name, piece in pieces.items() if piece is None]):
+        yield name, tensor.clone().contiguous()
     weights = model.state_dict()
     written: dict[tuple[int, torch.dtype | None], Tensor] = {}
-    if source is not None:
-        for name, tensor in source.tensors([target.name for target in targets if target.piece is None]):
-            yield name, tensor.clone().contiguous()
-    for target in targets:
-        if target.piece is None:
+    for name, piece in pieces.items():
+        if piece is None:
             continue
-        key = (id(target.piece), target.dtype)
+        dtype = source.stored[name].dtype
+        key = (id(piece), dtype)
         if key not in written:
-            tensor = target.piece.take(weights[target.piece.ours].detach().cpu())
-            written[key] = tensor.to(target.dtype or tensor.dtype, copy=True).contiguous()
-        yield target.name, written[key]
+            written[key] = piece.take(weights[piece.ours].detach().cpu()).to(dtype, copy=True).contiguous()
+        yield name, written[key]
 
 
 def copy_companions(source: Source, folder: Path, final: Path) -> None:
@@ -243,29 +188,29 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-def _write_index(folder: Path, plan: dict[str, list[Target]], size: int) -> None:
+def _write_index(folder: Path, plan: Plan, size: int) -> None:
     """Write the index of shards: the file of each tensor, and the bytes of all."""
     index = {
         "metadata": {"total_size": size},
-        "weight_map": {target.name: file for file, targets in plan.items() for target in targets},
+        "weight_map": {name: file for file, pieces in plan.items() for name in pieces},
     }
     (folder / index_of(next(iter(plan)))).write_text(
         json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8"
     )
 
 
-def card_of(source: Source | None, form: str, changes: Mapping[str, object] | None) -> str:
+def card_of(source: Source, form: str, changes: Mapping[str, object] | None) -> str:
     """The original's model card with a section about the changes.
 
     Args:
         form: title of the format.
     """
     original = ""
-    if source is not None and source.card is not None:
+    if source.card is not None:
         original = source.card.read_text(encoding="utf-8", errors="replace").rstrip() + "\n"
     if not changes:
         return original
     lines = [f"- {name}: {value}" for name, value in changes.items()]
-    made = f"The weights of {source.name} were changed" if source else "The weights were made"
-    section = f"## Changes\n\n{made} by ssm-length and written in the format of {form}.\n\n" + "\n".join(lines)
+    made = f"The weights of {source.name} were changed by ssm-length and written in the format of {form}."
+    section = f"## Changes\n\n{made}\n\n" + "\n".join(lines)
     return f"{original}\n{section}\n" if original else f"{section}\n"

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import torch
 from safetensors.torch import load_file
+from small import write_checkpoint
 from torch import Tensor, nn
 
 from ssm.models.formats import Imported, export_checkpoint, import_checkpoint
@@ -95,7 +96,7 @@ def check(
         compare(imported.model, again)
     assert torch.equal(run(again, tokens()), wanted)
 
-    by_name = export_checkpoint(imported.model, imported.format.key, out / "by_name")
+    by_name = write_checkpoint(imported.model, imported.format.key, out / "by_name")
     assert (run(load(by_name), tokens()) - wanted).abs().max() < 1e-4
     assert_bitwise(imported.model.state_dict(), import_checkpoint(by_name).model.state_dict())
 
