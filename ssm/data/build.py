@@ -24,7 +24,7 @@ from ssm.base.files import new_folder, reading, write_json, write_text, writing
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
-from ssm.data.corpora import Document, documents, require_utf8, source_files, stored_bytes
+from ssm.data.corpora import Document, build_reader, documents
 from ssm.data.encoding import BATCH_BYTES, TextBatch, encode_in_order, usable_cores
 from ssm.data.shards import SplitWriter
 from ssm.data.store import ALWAYS, FORMAT, MANIFEST, SPLITS, TOKENIZER, VERSION, TokenStore
@@ -87,7 +87,7 @@ def _build(spec: Data, folder: Path, workers: int, utf8: bool) -> None:
     text, corpus, counts = spec.text, hashlib.sha256(), {"documents": 0, "bytes": 0}
     tokenizer, writers = None, {}
     if text is not None and (utf8 or not isinstance(text.tokenizer, BytesTokenizer)):
-        require_utf8(text.corpus)
+        build_reader(text.corpus).require_utf8()
     if spec.spelled_by is not None:
         tokenizer = make_tokenizer(spec.spelled_by, _tokenizer_training_texts(text))
     if text is not None:
@@ -134,12 +134,13 @@ def _tokenize(
         yield batch
 
     # The bytes of a corpus that is cut at max_documents are not known in advance, only its documents.
-    total, unit = (spec.max_documents, "documents") if spec.max_documents else (stored_bytes(spec.corpus), "bytes")
+    cut = spec.max_documents
+    total, unit = (cut, "documents") if cut else (build_reader(spec.corpus).stored_bytes(), "bytes")
     with Progress(f"tokenize {spec.name}", total, unit, rate_unit="B") as progress:
         for batch, encoded in encode_in_order(tokenizer, batches(), workers):
             for tokens, split in zip(encoded, batch.splits, strict=True):
                 writers[split].add(tokens)
-            progress.advance(len(batch.texts) if spec.max_documents else batch.stored, work=batch.size)
+            progress.advance(len(batch.texts) if cut else batch.stored, work=batch.size)
 
     for writer in writers.values():
         writer.close()
@@ -177,7 +178,7 @@ def _hash_other_files(corpus: Any, spec: Data) -> None:
     """Add the files that a task reads beside its text when it makes its examples."""
     for beside in spec.sources.corpora:
         if spec.text is None or beside != spec.text.corpus:
-            for name, path in source_files(beside):
+            for name, path in build_reader(beside).files():
                 with reading(DataError):
                     content = path.read_bytes()
                 _hash_document(corpus, Document(name, content, 0))
@@ -193,7 +194,7 @@ def _require_unchanged(spec: Data, folder: Path) -> None:
         OutputError: the text has changed.
     """
     try:
-        files = [path for corpus in spec.sources.corpora for _, path in source_files(corpus)]
+        files = [path for corpus in spec.sources.corpora for _, path in build_reader(corpus).files()]
         with reading(DataError):
             newest = max(files, key=lambda path: path.stat().st_mtime, default=None)
             if newest is None or newest.stat().st_mtime <= (folder / MANIFEST).stat().st_mtime:

@@ -33,10 +33,10 @@ def source_files(data: Data) -> tuple[Path, ...] | None:
     """
     files: list[Path] = []
     for corpus in data.sources.corpora:
-        from ssm.data import corpora  # imports Arrow, which the rest of the plan does not need
+        from ssm.data.corpora import build_reader  # imports Arrow, which the rest of the plan does not need
 
         try:
-            files += [path for _, path in corpora.source_files(corpus)]
+            files += [path for _, path in build_reader(corpus).files()]
         except MissingFilesError:
             return None
     for tokenizer in data.sources.tokenizers:

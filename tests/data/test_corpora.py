@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from ssm.base.errors import DataError
-from ssm.data.corpora import documents, stored_bytes
+from ssm.data.corpora import build_reader, documents
 from ssm.data.corpora import files as reader
 from ssm.specs.corpora.files import FilesCorpus
 from ssm.specs.corpora.hub import HubCorpus
@@ -194,7 +194,7 @@ def test_progress_adds_up_to_the_stored_bytes(tmp_path: Path, name: str) -> None
     write(tmp_path / "x.json", json.dumps([{"text": text} for text in TEXTS]).encode())
     pq.write_table(pa.table({"text": TEXTS}), tmp_path / "x.parquet")
     spec = files(tmp_path / name)
-    assert sum(document.stored for document in documents(spec)) == stored_bytes(spec)
+    assert sum(document.stored for document in documents(spec)) == build_reader(spec).stored_bytes()
 
 
 def test_a_format_that_cannot_be_read_is_named_and_not_read_as_text(tmp_path: Path) -> None:
@@ -264,14 +264,14 @@ def test_the_standard_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     spec = StdlibCorpus(min_file_bytes=64, max_file_bytes=500)
     assert [(document.name, len(document.text)) for document in documents(spec)] == [("a/z.py", 200), ("b.py", 100)]
-    assert stored_bytes(spec) == 300
+    assert build_reader(spec).stored_bytes() == 300
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "python.zip"))
     with pytest.raises(DataError, match="standard library is not a folder"):
         list(documents(spec))
 
 
 def test_the_running_python_has_a_standard_library_to_train_on() -> None:
-    assert stored_bytes(StdlibCorpus()) > 5_000_000
+    assert build_reader(StdlibCorpus()).stored_bytes() > 5_000_000
     assert next(documents(StdlibCorpus())).name == "__future__.py"
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ssm.base.errors import DataError
 from ssm.data.build import split_of
-from ssm.data.corpora import Document, documents, stored_bytes
+from ssm.data.corpora import Document, build_reader, documents
 from ssm.data.corpora.docstrings import REPEATED, paragraphs
 from ssm.specs.corpora.docstrings import DocstringsCorpus
 from ssm.specs.data import DataSpec
@@ -121,7 +121,11 @@ def test_modules_and_topics_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         ("pydoc_data/topics.py:z", f"{four}\n"),
     ]
     read = ("b.py", "a/__init__.py", "pydoc_data/topics.py")
-    assert sum(one.stored for one in found) == stored_bytes(spec) == sum(len(sources[name]) for name in read)
+    assert (
+        sum(one.stored for one in found)
+        == build_reader(spec).stored_bytes()
+        == sum(len(sources[name]) for name in read)
+    )
 
 
 def test_a_short_paragraph_may_be_part_of_a_longer_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

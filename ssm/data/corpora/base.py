@@ -59,16 +59,24 @@ class CorpusReader(ABC):
         """
 
     def stored_bytes(self) -> int:
-        """Bytes of the corpus as stored; 0: unknown."""
+        """Bytes of the corpus as stored, perhaps compressed: the total of the progress display; 0: unknown."""
         return 0
 
     def files(self) -> list[tuple[str, Path]]:
-        """(name, path) of every file that is read, if they are the user's own (`Corpus.own_files`)."""
+        """(name, path) of every file that is read, if they are the user's own (`Corpus.own_files`).
+
+        They are in the order of the documents.
+
+        Raises:
+            MissingFilesError: a file of the spec does not exist.
+            DataError: a file cannot be read.
+        """
         return []
 
     def require_utf8(self) -> None:  # noqa: B027 (only the user's own files can be something else)
         """Check that the text is in UTF-8.
 
         Raises:
-            DataError: too many bytes of all files together are not. The message names the worst file.
+            DataError: too many bytes of all files together are not, and the message names the worst file; or a file is
+                missing.
         """
