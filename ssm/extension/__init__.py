@@ -16,7 +16,6 @@ import torch
 from ssm.base.errors import ConfigError, DataError, OutputError
 from ssm.base.files import folder_lock, remove_leftovers
 from ssm.base.paths import absolute
-from ssm.base.records import Result
 from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.data.own_text import require_files, tokenizer_of
 from ssm.data.training_batches import training_batches
@@ -25,6 +24,7 @@ from ssm.diagnosis.notes import notes
 from ssm.extension.folder import Folder
 from ssm.extension.parent_run import own_folder, run_of
 from ssm.extension.recipe import extended_run, training_of
+from ssm.extension.records import Result
 from ssm.extension.repairing import Repairing
 from ssm.extension.stages import Stages
 from ssm.extension.text import Text, require_training_text, tokenized

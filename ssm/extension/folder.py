@@ -12,9 +12,10 @@ from typing import Any
 from ssm.base.errors import OutputError, shown
 from ssm.base.files import LOCK, make_folder, write_json
 from ssm.base.paths import require_outside
-from ssm.base.records import RUN_RECORD, RUN_WEIGHTS, Settings
+from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.diagnosis import WRITTEN as OF_DIAGNOSIS
+from ssm.extension.records import Settings
 from ssm.models.formats.source import CARD, COMPANIONS, CONFIG, INDEX, OWN_CODE, listed_in
 from ssm.models.formats.write import check_apart
 from ssm.training.checkpoint_file import FILE as CHECKPOINT

@@ -12,12 +12,12 @@ from typing import Any
 
 from ssm.base.errors import OutputError
 from ssm.base.files import write_json
-from ssm.base.records import Repaired, TriedRecord
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.evaluation.repairing import best_trial, search
 from ssm.extension.choice import ORIGINAL, REPAIRED_MODEL, Candidate, admitted, choose
 from ssm.extension.export import as_exported, trial_as_exported, write_exported
 from ssm.extension.outcome import NOTHING, OF_REPAIRING, WORDS, Outcome
+from ssm.extension.records import Repaired, TriedRecord
 from ssm.extension.selection import measured
 from ssm.extension.stages import Stages
 from ssm.models.load import LoadedModel

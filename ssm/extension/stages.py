@@ -15,7 +15,7 @@ from ssm.base.counting import counted
 from ssm.base.errors import CheckpointError, OutputError
 from ssm.base.files import atomic_folder, write_json, write_text
 from ssm.base.provenance import provenance
-from ssm.base.records import RUN_RECORD, CandidateRecord
+from ssm.base.records import RUN_RECORD
 from ssm.base.strict_parsing import read_json, shaped
 from ssm.diagnosis import PAGE, diagnose_loaded, load_diagnosis, write_diagnosis, write_page
 from ssm.diagnosis import RECORD as DIAGNOSIS
@@ -36,6 +36,7 @@ from ssm.extension.outcome import (
 )
 from ssm.extension.parent_run import parent_folder
 from ssm.extension.recipe import control_run, extended_run, given_a_state, peak_lr, unlike_the_paper
+from ssm.extension.records import CandidateRecord
 from ssm.extension.selection import candidates, weights_of
 from ssm.extension.text import Text
 from ssm.models.load import LoadedModel
