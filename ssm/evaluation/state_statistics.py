@@ -15,7 +15,6 @@ from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, segments
 from ssm.models.backbone import LanguageModel
-from ssm.models.readable import Readable
 from ssm.specs.measurements.state_statistics import StateStatistics
 
 
@@ -26,7 +25,7 @@ def state_statistics(spec: StateStatistics, ctx: EvaluationContext) -> pl.DataFr
     Raises:
         CheckpointError: the state of each layer is a cache.
     """
-    caches = _caches(ctx.model)
+    caches = ctx.model.spec.caches if isinstance(ctx.model, LanguageModel) else ()  # other states have no caches
     positions = spec.positions
     windows = ctx.windows(spec.sequences, spec.length, spec.seed)
     frames = [pl.DataFrame(schema=StateStatistics.table.columns)]
@@ -38,23 +37,16 @@ def state_statistics(spec: StateStatistics, ctx: EvaluationContext) -> pl.DataFr
     return ctx.gather(pl.concat(frames)).sort("sequence", "position", "layer", "head")
 
 
-def _caches(model: Readable) -> tuple[int, ...]:
-    """The layers whose state is a cache.
-
-    Raises:
-        CheckpointError: no layer has another state.
-    """
-    if not isinstance(model, LanguageModel):
-        return ()  # its state has only recurrent layers
-    if not model.spec.recurrent:
-        raise _stateless()
-    return model.spec.caches
-
-
 def _statistics(segment: Segment, caches: tuple[int, ...]) -> pl.DataFrame:
     """The rows of one position, for the whole state and for every head of every layer.
 
     Only one layer at a time has a copy in float64, because all states together can fill half of the memory.
+
+    Args:
+        caches: layers that are left out.
+
+    Raises:
+        CheckpointError: no layer remains.
     """
     by_layer = []  # moments of the heads of each layer, (B, H) each
     layers, heads, sizes = [-1], [-1], list[int]()
@@ -67,7 +59,7 @@ def _statistics(segment: Segment, caches: tuple[int, ...]) -> pl.DataFrame:
             sizes += [elements] * H
             by_layer.append(_moments(state.double().cpu().reshape(len(state), H, elements)))
     if not by_layer:
-        raise _stateless()
+        raise CheckpointError("the model has no recurrent state: the state of each layer is a cache of keys and values")
     norms, means, stds = (torch.cat(columns, 1) for columns in zip(*by_layer, strict=True))  # (B, all heads) each
     whole = _combined(norms, means, stds, torch.tensor(sizes, dtype=torch.float64))
     both = zip(whole, (norms, means, stds), strict=True)
@@ -103,7 +95,3 @@ def _combined(norm: Tensor, mean: Tensor, std: Tensor, sizes: Tensor) -> tuple[T
     center = (shares * mean).sum(1, keepdim=True)
     variance = (shares * (std.square() + (mean - center).square())).sum(1, keepdim=True)
     return norm.norm(dim=1, keepdim=True), center, variance.sqrt()
-
-
-def _stateless() -> CheckpointError:
-    return CheckpointError("the model has no recurrent state: the state of each layer is a cache of keys and values")
