@@ -16,10 +16,8 @@ from ssm.models.logits import Value, token_values
 from ssm.specs.measurements.base import OfWindows
 
 
-def by_position(
-    spec: OfWindows, ctx: EvaluationContext, schema: Schema, value: Value, shuffled: int | None = None
-) -> pl.DataFrame:
-    """Mean value by sequence and bin of positions, in a `schema` from `binned`.
+def by_position(spec: OfWindows, ctx: EvaluationContext, value: Value, shuffled: int | None = None) -> pl.DataFrame:
+    """Mean value by sequence and bin of positions, in the table of `spec`, which is from `binned`.
 
     Args:
         value: the value of a target.
@@ -41,7 +39,7 @@ def by_position(
             sums += part
             progress.advance(values.numel())
     sums = ctx.total(sums)
-    return binned_table(sums / torch.from_numpy(np.diff(edges)), edges[:-1], edges[1:], schema)
+    return binned_table(sums / torch.from_numpy(np.diff(edges)), edges[:-1], edges[1:], spec.table)
 
 
 def binned_table(means: Tensor, starts: np.ndarray, stops: np.ndarray, schema: Schema) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from ssm.specs.measurements.decay_range import THRESHOLDS, DecayRange
 def decay_range(spec: DecayRange, ctx: EvaluationContext) -> pl.DataFrame:
     """Cumulative histograms of A_max - A_min, in the schema DecayRange.table. Raises like `histograms`."""
     thresholds = torch.arange(THRESHOLDS + 1, dtype=torch.float64) / THRESHOLDS
-    return histograms(spec, ctx, DecayRange.table, {"share": _of_states, "channel_share": _of_channels}, thresholds)
+    return histograms(spec, ctx, {"share": _of_states, "channel_share": _of_channels}, thresholds)
 
 
 def _of_states(sizes: Tensor) -> Tensor:

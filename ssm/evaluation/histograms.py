@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
-from ssm.base.schema import Schema
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.inside import own_layers, window_groups
 from ssm.models.backbone import LanguageModel
@@ -21,19 +20,19 @@ Number = Callable[[Tensor], Tensor]
 
 
 def histograms(
-    spec: OfWindows, ctx: EvaluationContext, schema: Schema, numbers: Mapping[str, Number], thresholds: Tensor
+    spec: OfWindows, ctx: EvaluationContext, numbers: Mapping[str, Number], thresholds: Tensor
 ) -> pl.DataFrame:
     """Shares of states or channels with a number up to each threshold, by window and layer. Layer 0 is all layers.
 
     Args:
-        schema: columns for sequence, layer, threshold, and each of `numbers`.
+        spec: its table has columns for sequence, layer, threshold, and each of `numbers`.
         numbers: column -> function from absolute decays over a window (B, T, H, N) to numbers (B, ...).
         thresholds: (X,), in ascending order.
 
     Raises:
         CheckpointError: the layers are not ssm's own, or no layer has a decay.
     """
-    model = own_layers(ctx)
+    model, schema = own_layers(ctx), spec.table
     names = (*schema.keys, *numbers)
     frames = [pl.DataFrame(schema=schema.columns)]
     for rows, tokens in window_groups(spec, ctx):

@@ -18,7 +18,7 @@ def memory_length(spec: MemoryLength, ctx: EvaluationContext) -> pl.DataFrame:
 
     The memory length is infinite with a decay of exactly 1, and zero with a decay of 0.
     """
-    return histograms(spec, ctx, MemoryLength.table, {"share": _tokens}, 2 ** torch.arange(OCTAVES + 1))
+    return histograms(spec, ctx, {"share": _tokens}, 2 ** torch.arange(OCTAVES + 1))
 
 
 def _tokens(sizes: Tensor) -> Tensor:

@@ -14,4 +14,4 @@ from ssm.specs.measurements.position_loss import PositionLoss
 @MEASURES.function
 def position_loss(spec: PositionLoss, ctx: EvaluationContext) -> pl.DataFrame:
     """Mean loss by sequence and bin of positions, in the schema PositionLoss.table."""
-    return by_position(spec, ctx, PositionLoss.table, cross_entropy, spec.shuffled)
+    return by_position(spec, ctx, cross_entropy, spec.shuffled)
