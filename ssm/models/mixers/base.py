@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ssm.base.plugin_modules import Modules
@@ -51,9 +50,8 @@ class Mixer(Sublayer):
         y, ended = self.step(u, state)
         return y, ended, v_first
 
-    @torch.no_grad()
     def coefficients(self, u: Tensor) -> Coefficients:
-        """The coefficients of the recurrence from the zero state.
+        """The coefficients of the recurrence from the zero state, by default those of the first scan.
 
         Args:
             u: inputs (after the block's norm), (B, T, D).
@@ -61,10 +59,6 @@ class Mixer(Sublayer):
         Raises:
             ValueError: it is not a linear recurrence (GRU, softmax attention), or its A_t is a matrix (delta rule).
         """
-        return self._recurrence(u)
-
-    def _recurrence(self, u: Tensor) -> Coefficients:
-        """The `coefficients`, by default those of the first scan."""
         for name, inputs, options in scans_of(self, u):
             if name in OF_SCAN:
                 return OF_SCAN[name](inputs, options)

@@ -50,7 +50,7 @@ class H3(HeadSystems, kind="h3"):
         shifted, keys = causal_conv1d(self.k_proj(u), self._shift_weight(), None, keys, resets=resets)
         return self._products(shifted, self.v_proj(u)), keys
 
-    def _recurrence(self, u: Tensor) -> Coefficients:
+    def coefficients(self, u: Tensor) -> Coefficients:
         """The values are products of keys and values."""
         return coefficients_of(self.system(), self.products(u, None, None)[0])
 

@@ -74,8 +74,8 @@ class LinearAttention(Mixer, kind="linear_attention"):
             y = y / ((q * ended["normalizer"]).sum(-1, keepdim=True) + self.eps)
         return self.out_proj(y.flatten(1).to(u.dtype)), ended
 
-    def _recurrence(self, u: Tensor) -> Coefficients:
-        recurrence = super()._recurrence(u)
+    def coefficients(self, u: Tensor) -> Coefficients:
+        recurrence = super().coefficients(u)
         return replace(recurrence, normalizer_eps=self.eps) if self.spec.normalizer else recurrence
 
     def faded(self, state: LayerState, factor: float) -> LayerState:

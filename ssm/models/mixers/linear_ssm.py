@@ -48,7 +48,7 @@ class ChannelSystems(Mixer):
         y, h = step_systems(upcast(u).unsqueeze(-1), *self.system_of(u), h)  # (B, D, 1)
         return self._finish(y.squeeze(-1), u), {"memory": torch.view_as_real(h.squeeze(2))}
 
-    def _recurrence(self, u: Tensor) -> Coefficients:
+    def coefficients(self, u: Tensor) -> Coefficients:
         return coefficients_of(self.system_of(u), upcast(u).unsqueeze(-1))
 
 

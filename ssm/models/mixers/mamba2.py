@@ -100,7 +100,7 @@ class Mamba2(Mixer, kind="mamba2"):
         B, C = (part.unflatten(-1, (self.spec.n_groups, -1)) for part in (B, C))  # (B, T, G, N)
         return z, x, B, C, self._steps(dt), conv
 
-    def _recurrence(self, u: Tensor) -> Coefficients:
+    def coefficients(self, u: Tensor) -> Coefficients:
         """A_t = exp(dt_t A), b_t = dt_t B_t x_t^T. The scan gets dt_t x_t, but mi's map uses dt_t B_t (eq. 5 and 8)."""
         _, x, B, C, dt, _ = self.project(u, None, None)
         shared = self.heads // self.spec.n_groups  # heads that read one group

@@ -79,8 +79,8 @@ class Rglru(Mixer, kind="rglru"):
             h = h + log_a.exp() * state["memory"].flatten(1)
         return self._finish(h, u), self._ended(h, conv)
 
-    def _recurrence(self, u: Tensor) -> Coefficients:
-        recurrence = super()._recurrence(u)
+    def coefficients(self, u: Tensor) -> Coefficients:
+        recurrence = super().coefficients(u)
         return replace(recurrence, C=recurrence.key)  # both are 1: a head is one state, and its readout the state
 
     def _starts(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Tensor | None:

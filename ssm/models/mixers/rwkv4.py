@@ -92,7 +92,7 @@ class Rwkv4(Mixer, kind="rwkv4"):
         memory = _packed(decay * num + weight * v, decay * den + weight, after)
         return self.out_proj((r * y).to(u.dtype)), {"memory": memory, "shift": u}
 
-    def _recurrence(self, u: Tensor) -> Coefficients:
+    def coefficients(self, u: Tensor) -> Coefficients:
         """The average of the values so far, with weights A_t of h_{t-1} and 1 - A_t of the value (bn Appendix B)."""
         (_, denominators, _), (_, numerators, _) = scans_of(self, u)
         weight, total = denominators.b, []

@@ -49,8 +49,8 @@ class S4d(HeadSystems, ChannelSystems, kind="s4d"):
             return self.system()
         return self.system(F.softplus(upcast(self.dt_proj(u)) + upcast(self.log_dt)))
 
-    def _recurrence(self, u: Tensor) -> Coefficients:
-        recurrence = super()._recurrence(u)
+    def coefficients(self, u: Tensor) -> Coefficients:
+        recurrence = super().coefficients(u)
         if self.spec.decay == "constant":
             return recurrence
         return replace(recurrence, bare_key=torch.view_as_complex(upcast(self.B))[None, None])
