@@ -221,7 +221,7 @@ def _load_run(name: str, weights: Path, device: torch.device | str) -> LoadedMod
 
 def _load_imported(source: Source, device: torch.device | str) -> LoadedModel:
     imported = import_source(source)
-    tokenizer, note = _tokenizer(source, imported.vocab_size)
+    tokenizer, note = _tokenizer(source, imported.model.vocab_size)
     return LoadedModel(
         name=source.name,
         title=source.title,
@@ -230,7 +230,7 @@ def _load_imported(source: Source, device: torch.device | str) -> LoadedModel:
         context=context_of(source.config),
         imported=imported,
         tokenizer=tokenizer,
-        fingerprint=_fingerprint(imported.files),
+        fingerprint=_fingerprint((source.config_path, *source.files)),
         why_not_extend=_why_not(imported.spec),
         note=note,
     )

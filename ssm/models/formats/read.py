@@ -36,15 +36,6 @@ class Imported:
     def spec(self) -> ModelSpec:
         return self.model.spec
 
-    @property
-    def vocab_size(self) -> int:
-        return self.model.vocab_size
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """config.json and the files with weights."""
-        return (self.source.config_path, *self.source.files)
-
 
 def import_checkpoint(name: str | Path) -> Imported:
     """Read a checkpoint of another library.

@@ -34,10 +34,10 @@ def test_a_file_with_its_config_beside_it(original: Path, container: str, name: 
     weights.rename(original / name)
     imported = import_checkpoint(original / name)
     assert imported.spec.name == "original"
-    assert imported.files == (original / "config.json", original / name)
+    assert imported.source.files == (original / name,)
     out = export_checkpoint(imported.model, imported, original.parent / "out")
     assert set(content(out)) == {"config.json", "generation_config.json", name, f"{weights.name}.index.json"}
-    assert import_checkpoint(out).files == (out / "config.json", out / name)
+    assert import_checkpoint(out).source.files == (out / name,)
 
 
 def test_a_name_of_the_hub(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,7 +177,7 @@ def test_round_trip(theirs: dict[str, Any], tmp_path: Path) -> None:
     save(theirs, state_dict(peer), tmp_path / "original")
     imported = round_trip.check(peer, tmp_path / "original", load, run, tmp_path)
     assert imported.format.key == "mamba_ssm"
-    assert (imported.vocab_size, imported.model.embedding.num_embeddings) == (V, ROWS)
+    assert (imported.model.vocab_size, imported.model.embedding.num_embeddings) == (V, ROWS)
     save(theirs, state_dict(peer.bfloat16()), tmp_path / "original_half")
     round_trip.check_half(tmp_path / "original_half", load, run, tmp_path)
 
