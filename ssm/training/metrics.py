@@ -80,12 +80,9 @@ class Metrics:
         right = f", accuracy {self._recent(ACCURACY):.2f}" if ACCURACY in self.means else ""
         return f"loss {self.last_loss:.3f}{right}"
 
-    def frame(self) -> pl.DataFrame:
-        return pl.DataFrame(self.rows, schema=self.columns)
-
     def write(self, path: Path, provenance: dict[str, Any]) -> None:
         """Write all fetched rows as a whole table."""
-        write_table(self.frame(), METRICS, path, provenance)
+        write_table(pl.DataFrame(self.rows, schema=self.columns), METRICS, path, provenance)
 
     def _recent(self, column: str) -> float:
         """Mean of the last fetched steps."""

@@ -73,7 +73,7 @@ class Watcher:
     def __init__(self, folder: Path, stale: float):
         self.folder, self.stale = folder, stale
         self.read: dict[Path, tuple[tuple[int, int], tuple[float, ...]]] = {}
-        if not _has_runs(folder):
+        if not any((folder / runs).is_dir() for runs in ("runs", "specs/runs")):
             raise UserError(f"{folder}: no runs here")
 
     def look(self) -> ResultsView:
@@ -128,10 +128,6 @@ class Watcher:
                 continue
             return self.read[path][1]
         return ()
-
-
-def _has_runs(folder: Path) -> bool:
-    return (folder / "runs").is_dir() or (folder / "specs/runs").is_dir()
 
 
 def _names(folder: Path, suffix: str | None = None) -> set[str]:
