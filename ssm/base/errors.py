@@ -6,6 +6,8 @@ import difflib
 import errno
 from collections.abc import Iterable
 
+from ssm.base.counting import first_of
+
 LINE, WORD = 1500, 300  # longest message and longest word in characters; the middle of longer ones is left out
 VALUE = 80  # longest value in a message, in characters
 # Words of torch; of the operating system, as others pass them on; and of the loader of shared libraries.
@@ -114,8 +116,7 @@ def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
         return otherwise
     if not names:
         return "there are no valid names here"
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return f"valid names: {', '.join(map(shortened, names[:MOST_NAMES]))}{more}"
+    return f"valid names: {first_of([*map(shortened, names)], MOST_NAMES)}"
 
 
 def printable(text: str) -> str:

@@ -380,7 +380,7 @@ def problem_words(problem: ErrorDetails) -> str:
     if kind in ("union_tag_invalid", "literal_error"):
         names = re.findall(r"'([^']*)'", str(told.get("expected_tags") or told.get("expected", "")))
         given = told.get("tag", given)
-        return f"unknown name {_quoted(given)}; {nearest(str(given), names)}"
+        return f"unknown name {shown(given)}; {nearest(str(given), names)}"
     if kind == "missing":
         return "this key is required and is missing"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -400,10 +400,6 @@ def _got(value: Any) -> str:
     if isinstance(value, dict | list | tuple):
         return shown(value) if len(value) == 0 else "a mapping" if isinstance(value, dict) else "a list"
     return shown(value)
-
-
-def _quoted(value: Any) -> str:
-    return f"'{shortened(printable(value))}'" if isinstance(value, str) else shown(value)
 
 
 def _path(places: tuple[int | str, ...], value: Any, missing: bool) -> list[str]:
