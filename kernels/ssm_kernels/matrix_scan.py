@@ -24,7 +24,7 @@ def check_matrix_scan(operation: str, says: str, inputs: Any, decay_axes: tuple[
     tensors = inputs._asdict()
     check_numbers(operation, tensors, 3)
     k, v, log_decay = inputs.k, inputs.v, inputs.log_decay
-    if v.dim() != 4 or k.dim() != 4 or k.shape[2] < 1 or v.shape[2] % k.shape[2]:
+    if v.dim() != 4 or k.dim() != 4 or min(k.shape[2:]) < 1 or v.shape[2] % k.shape[2]:
         refuse(operation, says, tensors)
     (B, T, H, V), (G, K) = v.shape, k.shape[2:]
     if log_decay is not None and log_decay.dim() not in decay_axes:
@@ -37,7 +37,7 @@ def check_matrix_scan(operation: str, says: str, inputs: Any, decay_axes: tuple[
     check_chunk(operation, chunk)
 
 
-def outputs(inputs: Any, options: Any) -> Outputs:
+def outputs(inputs: Any) -> Outputs:
     """y (B, T, H, V) in the dtype of v, and the state (B, H, K, V)."""
     B, T, H, V = inputs.v.shape
     return Outputs((B, T, H, V), (B, H, inputs.k.shape[3], V), inputs.v.dtype)

@@ -82,7 +82,7 @@ class Operator:
         name: str,
         inputs: type,
         options: type,
-        outputs: Callable[[Any, Any], Outputs],
+        outputs: Callable[[Any], Outputs],
         backends: tuple[str, ...],
         keep_output: bool = False,
         start: str | None = "h0",
@@ -91,7 +91,7 @@ class Operator:
         Args:
             name: name of the operation's folder.
             inputs, options: the operation's NamedTuples. The first input is never None.
-            outputs: a function of (inputs, options) that returns the shapes of the outputs.
+            outputs: a function of the inputs that returns the shapes of the outputs.
             backends: names of the backends that implement the operation.
             keep_output: whether the backward pass needs y (in the compute dtype).
             start: the input that is the initial state; None: the operation has no state.
@@ -114,7 +114,7 @@ class Operator:
             observer(self.name, inputs, options)
         present = [x for x in inputs if x is not None]
         name, composite = self._choose(inputs, backend, present[0].device)
-        shapes = self.outputs(inputs, options)
+        shapes = self.outputs(inputs)
         if self.start is not None and 0 in shapes.y:
             return _of_nothing(inputs, getattr(inputs, self.start), shapes)
         if composite:
@@ -212,7 +212,7 @@ class Operator:
         inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
         options = self.options(*rest)
         like = inputs[0]
-        shapes, dtype = self.outputs(inputs, options), compute_dtype(*inputs)
+        shapes, dtype = self.outputs(inputs), compute_dtype(*inputs)
         saved = backends.module(self.name, name).saved_shape(inputs, options) if save else (0,)
         return (
             like.new_empty(shapes.y, dtype=shapes.y_dtype),
@@ -227,7 +227,7 @@ class Operator:
         ]
 
     def _setup(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        tensors, (name, _, *rest) = inputs[: self._tensors], inputs[self._tensors :]
+        tensors, (name, ctx.saves, *rest) = inputs[: self._tensors], inputs[self._tensors :]
         self._save_for_backward(ctx, tensors, name, self.options(*rest), output)
 
     def _save_for_backward(
@@ -245,15 +245,17 @@ class Operator:
         """dy, dstate, saved, y and the inputs. `none_is_zero`: dstate may stay None."""
         saved, y, *inputs = ctx.saved_tensors
         if dy is None or (dstate is None and not none_is_zero):
-            shapes = self.outputs(self.inputs(*inputs), ctx.options)
+            shapes = self.outputs(self.inputs(*inputs))
             dy = saved.new_zeros(shapes.y, dtype=shapes.y_dtype) if dy is None else dy
             if dstate is None and not none_is_zero:
                 dstate = saved.new_zeros(shapes.state, dtype=compute_dtype(*inputs))
         return dy, dstate, saved, y, inputs
 
     def _differentiate(self, ctx: Any, dy: Tensor | None, dstate: Tensor | None, _: Tensor | None) -> Any:
-        *given, inputs = self._saved_for_backward(ctx, dy, dstate, none_is_zero=False)
-        gradients = self._backward(*given, *inputs, ctx.backend, *ctx.options)
+        dy, dstate, saved, y, inputs = self._saved_for_backward(ctx, dy, dstate, none_is_zero=False)
+        if not ctx.saves:  # the caller saw no input that requires a gradient: vmap hides it, a trace may come before it
+            *_, saved = self._forward(*inputs, ctx.backend, True, *ctx.options)
+        gradients = self._backward(dy, dstate, saved, y, *inputs, ctx.backend, *ctx.options)
         known = (
             gradient if x is not None and differentiable(x) else None
             for x, gradient in zip(inputs, gradients, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 import ssm_kernels
 import torch
 from kernels.cases import ALL, ROW, WITH_STATE, exhaustive, run
-from ssm_kernels import delta_scan, gated_rms_norm, gated_scan
+from ssm_kernels import delta_scan, gated_rms_norm, gated_scan, selective_scan
 from ssm_kernels.testing.cases import EVERY, NORM, Case, make, variants
 from ssm_kernels.testing.numerics import normal, same_bits, with_gradients, worst
 from torch import Tensor
@@ -69,12 +70,17 @@ def test_no_heads(backend: str, decay: tuple[int, ...], memory_of_nans: None) ->
     assert all(x.count_nonzero() == 0 for x in got)
 
 
-def test_no_groups() -> None:
-    none = torch.zeros(2, 9, 0, 4)
-    with pytest.raises(ValueError, match=r"gated_scan: q and k are .* G above zero .*; got q \(2, 9, 0, 4\)"):
-        gated_scan(none, none, none)
-    with pytest.raises(ValueError, match=r"delta_scan: q and k are .* G above zero .*; got q \(2, 9, 0, 4\)"):
-        delta_scan(none, none, none, torch.zeros(2, 9, 0))
+def test_no_groups_and_no_states_are_refused() -> None:
+    no_groups, no_keys, v = torch.zeros(2, 9, 0, 4), torch.zeros(2, 9, 3, 0), torch.zeros(2, 9, 3, 4)
+    for q in (no_groups, no_keys):
+        got = re.escape(f"got q {tuple(q.shape)}")
+        with pytest.raises(ValueError, match=rf"gated_scan: q and k are .* G > 0 divides H, and K > 0, .*; {got}"):
+            gated_scan(q, q, v)
+        with pytest.raises(ValueError, match=rf"delta_scan: q and k are .* G > 0 divides H, and K > 0, .*; {got}"):
+            delta_scan(q, q, v, v[..., 0])
+    u, none = torch.zeros(2, 9, 3), torch.zeros(2, 9, 0)
+    with pytest.raises(ValueError, match=r"selective_scan: .* A \(D, N\) with N > 0, .*; got .* A \(3, 0\)"):
+        selective_scan(u, u, torch.zeros(3, 0), none, none)
 
 
 @pytest.mark.parametrize("backend", ["torch", "cpp"])

@@ -259,21 +259,32 @@ def test_first_gradients_with_create_graph(operation: str, backend: str, variant
 
 @each
 def test_vmap(operation: str, backend: str, variant: int) -> None:
-    case = make(operation, 15, length=5, variant=variant)
-    stacks = [torch.stack([x, 0.5 * x]) for x in case.values]
+    """Outputs and gradients; vmap hides that an input requires a gradient."""
+    case = make(operation, 15, length=70, variant=variant)
+    stacks = [torch.stack([x, 0.5 * x]).requires_grad_() for x in case.values]
     got = torch.vmap(case.function(backend))(*stacks)
+    gradients = torch.autograd.grad(sum(x.abs().sum() for x in got), stacks)
     for i in range(2):
-        assert same_bits([x[i] for x in got], list(case.function(backend)(*(x[i] for x in stacks))))
+        leaves = [x[i].detach().requires_grad_() for x in stacks]
+        expected = case.function(backend)(*leaves)
+        assert same_bits([x[i] for x in got], list(expected))
+        alone = torch.autograd.grad(sum(x.abs().sum() for x in expected), leaves)
+        assert same_bits([x[i] for x in gradients], list(alone))
 
 
 @pytest.mark.one_build
 @each
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 def test_a_traced_call_equals_an_eager_call(operation: str, backend: str, variant: int) -> None:
-    case = make(operation, 16, length=5, variant=variant)
+    """Outputs and gradients, of a trace whose inputs required no gradient."""
+    case = make(operation, 16, length=70, variant=variant)
     function = case.function(backend)
     traced = torch.jit.trace(function, tuple(torch.zeros_like(x) for x in case.values), check_trace=False)
-    assert same_bits(list(traced(*case.values)), list(function(*case.values)))
+    leaves = [x.requires_grad_() for x in case.values]
+    got, expected = traced(*leaves), function(*leaves)
+    assert same_bits(list(got), list(expected))
+    gradients, alone = (torch.autograd.grad(sum(x.abs().sum() for x in found), leaves) for found in (got, expected))
+    assert same_bits(list(gradients), list(alone))
 
 
 @pytest.mark.one_build

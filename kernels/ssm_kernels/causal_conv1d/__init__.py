@@ -54,7 +54,7 @@ def causal_conv1d(
     return operator(inputs, Options(activation or ""), backend)
 
 
-def _outputs(inputs: Inputs, options: Options) -> Outputs:
+def _outputs(inputs: Inputs) -> Outputs:
     (B, T, D), K = inputs.x.shape, inputs.weight.shape[1]
     return Outputs((B, T, D), (B, K - 1, D), inputs.x.dtype)
 

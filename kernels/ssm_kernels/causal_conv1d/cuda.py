@@ -75,7 +75,7 @@ def backward(
     _launch("causal_conv1d_backward", packed, options, (runs, run_length), tensors)
     return (
         dx,
-        dweight.sum(0).t(),  # partial sums, in a fixed order
+        dweight.sum(0).t().contiguous(),  # partial sums, in a fixed order
         None if inputs.bias is None else dbias.sum(0),
         None if inputs.state is None else dstate,
         None,

@@ -43,7 +43,7 @@ def diagonal_scan(
     return operator(Inputs(a, b, h0, resets), Options(), backend)
 
 
-def _outputs(inputs: Inputs, options: Options) -> Outputs:
+def _outputs(inputs: Inputs) -> Outputs:
     B, T, D = inputs.b.shape
     return Outputs((B, T, D), (B, D), compute_dtype(*inputs))
 

@@ -48,7 +48,7 @@ def gated_rms_norm(
     return operator(Inputs(x, weight, gate), Options(groups, float(eps)), backend)[0]
 
 
-def _outputs(inputs: Inputs, options: Options) -> Outputs:
+def _outputs(inputs: Inputs) -> Outputs:
     return Outputs(tuple(inputs.x.shape), (0,), inputs.x.dtype)  # there is no state
 
 

@@ -15,7 +15,7 @@ from ssm_kernels.matrix_scan import check_matrix_scan, outputs
 from ssm_kernels.operators import Operator
 
 SAYS = (
-    "q and k are (B, T, G, K), v (B, T, H, V) where G above zero divides H, "
+    "q and k are (B, T, G, K), v (B, T, H, V) where G > 0 divides H, and K > 0, "
     "log_decay (H,), (B, T, H) or (B, T, H, K), h0 (B, H, K, V), bonus (H, K), resets (B, T)"
 )
 

@@ -133,7 +133,7 @@ private:
                 simd::fma(column, decays.lanes.below(u - j), Vec<T>::load(partial + u * W)).store(partial + u * W);
             }
         }
-        for (int64_t u = 0; u < CHUNK; u += W) gemm::sums(partial + u * W).store(crossing + u);
+        simd::sums(partial, CHUNK, crossing);
     }
 
     // x = h r diag(decay), with tokens in the lanes. Adds x to `total`, and sum_n x[n, t] other[n, t] to dot[t].

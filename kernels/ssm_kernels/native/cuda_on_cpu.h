@@ -20,16 +20,13 @@
 
 #define __global__
 #define __device__
-#define __host__
-#define __forceinline__ inline
-#define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define SHARED_FLOATS(name) float* name = cuda_on_cpu::shared.data()
 
 struct Index3 {
   unsigned x = 0, y = 0, z = 0;
 };
-static Index3 threadIdx, blockIdx, blockDim, gridDim;
+static Index3 threadIdx, blockIdx, blockDim;
 
 // ---------------------------------------------------------------------------------------------- half precision
 
@@ -216,7 +213,6 @@ void launch(void (*kernel)(Argument), int64_t blocks, int threads, size_t shared
   cuda_on_cpu::call_argument = &what;
   cuda_on_cpu::shared.resize(shared_bytes / sizeof(float));
   blockDim.x = threads;
-  gridDim.x = static_cast<unsigned>(blocks);
   for (int64_t block = 0; block < blocks; block++) {
     blockIdx.x = static_cast<unsigned>(block);
     cuda_on_cpu::run_block(threads);

@@ -162,20 +162,6 @@ void transpose(const T* from, int64_t from_stride, int64_t rows, int64_t columns
     }
 }
 
-// Lane i of the result is the sum of the lanes of vector i, for W consecutive vectors at `from`.
-template <typename T>
-SIMD_INLINE Vec<T> sums(const T* from) {
-    constexpr int W = Vec<T>::width;
-    Vec<T> x[W];
-#pragma GCC unroll 16
-    for (int r = 0; r < W; r++) x[r] = Vec<T>::load(from + r * W);
-#pragma GCC unroll 4
-    for (int half = W / 2; half > 0; half /= 2)
-#pragma GCC unroll 8
-        for (int r = 0; r < half; r++) x[r] = simd::low(x[r], x[r + half]) + simd::high(x[r], x[r + half]);
-    return x[0];
-}
-
 // Copies a (rows, columns) matrix into (padded_rows, padded_columns) and pads it with zeros. `next` is the distance to
 // the matrix that is packed next. It is prefetched, so its address may be invalid.
 template <typename T>

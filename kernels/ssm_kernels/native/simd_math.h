@@ -1,4 +1,4 @@
-// exp, exp2, log1p, softplus and sigmoid of simd::Vec. Included by simd.h.
+// exp, decays, log1p and sigmoid of simd::Vec. Included by simd.h.
 //
 // Polynomials are minimax fits (Remez) with exact constant terms. So exp(0) is 1, and slow decays, with exponents close
 // to 0, are correct to the last bit. Errors: at most 2 ulp in float, 1e-15 relative in double.
@@ -153,16 +153,6 @@ template <typename T> SIMD_INLINE Vec<T> exp2_decay(Vec<T> x) {
     return one[0];
 }
 
-// 2^x
-template <typename T> SIMD_INLINE Vec<T> exp2(Vec<T> x) {
-    const T lowest = (T)(Constants<T>::exp_lowest * log2_e), highest = (T)(Constants<T>::exp_highest * log2_e);
-    x = min(Vec<T>(highest), max(Vec<T>(lowest), x));  // this order preserves NaN
-    const Vec<T> n = round(x);
-    Vec<T> f[1] = {x - n};
-    exp2_fraction(f);
-    return scale(f[0], n);
-}
-
 // x - n ln(2), in place. The first product is exact, because the high part of ln(2) has few bits.
 template <typename T, int K> SIMD_INLINE void exp_remainder(Vec<T> (&x)[K], const Vec<T>* n) {
 #pragma GCC unroll 16
@@ -216,9 +206,6 @@ SIMD_INLINE Vec<double> log1p(Vec<double> x) {
     const Vec<double> s = x / (x + Vec<double>(2.0)), s2 = s * s, twice = s + s;
     return fma(twice * s2, polynomial(s2, c), twice);
 }
-
-// ln(1 + e^x)
-template <typename T> SIMD_INLINE Vec<T> softplus(Vec<T> x) { return max(Vec<T>::zero(), x) + log1p(exp(-abs(x))); }
 
 // 1 / (1 + e^-x), in place. Results below the smallest normal number may be 0.
 template <typename T, int K> SIMD_INLINE void sigmoid(Vec<T> (&x)[K]) {

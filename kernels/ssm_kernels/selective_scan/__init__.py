@@ -13,7 +13,7 @@ from ssm_kernels.checks import check_numbers, check_shapes, refuse
 from ssm_kernels.operators import Operator, Outputs
 from ssm_kernels.selective_scan.inputs import Inputs, Options
 
-SAYS = "u, dt and z are (B, T, D), A (D, N), B and C (B, T, N), D and dt_bias (D,), h0 (B, D, N), resets (B, T)"
+SAYS = "u, dt, z are (B, T, D), A (D, N) with N > 0, B and C (B, T, N), D and dt_bias (D,), h0 (B, D, N), resets (B, T)"
 
 
 def selective_scan(
@@ -56,7 +56,7 @@ def selective_scan(
     inputs = Inputs(u, dt, A, B, C, D, dt_bias, z, h0, resets)
     tensors = inputs._asdict()
     check_numbers("selective_scan", tensors, 5)
-    if u.dim() != 3 or A.dim() != 2:
+    if u.dim() != 3 or A.dim() != 2 or A.shape[1] < 1:
         refuse("selective_scan", SAYS, tensors)
     (batch, length, channels), N = u.shape, A.shape[1]
     sequence, projection = (batch, length, channels), (batch, length, N)
@@ -66,7 +66,7 @@ def selective_scan(
     return operator(inputs, Options(dt_softplus), backend)
 
 
-def _outputs(inputs: Inputs, options: Options) -> Outputs:
+def _outputs(inputs: Inputs) -> Outputs:
     batch, length, channels = inputs.u.shape
     return Outputs((batch, length, channels), (batch, channels, inputs.A.shape[1]), inputs.u.dtype)
 

@@ -43,8 +43,8 @@ def unsuited(inputs: Inputs) -> str | None:
     if any(x is not None and x.dtype == torch.float64 for x in inputs):
         return "computes in float32 and takes no float64"
     N = inputs.A.shape[1]
-    if not 1 <= N <= LARGEST_N:
-        return f"takes N from 1 to {LARGEST_N}, got {N}"
+    if N > LARGEST_N:
+        return f"takes N up to {LARGEST_N}, got {N}"
     large = 64 < N <= 128 or N > 256  # for other N, the backward pass needs less than 99 KiB: see backward_shared
     if large and native.shared_memory(inputs.u.device) < SHARED_BYTES:
         return f"needs {SHARED_BYTES:,} bytes of shared memory per block for N = {N}"

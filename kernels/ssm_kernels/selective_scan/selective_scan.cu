@@ -52,5 +52,4 @@ extern "C" int selective_scan_backward(const Scan* scan, int device, void* strea
 
 extern "C" const char* selective_scan_error(int error) { return error_text(error); }
 
-extern "C" int selective_scan_tile() { return TILE; }
 extern "C" int selective_scan_block_channels() { return BLOCK_CHANNELS; }
