@@ -78,10 +78,10 @@ which text is held out:
 repairs without training:
   --policy scale_a multiplies A by a factor. It works for Mamba, Mamba-2, Gated
   DeltaNet, KDA, and models with an A_log that transformers itself reads.
-  --policy clip_dt limits the dt of Mamba-2. Several values are tried on text
-  that is used only for this choice. Options of training are refused.
-  reset_state and restarts change only how a model is read, and cannot be
-  stored in a checkpoint. A run of ssm is repaired as an arm of a figure.
+  Several factors are tried on text that is used only for this choice. Options
+  of training are refused. No checkpoint can hold the repairs clip_dt,
+  reset_state and restarts: they are arms of figures. A run of ssm is repaired
+  as an arm of a figure too.
 
 after a kill:
   Type the same command again: it continues. SIGTERM and SIGUSR1 stop it with
@@ -119,7 +119,7 @@ class _HeldOut(argparse.Action):
 
 
 def _policy(name: str) -> str:
-    """An argparse type. Repairs that change how a model is read pass: `ExtensionSpec` says why it refuses them."""
+    """An argparse type. Repairs that no checkpoint can hold pass: `ExtensionSpec` says why it refuses them."""
     if name not in POLICIES:
         raise argparse.ArgumentTypeError(f"unknown policy '{name}'; {nearest(name, (*INTERVENTIONS, *STORED_REPAIRS))}")
     return name

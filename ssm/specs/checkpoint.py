@@ -36,7 +36,7 @@ EXTENSION = ("held_out", "policy", *POLICY_OPTIONS, "measure", "in_context_toler
 if TYPE_CHECKING:
     Policy = str
 else:  # the registries are the only list
-    # Repairs that change how a model is read pass: `ExtensionSpec` says why it refuses them.
+    # Repairs that no checkpoint can hold pass: `ExtensionSpec` says why it refuses them.
     Policy = Annotated[Literal[POLICIES], WithJsonSchema({"enum": [*INTERVENTIONS, *STORED_REPAIRS], "type": "string"})]
 
 

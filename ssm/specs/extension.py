@@ -16,7 +16,6 @@ from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs import RepairSpec
-from ssm.specs.repairs.base import OfLayers
 
 BATCH_CONTEXTS = 32  # default batch, in contexts; lg uses half a million tokens (`recipe.unlike_the_paper`)
 HALF = 0.5  # largest held-out share of a text, if the user gives none
@@ -33,7 +32,7 @@ USUAL_POLICY = USUAL.policy
 STEPS = 100  # default training steps
 IN_CONTEXT_TOLERANCE = 0.02  # default
 POLICIES = (*INTERVENTIONS, *REPAIRS)  # initial states for post-training, and repairs without training
-STORED_REPAIRS = tuple(name for name, repair in REPAIRS.items() if not repair.in_reading)  # in a checkpoint's files
+STORED_REPAIRS = tuple(name for name, repair in REPAIRS.items() if repair.unstored is None)  # in files
 STATE_OPTIONS = ("p_zero", "sigma")  # of an initial state
 REPAIR_OPTIONS = ("by",)
 TRAINING_OPTIONS = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
@@ -69,13 +68,8 @@ class ExtensionSpec(Spec):
         repair = self.repair
         if repair is None:
             return self
-        if repair.in_reading:
-            raise ValueError(
-                f"policy '{repair.kind}' changes how a model is read, and no checkpoint format can store that; use it "
-                "in a figure, as the 'repair' of an arm"
-            )
-        if isinstance(repair, OfLayers) and repair.by == "layer" and repair.one_in_config is not None:
-            raise ValueError(f"policy '{repair.kind}': config.json has one {repair.one_in_config} for all layers")
+        if repair.unstored is not None:
+            raise ValueError(f"policy '{repair.kind}' {repair.unstored}; use it in a figure, as the 'repair' of an arm")
         if self.control:
             raise ValueError(f"control: policy '{repair.kind}' trains nothing, so it needs no control")
         return self

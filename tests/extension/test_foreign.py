@@ -190,10 +190,6 @@ def test_a_checkpoint_in_shards_keeps_its_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            {"policy": "clip_dt", "steps": None, "lr": None},
-            "repair 'clip_dt': no layer of 'theirs' (of transformers) can be repaired",
-        ),
         ({"activation_checkpointing": True}, "is a model of transformers, which then takes no initial state"),
         ({"policy": "random_noise", "sigma": 1.0}, "'random_noise' needs a recurrence in every layer; layer 1 of"),
     ],

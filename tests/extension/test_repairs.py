@@ -1,25 +1,20 @@
-"""Extensions without training: transformers computes the same with the written checkpoint."""
+"""Extensions without training: what is written, and what is refused."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import transformers
 from extension.world import extended
-from models.formats import hf
-from models.formats.folders import reconfigure
 from safetensors.torch import load_file
 from small import content
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.backbone import LanguageModel
 from ssm.models.formats import export_checkpoint, import_checkpoint
-from ssm.models.load import load_any_model
 from ssm.models.repairs import repaired
 from ssm.specs.repairs.clip_dt import ClipDt
 
@@ -54,41 +49,14 @@ def test_a_scaled_model_holds_and_transformers_reads_it(world: Path, tmp_path: P
     assert content(tmp_path / "out") == again
 
 
-@torch.no_grad()
-def test_a_limit_of_dt_is_written_for_transformers(world: Path, tmp_path: Path) -> None:
+def test_a_limit_of_dt_is_not_written(world: Path, tmp_path: Path) -> None:
+    """Other libraries read with the limit, but generate without it."""
     imported = import_checkpoint(world / "theirs")
     model = repaired(imported.model, ClipDt(), (0.05, 0.05))
     assert isinstance(model, LanguageModel)
-    export_checkpoint(model, imported, tmp_path / "home")
-    config = json.loads((tmp_path / "home/config.json").read_text())
-    assert config["time_step_limit"] == [0.0, 0.05]
-    tokens = torch.randint(97, 123, (2, 48), generator=torch.Generator().manual_seed(1))
-    wanted = model(tokens)[0]
-    theirs = transformers.Mamba2ForCausalLM.from_pretrained(tmp_path / "home").eval()(tokens, use_cache=False).logits
-    torch.testing.assert_close(theirs, wanted, rtol=1e-4, atol=1e-4)
-    assert torch.equal(load_any_model(tmp_path / "home").model(tokens)[0], wanted)  # type: ignore[operator]
-    assert not torch.allclose(hf.load(world / "theirs")(tokens, use_cache=False).logits, wanted, atol=1e-2)
-    repaired(model, ClipDt(by="layer"), (0.01, None))
-    with pytest.raises(CheckpointError, match="has no limits of dt for single layers"):
-        export_checkpoint(model, imported, tmp_path / "none")
-    mixer: Any = model.layers[1].mixer
-    mixer.spec = mixer.spec.model_copy(update={"decay": "constant"})
-    with pytest.raises(CheckpointError, match=r"a repair changed \['decay'\] of layer 1"):
-        export_checkpoint(model, imported, tmp_path / "none")
-
-
-def test_a_limit_of_dt_is_written_for_fla(world: Path, tmp_path: Path) -> None:
-    shutil.copytree(world / "theirs", tmp_path / "fla")
-    reconfigure(tmp_path / "fla", norm_eps=1e-5)
-    imported = import_checkpoint(tmp_path / "fla")
-    model = repaired(imported.model, ClipDt(), (0.05, 0.05))
-    assert isinstance(model, LanguageModel)
-    export_checkpoint(model, imported, tmp_path / "home")
-    assert json.loads((tmp_path / "home/config.json").read_text())["dt_limit"] == [0.0, 0.05]
-    tokens = torch.randint(97, 123, (2, 48), generator=torch.Generator().manual_seed(1))
-    again = load_any_model(tmp_path / "home")
-    assert again.library == "fla"
-    assert torch.equal(again.model(tokens)[0], model(tokens)[0])
+    with pytest.raises(CheckpointError, match=r"a repair changed \['dt_limit'\] of layer 0"):
+        export_checkpoint(model, imported, tmp_path / "home")
+    assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize(
@@ -96,11 +64,11 @@ def test_a_limit_of_dt_is_written_for_fla(world: Path, tmp_path: Path) -> None:
     [
         ({"policy": "reset_state"}, "changes how a model is read, and no checkpoint format can store that"),
         ({"policy": "restarts"}, "changes how a model is read, and no checkpoint format can store that"),
-        ({"policy": "clip_dt", "by": "layer"}, "config.json has one limit of dt for all layers"),
+        ({"policy": "clip_dt"}, "limits dt, and other libraries drop this limit while they generate; use it in a fig"),
         ({"policy": "scale_a"}, "policy scale_a has no option --steps: it trains nothing"),
         ({"policy": "scale_a", "control": True}, "policy scale_a has no option --control: it trains nothing"),
-        ({"policy": "clip_dt", "p_zero": 0.0}, "policy clip_dt has no option --p-zero: it trains nothing"),
-        ({"policy": "clip_dt", "batch_tokens": 64}, "policy clip_dt has no option --batch-tokens: it trains nothing"),
+        ({"policy": "scale_a", "p_zero": 0.0}, "policy scale_a has no option --p-zero: it trains nothing"),
+        ({"policy": "scale_a", "batch_tokens": 64}, "policy scale_a has no option --batch-tokens: it trains nothing"),
         ({"policy": "tbtt", "by": "layer"}, "policy tbtt has no option --by"),
         ({"policy": "state_passing", "sigma": 0.1}, "policy state_passing has no option --sigma"),
         ({"policy": "scale_a", "model": "run"}, "is a run of ssm; to repair it, write a figure"),

@@ -92,7 +92,7 @@ class Transformers(Peer):
 
 class Mamba2(Transformers):
     title = "Mamba-2"
-    repairs = ("scale_a", "clip_dt")
+    repairs = ("scale_a",)
 
     def made(self) -> nn.Module:
         shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_heads": 8, "head_dim": 8, "state_size": 16}

@@ -55,6 +55,5 @@ FLA_MAMBA2 = replace(
         Key("D_has_hdim", only=(False,)),
         Key("tie_word_embeddings", "tie_embeddings", False),
     ),
-    dt_limit=("dt_limit",),
 )
 register(FLA_MAMBA2)

@@ -110,7 +110,6 @@ class Format:
         picks: orders of the entries along named axes.
         places: row indices of parts that are not contiguous in our tensor.
         ignored: a regular expression for tensors that our model does not use. An export copies them.
-        dt_limit: path of keys in config.json to the limits of dt, outermost first; (): the format has none.
     """
 
     key: str
@@ -125,7 +124,6 @@ class Format:
     picks: Picks = field(default_factory=dict)
     places: Callable[[ModelSpec], Rows] = field(default=lambda spec: {})
     ignored: str = r"(?!)"
-    dt_limit: tuple[str, ...] = ()
     mark: str | None = None
 
     @property

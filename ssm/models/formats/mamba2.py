@@ -39,6 +39,5 @@ MAMBA2 = Format(
         Row("layers.{i}.mixer.norm_weight", "backbone.layers.{i}.mixer.norm.weight"),
     ),
     tied=("backbone.embeddings.weight", "lm_head.weight"),
-    dt_limit=("time_step_limit",),
 )
 register(MAMBA2)

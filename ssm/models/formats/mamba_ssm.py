@@ -169,6 +169,5 @@ MAMBA_SSM = Format(
     tied=("backbone.embedding.weight", "lm_head.weight"),
     sizes=lambda spec: {"half": 2},
     picks={"half": (1, 0)},  # in its MLP the gate comes second, in ours first
-    dt_limit=("ssm_cfg", "dt_limit"),
 )
 register(MAMBA_SSM)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ from ssm.base.errors import CheckpointError, OutputError
 from ssm.base.files import atomic_folder
 from ssm.base.paths import is_inside
 from ssm.models.backbone import Block, LanguageModel
-from ssm.models.formats.format import Format, Piece, check_same
+from ssm.models.formats.format import Piece, check_same
 from ssm.models.formats.read import Imported
 from ssm.models.formats.source import CARD, CONFIG, WEIGHTS, Source, index_of
 
@@ -49,14 +48,14 @@ def export_checkpoint(
         CheckpointError: the format cannot describe the model, or a weight is not finite.
         OutputError: the folder exists, is the original's folder, or cannot be written.
     """
-    source, form = imported.source, imported.format
+    source = imported.source
     check_same(model.spec, imported.spec, str(folder))
     check_apart(folder, source.folder)
-    config = _limited(source.config_path.read_bytes(), model, form, folder)
+    _check_mixers(model, folder)
     plan = _plan(model, imported)
     check_finite(model, folder)
     with atomic_folder(folder) as temporary:
-        (temporary / CONFIG).write_bytes(config)
+        (temporary / CONFIG).write_bytes(source.config_path.read_bytes())
         copy_companions(source, temporary, folder)
         size = sum(
             write_tensors(temporary / file, dict(_tensors(model, pieces, source))) for file, pieces in plan.items()
@@ -65,7 +64,7 @@ def export_checkpoint(
             shutil.copymode(temporary / CONFIG, temporary / file)
         if set(plan).difference(WEIGHTS):  # a single file with an unusual name needs an index too
             _write_index(temporary, plan, size)
-        card = card_of(source, form.title, changes)
+        card = card_of(source, imported.format.title, changes)
         if card:
             (temporary / CARD).write_text(card, encoding="utf-8")
     return folder
@@ -105,32 +104,17 @@ def check_finite(model: nn.Module, folder: Path) -> None:
         raise CheckpointError(f"{folder}: not written, weights are not finite: {', '.join(broken)}")
 
 
-def _limited(config: bytes, model: LanguageModel, form: Format, folder: Path) -> bytes:
-    """config.json, with the limits of dt of the layers if they differ from the model's spec.
+def _check_mixers(model: LanguageModel, folder: Path) -> None:
+    """Check that every mixer has the settings of the model's spec, as the original's config.json says.
 
     Raises:
-        CheckpointError: the layers have different limits, or the format has none; or a layer differs in something else.
+        CheckpointError: one did.
     """
-    mixers: list[tuple[Any, Any]] = [
-        (cast(Block, layer).mixer.spec, spec) for layer, spec in zip(model.layers, model.spec.mixers(), strict=True)
-    ]
-    for number, (own, spec) in enumerate(mixers):
+    for number, (layer, spec) in enumerate(zip(model.layers, model.spec.mixers(), strict=True)):
+        own: Any = cast(Block, layer).mixer.spec
         changed = [name for name in type(spec).model_fields if getattr(own, name) != getattr(spec, name)]
-        others = [name for name in changed if name != "dt_limit"]
-        if others:
-            raise CheckpointError(f"{folder}: not written, because a repair changed {others} of layer {number}")
-    if all(own == spec for own, spec in mixers):
-        return config
-    limits = {own.dt_limit for own, spec in mixers if spec.has_dt_limit}
-    if len(limits) > 1 or not form.dt_limit:
-        raise CheckpointError(f"{folder}: not written, because {form.title} has no limits of dt for single layers")
-    low, high = limits.pop()
-    content = json.loads(config)
-    inner = content
-    for key in form.dt_limit[:-1]:
-        inner = inner[key]
-    inner[form.dt_limit[-1]] = [low, math.inf if high is None else high]
-    return (json.dumps(content, indent=2) + "\n").encode()
+        if changed:
+            raise CheckpointError(f"{folder}: not written, because a repair changed {changed} of layer {number}")
 
 
 def _plan(model: LanguageModel, imported: Imported) -> Plan:

@@ -43,6 +43,8 @@ class Repair(PluginSpec):
 
     registry: ClassVar[Registry[Any]] = SPECS
     in_reading: ClassVar[bool]  # whether it changes how the model is read, and not its weights or configuration
+    # why no checkpoint of another library can hold it, for messages; None: one can
+    unstored: ClassVar[str | None] = "changes how a model is read, and no checkpoint format can store that"
     kind: str
     sequences: ReadCount = 16  # windows for each trial, from the documents that `choice` sets aside
     times_context: PositiveFloat = 64.0  # length of the windows, in training contexts T
@@ -92,9 +94,9 @@ class OfLayers(Repair):
     """A repair with one number for the whole model, or one for each layer."""
 
     in_reading: ClassVar[bool] = False
+    unstored: ClassVar[str | None] = None
     needs: ClassVar[str]  # attribute of `MixerSpecBase` that is True for mixers with the part to repair
     number: ClassVar[str]  # words before a number in messages
-    one_in_config: ClassVar[str | None] = None  # what config.json has only once for all layers; None: weights have it
     by: Literal["model", "layer"] = "model"  # `layer`: after the best value for all layers, search layer by layer
 
     @property

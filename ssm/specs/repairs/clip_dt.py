@@ -14,7 +14,7 @@ class ClipDt(OfLayers):
 
     needs: ClassVar[str] = "has_dt_limit"
     number: ClassVar[str] = "dt at most"
-    one_in_config: ClassVar[str | None] = "limit of dt"
+    unstored: ClassVar[str | None] = "limits dt, and other libraries drop this limit while they generate"
     kind: Literal["clip_dt"] = "clip_dt"
     limits: PositiveFloats = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # upper limits of dt to try
 
