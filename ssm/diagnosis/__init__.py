@@ -104,7 +104,7 @@ def settings_of(
     Args:
         loaded: the model; or its outline, to check the other arguments.
         context: T, tokens; None: the value in the model's files.
-        length: tokens; None: 16 T, or the end of the model's table of positions if that is shorter.
+        length: tokens; None: 16 T, or where the model's positions end or change if that is shorter.
         budget: minutes.
         precision: None: `LoadedModel.default_precision`.
         tolerance: None: TOLERANCE.
@@ -122,7 +122,7 @@ def settings_of(
         raise ConfigError(f"{loaded.name}: {says}; give --context {below}")
     if loaded.longest is not None and (length or 2 * context) > loaded.longest:
         raise ConfigError(
-            f"{loaded.name}: its table of positions ends at {loaded.longest}; give --length {loaded.longest} and a "
+            f"{loaded.name}: its positions end or change at {loaded.longest}; give --length {loaded.longest} and a "
             "--context of at most half that length"
         )
     given = {

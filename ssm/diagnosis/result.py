@@ -183,7 +183,7 @@ class Facts:
     missing: tuple[str, ...]  # "what was not measured: why"
     can_be_scaled: bool = False  # whether scale_a, which trains nothing, can repair a model that cannot be trained
     looks: int = 1  # at most how often the verdict was checked: all checks share the level of the intervals
-    longest: int | None = None  # end of the model's table of positions; None: it has none
+    longest: int | None = None  # where the model's positions end or change, in tokens; None: nowhere
     all_windows: bool = False  # whether reading did not end when the verdict was decided
     document: int | None = None  # half of the text is in documents of at most this many tokens; None: not recorded
 

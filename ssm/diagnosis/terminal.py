@@ -180,7 +180,7 @@ def _next(diagnosis: Diagnosis, extend: Sequence[str]) -> list[str]:
     if outcome == HOLDS:
         further = min(2 * facts.length, facts.longest or 2 * facts.length)
         if further == facts.length:
-            return paragraph("There is nothing to repair. The model cannot read further: its table of positions ends.")
+            return paragraph("There is nothing to repair. The model cannot read further: its positions end or change.")
         lacks = facts.windows * (facts.length + 1) < ENOUGH * (further + 1)
         more = f" and {_more_text(ENOUGH, further)}" if lacks else ""
         return paragraph(f"There is nothing to repair. To read further, {again} --length {further}{more}.")

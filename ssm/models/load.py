@@ -62,7 +62,7 @@ class LoadedModel:
     fingerprint: str  # 16 hex digits of a SHA-256 of config.json and the weights
     why_not_extend: str | None  # the reason, for messages; None: it can be extended
     note: str | None = None  # about its tokenizer, for messages
-    longest: int | None = None  # end of its table of positions; None: it has none
+    longest: int | None = None  # where its positions end or change, in tokens; None: nowhere
     run: RunSpec | None = None  # a run of ssm
     imported: Imported | None = None  # the import of a known format, which can be exported
     foreign: Source | None = None  # the files of a model that uses transformers' forward pass

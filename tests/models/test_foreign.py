@@ -244,6 +244,31 @@ def test_the_longest_sequence_of_a_table_of_positions() -> None:
         in_pieces(model, tokens(65), (40, 25))
 
 
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 4.0, 8.0]}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "end"),
+    [
+        ("Llama", {"max_position_embeddings": 32, "rope_parameters": DYNAMIC}, 32),
+        ("Llama", {"rope_parameters": LONGROPE | {"original_max_position_embeddings": 32}}, 32),
+        ("Llama", {"rope_parameters": YARN}, None),
+        ("Gemma3", {"rope_parameters": {"full_attention": DYNAMIC, "sliding_attention": {"rope_type": "default"}}}, 32),
+    ],
+)
+def test_rotary_positions_that_change_at_a_length(name: str, changes: dict[str, Any], end: int | None) -> None:
+    if name == "Gemma3":
+        kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+        changes = ATTENTION | {"head_dim": 8, "max_position_embeddings": 32, "layer_types": kinds} | changes
+    model = ForeignModel(made(name, **changes), "x")
+    assert model.longest(None) == model.longest(128) == end
+    for length in (32, 64):
+        whole, pieces = (in_pieces(model, tokens(length), (size,) * (length // size))[0] for size in (length, 16))
+        assert torch.allclose(pieces, whole, atol=1e-4) == (length == 32 or end is None)
+
+
 # --- the self-check, with wrong caches --------------------------------------------------------------------------------
 
 

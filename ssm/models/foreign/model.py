@@ -193,13 +193,19 @@ class ForeignModel(nn.Module):
         return hidden
 
     def longest(self, context: int | None) -> int | None:
-        """The longest sequence, in tokens, if the model has a table of positions; else None.
+        """The longest sequence, in tokens, that can be read in pieces of any size; None: all can.
 
-        A table of positions has a row for each of the `context` positions of its config.json, and up to two more.
+        A table of positions has a row for each of the `context` positions of its config.json, and up to two more. Some
+        rotary positions change for all tokens of a call that passes a length, so earlier pieces have other positions.
         """
-        if context is None:
-            return None
         inner: Any = self.inner  # transformers' classes have no types where it is not installed
+        config = inner.config.get_text_config()
+        rotary = getattr(config, "rope_parameters", None) or {}
+        parts = [part for part in (rotary, *rotary.values()) if isinstance(part, Mapping)]  # or one for a type of layer
+        ends = [config.max_position_embeddings for part in parts if part.get("rope_type") == "dynamic"]
+        ends += [part["original_max_position_embeddings"] for part in parts if part.get("rope_type") == "longrope"]
+        if ends or context is None:
+            return min(ends, default=None)
         tokens = (inner.get_input_embeddings(), inner.get_output_embeddings())
         tables = [m.weight for m in self.inner.modules() if isinstance(m, nn.Embedding) and m not in tokens]
         tables += [buffer for buffer in self.inner.buffers() if buffer.dim() == 2]
