@@ -5,6 +5,8 @@ from __future__ import annotations
 from ssm.base.errors import DataError, printable
 from ssm.data.special import special_tokens
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
+from ssm.models.foreign import ForeignModel
+from ssm.models.formats.source import about_tensors
 from ssm.models.load import LoadedModel
 from ssm.specs.data import TokenizerSpec
 from ssm.specs.diagnosis import DiagnosisSpec
@@ -21,9 +23,13 @@ def notes(loaded: LoadedModel, tokenizer: TokenizerSpec, spec: DiagnosisSpec, co
         lines.append(f"context {spec.context:,} from its {loaded.described_by}; reading up to {spec.length:,} tokens")
     elif loaded.context not in (None, context):
         lines.append(f"context {context:,} from --context; its {loaded.described_by} says {loaded.context:,}")
+    if loaded.note is not None and tokenizer == loaded.tokenizer:
+        lines.append(loaded.note)
     first = _first_token(loaded, tokenizer)
     if first is not None:
         lines.append(f"its tokenizer begins texts with {printable(first)}; windows here begin without it")
+    if isinstance(loaded.model, ForeignModel):
+        lines += about_tensors("transformers does not load ", loaded.model.unloaded)
     return lines
 
 

@@ -452,6 +452,11 @@ def test_what_the_files_decide_is_said(
     assert main([*arguments, "--context", "8"]) == 2
     note = f"{verb} theirs: context 8 from --context; its config.json says 16"
     assert capsys.readouterr().err.splitlines()[0] == note
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (model / name).unlink()
+    assert main(arguments) == 2
+    note = f"{verb} theirs: it has no tokenizer and 256 rows in its embedding: its tokens are bytes"
+    assert capsys.readouterr().err.splitlines()[1] == note
 
 
 def test_an_existing_folder_is_not_changed(world: Path, tmp_path: Path) -> None:

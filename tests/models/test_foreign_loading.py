@@ -17,8 +17,12 @@ from models.test_foreign import in_pieces, made, tokens
 from transformers.models.olmo_hybrid import modeling_olmo_hybrid
 
 from ssm.base.errors import CheckpointError
+from ssm.diagnosis import settings_of
+from ssm.diagnosis.notes import notes
 from ssm.models.foreign import ForeignModel, load_foreign
 from ssm.models.formats.source import find_source
+from ssm.models.load import load_any_model
+from ssm.specs.data import BytesTokenizer
 
 
 def loaded(folder: Path) -> ForeignModel:
@@ -53,6 +57,17 @@ def test_weights_that_are_missing_or_not_finite(tmp_path: Path) -> None:
     refused(folder, "is not a valid LlamaForCausalLM: not finite: model.norm.weight$")
     rewrite(folder, lambda tensors: tensors.pop("model.norm.weight"))
     refused(folder, "is not a valid LlamaForCausalLM: missing model.norm.weight$")
+
+
+def test_weights_that_transformers_does_not_load(tmp_path: Path) -> None:
+    """A layer more than in config.json. Other extra weights are harmless, such as the masks of GPT-J: no error."""
+    model = load_any_model(saved("GPT2LMHead", tmp_path))
+    settings = settings_of(model, torch.device("cpu"), context=32, length=64)
+    assert notes(model, BytesTokenizer(), settings, 64) == []
+    reconfigure(tmp_path, n_layer=1)
+    (note,) = notes(load_any_model(tmp_path), BytesTokenizer(), settings, 64)
+    assert note.startswith("transformers does not load transformer.h.1.attn.c_attn.weight, transformer.h.1.attn.c_")
+    assert note.endswith(" and 6 more")
 
 
 def test_weights_of_other_shapes(tmp_path: Path) -> None:

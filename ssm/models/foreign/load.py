@@ -54,6 +54,8 @@ def load_foreign(source: Source, device: torch.device | str = "cpu") -> ForeignM
         raise CheckpointError(f"{source.name}: is not a valid {type(inner).__name__}: {'; '.join(problems)}")
     with quiet(transformers):
         model = ForeignModel(inner.to(device), source.name)
+    # No error: files can hold masks (GPT-J) or heads that predict several tokens, which transformers leaves out.
+    model.unloaded = sorted(loading["unexpected_keys"], key=natural)
     if model.is_recurrent:
         model.describe(source.title, source.config)
     return model

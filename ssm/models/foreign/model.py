@@ -76,6 +76,7 @@ class ForeignModel(nn.Module):
         self.caches: tuple[int, ...] = spec.caches if spec else ()  # layers that keep keys and values
         self.known = spec
         self.code = sorted({type(module).__module__ for module in inner.modules()})  # modules with its forward passes
+        self.unloaded: list[str] = []  # tensors of its files that transformers does not load
         self.untrainable: str | None = None  # why it cannot be trained from states, for messages
         self.indivisible: str | None = None  # why its states cannot be split by sequences, for messages
         self.readings: dict[str, ReadingMode] = {}  # by type of device

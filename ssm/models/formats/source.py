@@ -329,5 +329,5 @@ def _numbers(value: Any) -> Any:
 
 
 def about_tensors(what: str, names: Sequence[str], between: str = ", ") -> list[str]:
-    """The part of an error about these tensors: the first NAMED, and how many more. Empty without tensors."""
+    """The part of a message about these tensors: the first NAMED, and how many more. Empty without tensors."""
     return [f"{what}{first_of(names, NAMED, between)}"] if names else []
