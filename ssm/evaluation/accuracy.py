@@ -22,7 +22,7 @@ from ssm.evaluation.alternatives import log_likelihoods
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
 from ssm.evaluation.stream import Segment, segments
-from ssm.models.logits import likeliest
+from ssm.models.logits import likeliest, read_written
 from ssm.models.readable import ModelState, Readable
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.tasks.base import Task
@@ -122,7 +122,7 @@ def _generate(model: Readable, prompted: Prompted, generated: Tensor) -> None:
     """Decode the answers greedily, and mark the right tokens in `generated`."""
     written, state = [likeliest(model, prompted.hidden)], prompted.state.copy()  # (a, 1)
     for _ in range(prompted.tokens.shape[1] - 1):
-        hidden, state = model.hidden(written[-1], state)
+        hidden, state = read_written(model, written[-1], state)
         written.append(likeliest(model, hidden))
     wanted = torch.from_numpy(prompted.tokens)
     generated[prompted.answers, : wanted.shape[1]] = (torch.cat(written, 1).cpu() == wanted).long()

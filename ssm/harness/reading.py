@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ssm.evaluation.stream import ACTIVATIONS, FORWARD_TOKENS
 from ssm.models.backbone import LanguageModel
-from ssm.models.logits import cross_entropy, likeliest, token_values
+from ssm.models.logits import cross_entropy, likeliest, read_written, token_values
 from ssm.models.readable import ModelState, Readable
 from ssm.models.state import State
 
@@ -91,7 +91,7 @@ def continuations(
                 open_rows.remove(row)
         if not open_rows or step == most - 1:
             break
-        hidden, state = model.hidden(new, state)  # (B, 1, *)
+        hidden, state = read_written(model, new, state)  # (B, 1, *)
     return written
 
 

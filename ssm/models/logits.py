@@ -1,14 +1,17 @@
-"""Numbers from the logits of tokens. To save memory, logits are computed for a few tokens at a time."""
+"""Numbers from the logits of tokens, and writing. To save memory, logits are computed for a few tokens at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ssm.models.readable import Readable
+from ssm.base.errors import CheckpointError
+from ssm.models.foreign import ForeignModel
+from ssm.models.readable import ModelState, Readable
 
 LOGITS = 2**27  # maximum number of logits in memory: 0.5 GiB in float32
 
@@ -34,3 +37,14 @@ def likeliest(model: Readable, hidden: Tensor) -> Tensor:
     """The most probable next token, (B, S) int64."""
     parts = hidden.flatten(0, 1).split(max(1, LOGITS // model.vocab_size))
     return torch.cat([model.logits(part).argmax(-1) for part in parts]).view(hidden.shape[:2])
+
+
+def read_written(model: Readable, tokens: Tensor, state: Any) -> tuple[Tensor, ModelState]:
+    """Like `Readable.hidden`, for the next tokens (B, 1), which the model wrote itself.
+
+    Raises:
+        CheckpointError: a model of transformers computes something else for a single token than for several.
+    """
+    if isinstance(model, ForeignModel) and model.unwritable is not None:
+        raise CheckpointError(model.unwritable)
+    return model.hidden(tokens, state)

@@ -14,10 +14,12 @@ import transformers
 from data.tasks.examples import TASKS, task_store
 from evaluation.rigged import Carries, Rigged
 from models.formats.round_trip import moved
+from models.test_foreign import made
 from polars.testing import assert_frame_equal
 from small import make_task, model_spec, run_spec
 from torch import Tensor
 
+from ssm.base.errors import CheckpointError
 from ssm.base.seeds import derived_seed
 from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
@@ -211,6 +213,12 @@ def test_a_model_of_transformers_has_the_same_table_as_its_import(tmp_path: Path
     tables = [accuracy(spec, subject_of(store, model)) for model in (ours, theirs)]
     assert tables[0]["margin"].abs().min() > 0.01
     assert_frame_equal(*tables, abs_tol=1e-3)
+
+
+def test_a_model_that_cannot_write_has_no_accuracy(copies: TokenStore) -> None:
+    model = ForeignModel(made("Bamba", time_step_limit=[0.0, 0.3]), "x")
+    with pytest.raises(CheckpointError, match=r"^x: BambaForCausalLM cannot write text: "):
+        accuracy(Accuracy(task=copies.spec, lengths=(5,), examples=2), subject_of(copies, model))
 
 
 @pytest.mark.parametrize("alternatives", [1, 4])

@@ -13,6 +13,7 @@ from models.formats.round_trip import moved
 from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError
+from ssm.harness.reading import continuations
 from ssm.models.foreign import ForeignModel, ReadingMode, load_foreign
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
@@ -119,6 +120,7 @@ def test_pieces_equal_the_whole(name: str, tmp_path: Path) -> None:
     peer.save_pretrained(tmp_path)
     model = load_foreign(find_source(tmp_path))
     assert model.readings == {"cpu": reading}
+    assert model.unwritable is None
     with torch.inference_mode(), without_kernels(model.code):
         wanted = peer(tokens(), use_cache=False).logits
     assert wanted.std() > 0.3
@@ -135,6 +137,19 @@ def test_pieces_equal_the_whole(name: str, tmp_path: Path) -> None:
     assert model.is_recurrent == bool(shapes)
     assert model.hidden_size == model.vocab_size == wanted.shape[-1] == VOCABULARY
     assert model.parameters_count == sum(p.numel() for p in peer.parameters())
+
+
+def test_a_model_that_drops_a_limit_of_dt_for_a_single_token_is_only_read() -> None:
+    model = ForeignModel(made("Bamba", time_step_limit=[0.0, 0.3]), "x")
+    pieces, _ = in_pieces(model, tokens(), (17, 5, 23))
+    assert torch.allclose(pieces, in_pieces(model, tokens(), (45,))[0], atol=1e-4)
+
+    def written(most: int) -> list[list[int]]:
+        return continuations(model, tokens().tolist(), most, lambda *_: False, torch.device("cpu"))
+
+    assert [row for (row,) in written(1)] == pieces[:, -1].argmax(-1).tolist()
+    with pytest.raises(CheckpointError, match=r"^x: BambaForCausalLM cannot write text: its pass over a single token"):
+        written(2)
 
 
 SLOW = -7.0  # an A_log: a state keeps about 99.9% from token to token

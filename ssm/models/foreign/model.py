@@ -48,7 +48,8 @@ class ForeignModel(nn.Module):
 
     Some models of transformers have errors here. A forward pass over several tokens can ignore the given state, or can
     treat its first token as the start of the sequence. Therefore `check` reads a short random sequence as a whole and
-    in pieces. It chooses the first of `READING_MODES` with equal logits and an equal state.
+    in pieces. It chooses the first of `READING_MODES` with equal logits and an equal state. A pass over one token can
+    differ from one over several, as in models that then drop a limit of dt. Such a model is read, but writes nothing.
 
     Args:
         inner: the model, on the device where it will be used.
@@ -79,6 +80,7 @@ class ForeignModel(nn.Module):
         self.unloaded: list[str] = []  # tensors of its files that transformers does not load
         self.untrainable: str | None = None  # why it cannot be trained from states, for messages
         self.indivisible: str | None = None  # why its states cannot be split by sequences, for messages
+        self.unwritable: str | None = None  # why it cannot write token by token, for messages
         self.readings: dict[str, ReadingMode] = {}  # by type of device
         self.register_state_dict_post_hook(_once)
         self.register_load_state_dict_pre_hook(_under_every_name)
@@ -229,6 +231,7 @@ class ForeignModel(nn.Module):
                 self.indivisible = None
                 logits, state, before = self._read_in_pieces(tokens, reading)
                 if expected.agrees(logits, state, torch.arange(ROWS, device=device)):
+                    self.unwritable = self._unwritable(tokens, before.copy(), reading, expected)
                     self.indivisible = self._indivisible(tokens, before, reading, expected)
                     self.readings[device.type] = reading
                     self.recurrent, self.caches = tuple(last.recurrent_layers()), keeping_tokens(last.cache)
@@ -250,6 +253,22 @@ class ForeignModel(nn.Module):
         _, last = self.read(tokens, None, at_once)
         alone, forgetful = self.read(tokens[:, -PIECES[-1] :], None, at_once)
         return Expected(logits, alone, last.recurrent_states(), forgetful.recurrent_states()), last
+
+    def _unwritable(self, tokens: Tensor, state: ForeignState, reading: ReadingMode, expected: Expected) -> str | None:
+        """Why tokens cannot be read one at a time; None: they can. `state` is the state before the last piece."""
+        logits = []
+        try:
+            for piece in tokens[:, -PIECES[-1] :].split((PIECES[-1] - 1, 1), dim=1):
+                own, state = self.read(piece, state, reading)
+                logits.append(own)
+        except CheckpointError as error:
+            return str(error)
+        if expected.agrees(torch.cat(logits, 1), state, torch.arange(len(tokens), device=tokens.device)):
+            return None
+        return (
+            f"{self.source}: {self.architecture} cannot write text: its pass over a single token has other logits or "
+            "states than its pass over several tokens"
+        )
 
     def _indivisible(
         self, tokens: Tensor, before: ForeignState, reading: ReadingMode, expected: Expected
