@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import torch
 
+from ssm.base.checksum import stored_checksum
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
@@ -23,6 +24,7 @@ from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRecord, OfRun, OfTable, OfTask
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.lineage import origin_of
 from ssm.training.metrics import PATIENCE
 from ssm.training.run_record import read_record
 
@@ -104,6 +106,8 @@ def _context(
     model, trained = load_readable(path, device)
     _require_run(trained, task.run, path)
     store = _store(task, tokens)
+    read = {"measurement": task.id, "weights": stored_checksum(path), "text": origin_of(store, None)}
+    group.require_same("SPEC.json, --run and --tokens", **read)
     if isinstance(model, LanguageModel):
         model.eval()
     return EvaluationContext(model, task.run.seed, store, device, f"measure {task.id}", group)

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import product
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ssm.base.errors import ConfigError, UserError, first_line, shown
+from ssm.base.errors import CheckpointError, ConfigError, UserError, first_line, shown
 from ssm.training.failure_detection import CONNECT_TIMEOUT, FailureDetector
 
 STORE_TIMEOUT = timedelta(seconds=CONNECT_TIMEOUT)  # for all processes to find the store
@@ -90,6 +91,27 @@ class ProcessGroup:
         for rank, part in enumerate(parts[1:], 1):
             dist.recv(part, rank)
         return torch.cat(parts)
+
+    def require_same(self, inputs: str, **read: object) -> None:
+        """Check that all processes have read the same. On several machines, each may have disks of its own.
+
+        Args:
+            inputs: the options that name what they read.
+            read: what -> its value in this process.
+
+        Raises:
+            CheckpointError: a process has another value.
+        """
+        if self.size == 1:
+            return
+        every: list[dict[str, object]] = [{}] * self.size
+        dist.all_gather_object(every, read)
+        for rank, name in product(range(self.size), read):
+            if every[rank][name] != every[0][name]:
+                raise CheckpointError(
+                    f"process {rank} has {name} {every[rank][name]}, process 0 has {name} {every[0][name]}: {inputs} "
+                    "must be on a disk that all machines share"
+                )
 
     def wait(self) -> None:
         """Wait for all processes."""

@@ -70,6 +70,7 @@ def train(
 def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpointer) -> str | None:
     """Make all remaining steps; returns how the run diverged, or None."""
     first = checkpointer.resume()
+    job.group.require_same("SPEC.json, --out, --tokens and --parent", run=job.run.id, text=job.origin, step=first)
     stepper.warm_up()
     title, heartbeats = f"train {job.run.id}", job.folder / HEARTBEATS
     with (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from polars.testing import assert_frame_equal
 from small import run_spec
 from training.processes import run_team
 
+from ssm.base.errors import CheckpointError
 from ssm.base.tables import read_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
@@ -66,3 +68,17 @@ def test_two_processes_make_the_same_table_as_one(
     numbers = [name for name, kind in one.schema.items() if kind == pl.Float64]
     assert_frame_equal(two.drop(numbers), one.drop(numbers))  # the same rows in the same order
     assert_frame_equal(two, one, rel_tol=1e-6, abs_tol=1e-7)
+
+
+def refuse(group: ProcessGroup, task: MeasurementTask, out: Path, runs: list[Path], tokens: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"process 1 has weights .*: SPEC\.json, --run and --tokens must be"):
+        measure(task, out, CPU, runs[group.rank], tokens, group=group)
+
+
+def test_processes_that_read_disks_of_their_own_are_refused(folder: Path, store: TokenStore, tmp_path: Path) -> None:
+    run = run_spec(store.spec, budget={"steps": 5})
+    other = replace(store, manifest=store.manifest | {"corpus": {"sha256": "other"}})
+    train(run, other, tmp_path / "other", CPU)
+    task = MeasurementTask(measurement=PositionLoss(length=64, sequences=5), run=run)
+    runs = [folder, tmp_path / "other"]
+    assert run_team(2, refuse, task, tmp_path / "table.parquet", runs, store.folder) == [0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import shutil
@@ -19,7 +20,7 @@ from small import run_spec
 from torch.distributed import HashStore
 from training.processes import run_team
 
-from ssm.base.errors import ConfigError
+from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import StopRequest
 from ssm.base.tables import METRICS, read_table
@@ -269,6 +270,24 @@ def test_micro_batches_change_no_curve(store: TokenStore, finished: Callable[...
     run = spec_of(store, POLICIES[2])
     same_curves(finished(run, 1), finished(run, 1, micro_batch_tokens=16))
     same_curves(finished(run, 1), finished(run, 2, micro_batch_tokens=32))
+
+
+def read_own_disks(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, fresh: Path) -> None:
+    """Process 1 has no checkpoint, then another text, then another seed."""
+    store, seed = TokenStore.open(tokens), run.model_copy(update={"seed": 4})
+    text = dataclasses.replace(store, manifest=store.manifest | {"corpus": {"sha256": "other"}})
+    own = {"step": (run, store, fresh), "text": (run, text, folder), "run": (seed, store, fresh)}
+    for what, inputs in own.items():
+        with pytest.raises(CheckpointError, match=f"process 1 has {what} .*, process 0 has {what} .*: SPEC"):
+            loop.train(*(inputs if group.rank else (run, store, folder)), CPU, machine=Machine(group))
+
+
+def test_processes_that_read_disks_of_their_own_are_refused(
+    store: TokenStore, finished: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = spec_of(store, POLICIES[0])
+    shutil.copytree(finished(run, 1), tmp_path / "run")
+    assert run_team(2, read_own_disks, run, store.folder, tmp_path / "run", tmp_path / "fresh") == [0, 0]
 
 
 def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_path: Path) -> None:
