@@ -106,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
     from ssm.training.distributed import process_group
     from ssm.training.job import Machine
     from ssm.training.loop import train
+    from ssm.training.run_record import read_record
 
     until = None if args.stop_after is None else time.monotonic() + args.stop_after
     device = prepare_device(args.device, args.threads)
@@ -118,11 +119,11 @@ def run(args: argparse.Namespace) -> int:
         store = TokenStore.open(args.tokens)
         if args.windows:
             require_windows(store, LongestWindows.load(args.windows / f"{spec.data.id}.json"))
-        ended = (args.out / RUN_RECORD).exists()
+        ended = read_record(args.out) if (args.out / RUN_RECORD).exists() else None
         record = train(spec, store, args.out, device, args.parent, checkpoints, machine)
         if group.main:
             done = f"{counted(record['steps'], 'step')}, {record['tokens_per_second']:.0f} tokens/s"
-            before = "had ended before this call: " if ended else ""
+            before = "had ended before this call: " if record == ended else ""
             print(f"{spec.id}: {before}{record['message']}, {done}", file=sys.stderr)
     return 0
 

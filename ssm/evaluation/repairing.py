@@ -37,7 +37,7 @@ from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
 from ssm.training.lineage import origin_of, starting_weights
-from ssm.training.run_folder import require_own_folder
+from ssm.training.run_folder import finished_record, require_own_folder
 from ssm.training.run_record import inherited, run_record
 
 
@@ -55,7 +55,8 @@ def repair_run(
     """Fill the folder of a run that repairs its parent, and return the content of run.json.
 
     Writes model.safetensors (the weights of the parent, and the numbers to apply when they are loaded), an empty
-    metrics.parquet, and at the end run.json with all trials. After a kill, a new call starts again.
+    metrics.parquet, and at the end run.json with all trials. After a kill, a new call starts again. A finished
+    run stays as it is.
 
     Raises:
         CheckpointError: the parent is missing or is another run; the folder holds another run.
@@ -71,9 +72,12 @@ def repair_run(
     make_folder(folder)
     with folder_lock(folder):
         remove_leftovers(folder)
+        origin = origin_of(store, parent)
+        if (finished := finished_record(folder, run, origin)) is not None:
+            return finished
         loss = ChoiceLoss(run, store, device)
         trials = search(repair, model.spec, run.training.context, lambda at: loss(repaired_copy(model, repair, at)))
-        best, origin = best_trial(trials), origin_of(store, parent)
+        best = best_trial(trials)
         save_weights(folder / RUN_WEIGHTS, dict(model.state_dict()), run, 0, origin, best.point)
         empty = pl.DataFrame(schema={name: kind for name, kind in METRICS.columns.items() if name != "accuracy"})
         write_table(empty, METRICS, folder / RUN_METRICS, provenance(run=run.content(), seed=run.seed))

@@ -55,9 +55,9 @@ def finalize(
             save_weights(path, weights, job.run, step, job.origin)
         metrics.write(job.folder / RUN_METRICS, provenance(run=job.run.content(), seed=job.run.seed))
         record["weights"] = digests(job.folder, job.run)
-        write_json(job.folder / RUN_RECORD, record)
         if diverged is None:
             checkpointer.good.forget()
+        write_json(job.folder / RUN_RECORD, record)
     return record
 
 

@@ -25,7 +25,7 @@ from ssm.training.finalize import finalize
 from ssm.training.job import Job, Machine
 from ssm.training.lineage import origin_of, starting_weights
 from ssm.training.metrics import Metrics
-from ssm.training.run_folder import require_own_folder
+from ssm.training.run_folder import finished_record, require_own_folder
 from ssm.training.step import Stepper
 
 
@@ -38,7 +38,7 @@ def train(
     checkpoints: CheckpointSchedule | None = None,
     machine: Machine | None = None,
 ) -> dict[str, Any]:
-    """Train `run` in `folder`, or resume it there; returns the content of run.json.
+    """Train `run` in `folder`, or resume it there; returns the content of run.json. A finished run stays as it is.
 
     Writes model.safetensors (the last good weights), metrics.parquet, snapshots/, checkpoint.safetensors and, last of
     all, run.json. Its status is "finished" or "diverged": divergence is a result, not a crash.
@@ -55,6 +55,10 @@ def train(
     model = starting_weights(run, parent).to(device)
     with _working_in(folder, machine.group):
         origin = origin_of(store, parent)
+        record = finished_record(folder, run, origin)
+        (to_make,) = machine.group.any_of(record is None)
+        if record is not None and not to_make:
+            return record
         job = Job(run, folder, parent, device, machine, origin, model.parameters_count)
         metrics = Metrics(model.vocab_size, machine.group, run.data.answers)
         stepper = Stepper(job, store, model)

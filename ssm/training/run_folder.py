@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ssm.base.errors import CheckpointError
 from ssm.base.files import LEFTOVER, LOCK
-from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
-from ssm.models.weights_file import read_header
+from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
+from ssm.models.weights_file import digests, read_header
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint_file import FILE as CHECKPOINT
 from ssm.training.run_record import read_record
@@ -39,6 +40,22 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
         return
     if not own:
         raise CheckpointError(f"{folder}: holds another run; {ELSEWHERE}, or delete it")
+
+
+def finished_record(folder: Path, run: RunSpec, origin: str) -> dict[str, Any] | None:
+    """run.json of a finished run, whose files must not get newer; None if there is something to make.
+
+    Args:
+        origin: fingerprint of the inputs that the run has now (`ssm.training.lineage`).
+
+    Raises:
+        CheckpointError: a file is damaged or cannot be read.
+    """
+    if not (folder / RUN_RECORD).exists() or not (folder / RUN_METRICS).exists():
+        return None
+    record = read_record(folder)
+    made = {"spec": run.content(), "origin": origin, "weights": digests(folder, run)}
+    return record if {key: record.get(key) for key in made} == made else None
 
 
 def _has_other_files(folder: Path) -> bool:

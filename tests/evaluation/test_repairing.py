@@ -103,6 +103,7 @@ def test_the_run_is_the_repaired_parent(
     monkeypatch.setattr(ChoiceLoss, "__call__", lambda *_: next(losses))
     record = repair_run(run, aside, tmp_path / "run", CPU, trained)
     assert json.loads((tmp_path / "run/run.json").read_text()) == record
+    assert repair_run(run, aside, tmp_path / "run", CPU, trained) == record, "a second call tries nothing"
     assert (record["steps"], record["tokens"], record["status"]) == (0, 0, "finished")
     point = tuple(record["chosen"])
     assert record["trials"][2] == {"at": list(point), "loss": 2.0}

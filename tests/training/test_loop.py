@@ -47,7 +47,7 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 
 
 def test_training_learns_and_writes_complete_results(store: TokenStore, tmp_path: Path) -> None:
-    """A second call changes nothing."""
+    """A second call changes nothing. Newer files would make Snakemake measure the run again, and train its children."""
     run = run_spec(store.spec, budget={"steps": 60}, snapshots=[0.5])
     record = train(run, store, tmp_path, CPU)
     metrics = read_table(tmp_path / "metrics.parquet", METRICS)
@@ -67,9 +67,13 @@ def test_training_learns_and_writes_complete_results(store: TokenStore, tmp_path
     heartbeat = json.loads((tmp_path / progress.HEARTBEATS).read_text())
     assert [heartbeat[name] for name in ("done", "total", "unit", "rate_unit")] == [60, 60, "steps", "tokens"]
 
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
+    assert train(run, store, tmp_path, CPU) == record
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == before
+    (tmp_path / "metrics.parquet").unlink()
     again = train(run, store, tmp_path, CPU)
-    assert same(dict(model.state_dict()), weights(tmp_path))
     assert (again["steps"], again["seconds"]) == (record["steps"], record["seconds"])
+    assert same(dict(model.state_dict()), weights(tmp_path))
     assert read_table(tmp_path / "metrics.parquet", METRICS).equals(metrics)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import os
 import shutil
 import signal
@@ -273,13 +274,16 @@ def test_micro_batches_change_no_curve(store: TokenStore, finished: Callable[...
 
 
 def read_own_disks(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, fresh: Path) -> None:
-    """Process 1 has no checkpoint, then another text, then another seed."""
+    """Process 1 has no checkpoint, then another text, another seed, and at last the same finished run."""
     store, seed = TokenStore.open(tokens), run.model_copy(update={"seed": 4})
     text = dataclasses.replace(store, manifest=store.manifest | {"corpus": {"sha256": "other"}})
     own = {"step": (run, store, fresh), "text": (run, text, folder), "run": (seed, store, fresh)}
     for what, inputs in own.items():
         with pytest.raises(CheckpointError, match=f"process 1 has {what} .*, process 0 has {what} .*: SPEC"):
             loop.train(*(inputs if group.rank else (run, store, folder)), CPU, machine=Machine(group))
+    before = (folder / "run.json").read_text()
+    assert loop.train(run, store, folder, CPU, machine=Machine(group)) == json.loads(before)
+    assert (folder / "run.json").read_text() == before
 
 
 def test_processes_that_read_disks_of_their_own_are_refused(
