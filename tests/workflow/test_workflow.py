@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import fcntl
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +22,7 @@ import pytest
 from plan.mini import edit
 from workflow.stand_in import ROOT, SNAKEMAKE, after, environment, make, run, snakemake, verbs
 
+from ssm.base.errors import UserError
 from ssm.base.tables import write_table
 from ssm.specs.measurements.position_loss import PositionLoss
 
@@ -197,6 +201,29 @@ def test_make_continues_after_a_killed_snakemake_and_refuses_to_disturb_a_runnin
     assert result.returncode == 0, result.stderr
     assert result.stderr.startswith("Unlocking the folder: the last snakemake here was killed.")
     assert (place / "a b/smoke/verdicts/lg_fig4.parquet").is_file()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EIO])
+def test_make_unlocks_nothing_on_a_disk_without_locks(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another snakemake could be running there."""
+
+    def flock(*_: object) -> None:
+        raise OSError(number, "refused")
+
+    monkeypatch.syspath_prepend(ROOT / "workflow/scripts")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".snakemake/locks").mkdir(parents=True)
+    (tmp_path / ".snakemake/locks/0.output.lock").touch()
+    instances, unlock = (import_module(name) for name in ("instance_lock", "unlock"))
+    with instances.hold_instance_lock(), pytest.raises(UserError, match="Another snakemake is running"):
+        instances.hold_instance_lock(alone=True)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert instances.hold_instance_lock() is None
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it unlocks"))
+    assert unlock.main() == 1
+    assert capsys.readouterr().err.endswith("if no other snakemake is running here, type: snakemake --unlock\n")
 
 
 @pytest.mark.exhaustive

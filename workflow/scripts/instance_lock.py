@@ -1,7 +1,7 @@
 """A shared lock that every running snakemake of this folder holds. It shows whether another snakemake is running.
 
 Local jobs do not hold it. Jobs on a cluster do, because each is a snakemake itself and may outlive the first one. The
-kernel releases the lock also when a process is killed. On disks without such locks, nothing is detected.
+kernel releases the lock also when a process is killed. On disks without such locks, nothing is known about others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def hold_instance_lock(alone: bool) -> TextIO | None:
             require_only_instance(file)
         else:
             lock(file, alone=False, wait=True)
-        return file
+        with FILE.open("a+") as other:
+            if not lock(other, alone=True):  # the disk supports locks: our own lock blocks a second one
+                return file
     return None
 
 

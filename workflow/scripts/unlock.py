@@ -1,6 +1,6 @@
 """Remove the locks that a killed snakemake left in this folder, unless another snakemake is running here.
 
-Exit code: 0 if a new snakemake can start, 1 if another one is running.
+Exit code: 0 if a new snakemake can start, 1 if another one is running or could be.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ def main() -> int:
     except UserError as problem:
         print(problem, file=sys.stderr)
         return 1
-    if held:
-        held.close()  # `snakemake --unlock` takes the lock itself
+    if held is None:
+        advice = "if no other snakemake is running here, type: snakemake --unlock"
+        print(f"This disk has no file locks that show whether another snakemake is running; {advice}", file=sys.stderr)
+        return 1
+    held.close()  # `snakemake --unlock` takes the lock itself
     print("Unlocking the folder: the last snakemake here was killed. Its finished work is kept.", file=sys.stderr)
     unlock = [sys.executable, "-m", "snakemake", "--unlock"]
     result = subprocess.run(unlock, capture_output=True, text=True, check=False)
