@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ssm.base.counting import short_parameters
-from ssm.base.errors import ConfigError
-from ssm.base.files import write_text
+from ssm.base.errors import ConfigError, OutputError
+from ssm.base.files import reading, write_text
 from ssm.claims.series import Series
 from ssm.figures.figure import FigureSpec, FigureTask
 from ssm.plan.arms import ArmResolver, Resolved
@@ -298,7 +298,7 @@ def write_specs(plan: Plan, folder: str | Path, jobs: Collection[str] | None = N
         The number of files written.
 
     Raises:
-        OutputError: the folder cannot be written.
+        OutputError: the folder cannot be written, or a file in it cannot be read.
     """
     written = 0
     specs_by_folder: dict[str, Mapping[str, Spec]] = {
@@ -315,7 +315,9 @@ def write_specs(plan: Plan, folder: str | Path, jobs: Collection[str] | None = N
             path = Path(folder) / kind / f"{name}.json"
             # The order of fields is kept: it is that of the arms, and of the columns of a table.
             text = spec.model_dump_json(indent=2, by_alias=True) + "\n"
-            if not path.is_file() or path.read_bytes() != text.encode():
+            with reading(OutputError, path):
+                same = path.is_file() and path.read_bytes() == text.encode()
+            if not same:
                 write_text(path, text, sync=False)
                 written += 1
     return written

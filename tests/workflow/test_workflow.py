@@ -15,6 +15,7 @@ import socket
 import subprocess
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import psutil
@@ -22,7 +23,8 @@ import pytest
 from plan.mini import edit
 from workflow.stand_in import ROOT, SNAKEMAKE, after, environment, make, run, snakemake, verbs
 
-from ssm.base.errors import UserError
+from ssm.base.errors import OutputError, UserError
+from ssm.base.files import lock
 from ssm.base.tables import write_table
 from ssm.specs.measurements.position_loss import PositionLoss
 
@@ -224,6 +226,42 @@ def test_make_unlocks_nothing_on_a_disk_without_locks(
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it unlocks"))
     assert unlock.main() == 1
     assert capsys.readouterr().err.endswith("if no other snakemake is running here, type: snakemake --unlock\n")
+
+
+def test_the_lock_of_another_user_shows_whether_their_snakemake_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only they can write it."""
+    monkeypatch.syspath_prepend(ROOT / "workflow/scripts")
+    instances, opened, holders = import_module("instance_lock"), Path.open, tmp_path / ".workflows"
+    holders.mkdir()
+    (holders / "theirs").write_text("/theirs on host\n")
+
+    def denying(path: Path, mode: str = "r") -> Any:
+        if path.name == "theirs" and mode != "r":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, mode)
+
+    monkeypatch.setattr(Path, "open", denying)
+    instances.hold_results(tmp_path).close()
+    with (holders / "theirs").open() as theirs:
+        lock(theirs, alone=False)
+        with pytest.raises(UserError, match=f"A snakemake in /theirs on host uses {tmp_path}: wait until it ends, or"):
+            instances.hold_results(tmp_path)
+    (holders / "a folder").mkdir()
+    with pytest.raises(OutputError, match=r"a folder: cannot be read \(Is a directory\)"):
+        instances.hold_results(tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_results_that_cannot_be_written_are_named_without_a_traceback(place: Path) -> None:
+    (place / "a b/smoke").mkdir(parents=True)
+    (place / "a b/smoke/specs").touch()
+    result = snakemake(place, "--cores", "1", "lg_fig4")
+    said = result.stdout + result.stderr
+    assert result.returncode != 0
+    assert re.search(r"^a b/smoke/specs/\S+: cannot be written \(Not a directory\)$", said, re.MULTILINE)
+    assert "files.py" not in said
 
 
 @pytest.mark.exhaustive

@@ -105,29 +105,6 @@ def reference_files():
     return sorted(str(path) for path in found if path.suffix in (".json", ".png"))
 
 
-def hold_results():
-    """Refuse to start if a snakemake in another folder uses the same results. Snakemake itself locks only this folder.
-
-    onstart calls this. A snakemake that runs a single job for another one, such as on a compute node, has no onstart.
-    """
-    holders = Path(S, ".workflows")
-    holders.mkdir(parents=True, exist_ok=True)
-    # The host is part of the name: two hosts may have clones at the same path, and share the disk of the results.
-    here = f"{Path.cwd()} on {socket.gethostname()}"
-    mine = open(holders / hashlib.sha256(here.encode()).hexdigest()[:8], "a+")
-    lock(mine, alone=False, wait=True)
-    mine.truncate(0)
-    print(here, file=mine, flush=True)
-    for path in {*holders.iterdir()} - {Path(mine.name)}:
-        with open(path, "a+") as other:
-            if not lock(other, alone=True):
-                other.seek(0)
-                raise WorkflowError(
-                    f"A snakemake in {other.read().strip()} uses {S}: wait until it ends, or stop it"
-                )
-    atexit.register(mine.close)  # keeps the lock until snakemake ends
-
-
 def jobs_of_targets():
     """The ids of all data sets, runs and tables that the targets need, finished or not."""
     return {job.wildcards[0] for job in workflow._dag.jobs if job.wildcards}
