@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 
-from ssm.cli import add_results, verdict_files
+from ssm.cli import add_results, say, verdict_files
 
 HELP = "print the verdicts of a results folder"
 EPILOG = """\
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     rows = [row for path in verdict_files(args.results) for row in read_verdicts(path)]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print("\n".join(verdict_lines(rows, width, weak_verdicts(rows))))
+    say(verdict_lines(rows, width, weak_verdicts(rows)))
     if args.seeds:
-        print("\n".join(f"{row['target']}  {row['claim']}: {seed_words(row)}" for row in rows))
+        say(f"{row['target']}  {row['claim']}: {seed_words(row)}" for row in rows)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import re
 import shutil
 from pathlib import Path
@@ -78,6 +79,18 @@ def test_verdicts_fit_a_terminal(
     lines = capsys.readouterr().out.splitlines()[:4]
     assert max(map(len, lines)) <= 90
     assert "control_fails  about 2 < 3  no number             > 1       not decided  the..." in lines[3]
+
+
+def test_a_greek_letter_of_a_claim_is_escaped_if_the_terminal_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results_folder(tmp_path)
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    monkeypatch.setattr("ssm.claims.terminal.verdict_lines", lambda *_: ["\N{GREEK SMALL LETTER GAMMA}"])
+    monkeypatch.setattr("ssm.claims.words.seed_words", lambda _: "\N{GREEK SMALL LETTER GAMMA}")
+    assert main(["verdicts", str(tmp_path), "--seeds"]) == 0
+    assert written.getvalue().splitlines()[:2] == [b"\\u03b3", b"lg_fig5  base_fails: \\u03b3"]
 
 
 def test_verdicts_of_a_dry_run_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
