@@ -88,9 +88,10 @@ def test_diagnose_extend_and_evaluate_need_no_workflow_engine() -> None:
 
 
 def test_a_command_of_the_workflow_is_shown_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert snakemake_command.snakemake_command("lg_fig5") == "snakemake lg_fig5"
+    assert snakemake_command.snakemake_command("lg_fig5", "gpu") == "snakemake --cores all lg_fig5 --config scale=gpu"
     monkeypatch.setattr(snakemake_command, "find_spec", lambda name: None)
-    assert snakemake_command.snakemake_command("lg_fig5") == "pip install '.[workflow]' && snakemake lg_fig5"
+    command = snakemake_command.snakemake_command("lg_fig5", "smoke")
+    assert command == "pip install '.[workflow]' && snakemake --cores all lg_fig5 --config scale=smoke"
 
 
 def test_make_figures_installs_the_workflow() -> None:

@@ -139,7 +139,8 @@ def existing_table(task: PlannedFigure, folder: Path, table: str) -> Path:
     """
     path = folder / f"{table}.parquet"
     if not path.exists():
-        raise TableError(f"{path}: no such table ({task.target} needs it); `{snakemake_command(task.target)}` makes it")
+        command = snakemake_command(task.target, task.scale)
+        raise TableError(f"{path}: no such table ({task.target} needs it); `{command}` makes it")
     return path
 
 

@@ -36,7 +36,7 @@ AGREES, CONSISTENT, DIFFERS, ONE_SIDE = "agrees", "consistent", "DIFFERS", "ONE 
 CONSEQUENCES = {
     "python": ("Python", "the text is the source of its standard library, which differs"),
     "torch": ("torch", "it may round differently"),
-    "processor": ("the processor", "it may round differently, and training amplifies this"),
+    "processor": ("The processor", "it may round differently, and training amplifies this"),
 }
 NUMBERS = ("the estimate", "the lower end", "the upper end")  # `Judged.numbers` in words
 ENDS = 0.25  # of half an interval: five seeds give a standard deviation only to about a third
@@ -111,7 +111,7 @@ def unlike(results: Path, references: Mapping[str, Reference]) -> list[str]:
     lines = [f"{what} is {here} here, {there} in the reference: {so}" for (_, here, there), (what, so) in pairs.items()]
     if not all(commits):
         others = f"{commits.count(False)} of {len(commits)} figures"
-        lines.append(f"the reference of {others} was made with another commit: other code may round differently")
+        lines.append(f"The reference of {others} was made with another commit: other code may round differently")
     return lines
 
 

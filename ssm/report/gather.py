@@ -259,29 +259,32 @@ class Gatherer:
                 command that makes it.
             ConfigError: the spec of a needed figure or run cannot be read.
         """
-        planned, figures, unfinished = self.planned(), [], {}
+        planned, figures, waiting, broken = self.planned(), [], [], {}
         for target in planned:
             if target not in needed and not self._finished(target):
-                unfinished[target] = Absent("not made yet", f"`{snakemake_command(target)}` makes it")
+                waiting.append(target)
                 continue
             try:
                 figures.append(self._figure(FigureTask.load(self._spec(target))))
             except UserError as problem:
                 if target in needed:
                     raise
-                unfinished[target] = Absent(AGAIN, f"`{snakemake_command(target)}` makes it; {problem}")
-        if not figures:
-            broken = {target: absent for target, absent in unfinished.items() if absent.state == AGAIN}
-            first, absent = next(iter((broken or unfinished).items()))
-            why = f"{first} is {absent.state}, {absent.why}"
-            raise TableError(f"{self.results}: none of {len(planned)} planned figures is finished: {why}")
-        scales = sorted({figure.task.scale for figure in figures})
+                broken[target] = problem
+        scales = sorted({figure.task.scale for figure in figures}) or [FigureTask.load(self._spec(planned[0])).scale]
         if len(scales) > 1:
             raise TableError(
                 f"{self.results}: holds figures of several scales ({', '.join(scales)}); use one folder for each scale"
             )
-        everything = Results(scales[0], tuple(figures), self.runs, self.manifests, unfinished)
-        return everything.of(planned)
+        makes = {target: f"`{snakemake_command(target, scales[0])}` makes it" for target in (*broken, *waiting)}
+        unfinished = {
+            **{target: Absent(AGAIN, f"{makes[target]}; {problem}") for target, problem in broken.items()},
+            **{target: Absent("not made yet", makes[target]) for target in waiting},
+        }
+        if not figures:
+            first, absent = next(iter(unfinished.items()))
+            why = f"{first} is {absent.state}, {absent.why}"
+            raise TableError(f"{self.results}: none of {len(planned)} planned figures is finished: {why}")
+        return Results(scales[0], tuple(figures), self.runs, self.manifests, unfinished).of(planned)
 
     def _finished(self, target: str) -> bool:
         return all(path.is_file() for path in (*self._images(target), self._verdicts(target)))
@@ -300,7 +303,7 @@ class Gatherer:
         spec = self._spec(target)
         plot = f"ssm plot {spec} --tables {self.results / 'tables'} --out {self.results / 'figures'}"
         images = [self._need(path, plot) for path in self._images(target)]
-        again = snakemake_command(f"{target} --config scale={task.scale}")
+        again = snakemake_command(target, task.scale)
         return Figure(
             task=task,
             image=svg_image(images[0].read_bytes(), str(images[0])),

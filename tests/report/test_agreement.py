@@ -88,7 +88,10 @@ def test_a_missing_figure_shows_its_reference() -> None:
     assert page.ids.index("lg_fig5") < page.ids.index("references") < page.ids.index("lg_fig1")
     section = text_of(paper)[text_of(paper).index(LABEL + ":") :]
     assert "the smoke scale, from reports/smoke/lg_fig1.json, made 2025-01-01 10:20 UTC, on A Processor" in section
-    assert "Python 3.11.7, torch 2.13.0. make figures TARGETS=lg_fig1 makes it here." in section
+    assert (
+        "Python 3.11.7, torch 2.13.0. make figures TARGETS=lg_fig1 ARGS='--config scale=smoke' makes it here."
+        in section
+    )
     for shown in ("3 (2.34 to 3.85)", "✓ confirmed reference", "does not exist at the scale smoke"):
         assert shown in section
     assert re.search(r'<img src="data:image/png;base64,[A-Za-z0-9+/=]+" width="9" height="7"', paper)
@@ -176,7 +179,10 @@ def test_without_references_no_page_mentions_them() -> None:
     plan("lg_fig1")
     plan("lg_own")  # a figure of the user's own
     paper = pages()["lg"]
-    assert '<li class="absent" title="not made yet: `snakemake lg_own` makes it">' in paper
+    assert (
+        '<li class="absent" title="not made yet: `snakemake --cores all lg_own --config scale=smoke` makes it">'
+        in paper
+    )
     assert "lg_own" not in Page(paper).ids
     shutil.move("reports", "moved")
     for page in pages().values():

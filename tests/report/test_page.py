@@ -302,8 +302,8 @@ def test_a_diverged_run_is_named_with_its_message(tmp_path: Path) -> None:
         ("figures/lg_fig5.svg", "ssm plot"),
         ("figures/lg_fig5.pdf", "ssm plot"),
         ("verdicts/lg_fig5.parquet", "ssm judge"),
-        ("tables/model-size-1.parquet", "snakemake lg_fig5 --config scale=smoke"),
-        ("runs/*/run.json", "snakemake lg_fig5 --config scale=smoke"),
+        ("tables/model-size-1.parquet", "snakemake --cores all lg_fig5 --config scale=smoke"),
+        ("runs/*/run.json", "snakemake --cores all lg_fig5 --config scale=smoke"),
         ("tokens/*/manifest.json", "snakemake"),
         ("specs/figures/*.json", "ssm plan --write"),
     ],
@@ -331,7 +331,9 @@ def test_unfinished_figures_are_named_and_not_shown(results: Path, missing: str)
     _, page = built(results)
     assert "lg_fig11" in page.ids
     assert "lg_fig5" not in page.ids
-    assert "lg_fig5 , not made yet: `snakemake lg_fig5` makes it" in squeezed(page.text.replace(", not", " , not"))
+    assert "lg_fig5 , not made yet: `snakemake --cores all lg_fig5 --config scale=smoke` makes it" in squeezed(
+        page.text.replace(", not", " , not")
+    )
 
 
 @pytest.mark.parametrize("broken", ["specs/figures/lg_fig5.json", "verdicts/lg_fig5.parquet", "figures/lg_fig5.svg"])
@@ -340,7 +342,9 @@ def test_an_outdated_figure_is_left_out_unless_it_is_needed(results: Path, broke
     _, page = built(results)
     assert "lg_fig11" in page.ids
     assert "lg_fig5" not in page.ids
-    assert "lg_fig5, to be made again: `snakemake lg_fig5` makes it; " in squeezed(page.text)
+    assert "lg_fig5, to be made again: `snakemake --cores all lg_fig5 --config scale=smoke` makes it; " in squeezed(
+        page.text
+    )
     assert Path(broken).name in page.text
     with pytest.raises(UserError, match=Path(broken).name):
         build_report(results, results / "report", needed=["lg_fig5"])
@@ -350,7 +354,8 @@ def test_no_finished_figure_is_one_line(results: Path) -> None:
     for path in results.glob("figures/*.svg"):
         path.unlink()
     with pytest.raises(
-        TableError, match=r"none of 2 planned figures is finished: lg_fig5 .* `snakemake lg_fig5` makes"
+        TableError,
+        match=r"none of 2 planned figures is finished: lg_fig5 .* `snakemake --cores all lg_fig5 --config scale=smoke`",
     ):
         build_report(results, results / "x")
     (results / "figures/lg_fig11.svg").write_text("<svg/>")

@@ -449,7 +449,7 @@ def test_another_python_version_or_commit_is_reported(place: Path, capsys: pytes
     assert last.startswith("4 of 4")
     made_by("3.11.7", "bbbb")
     *_, line, last = lines(capsys, "compare", "results/smoke", code=0)
-    assert line == "the reference of 1 of 1 figures was made with another commit: other code may round differently"
+    assert line == "The reference of 1 of 1 figures was made with another commit: other code may round differently"
 
 
 def test_with_another_text_only_a_contradiction_disagrees(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
