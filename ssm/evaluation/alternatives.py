@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ssm.data.batches import IGNORE_INDEX
-from ssm.models.logits import cross_entropy, token_values
+from ssm.models.logits import cross_entropy, read_written, token_values
 from ssm.models.readable import ModelState, Readable
 
 
@@ -26,7 +26,7 @@ def log_likelihoods(model: Readable, hidden: Tensor, state: ModelState, candidat
         tokens = candidate.masked_fill(~inside, 0)  # tokens after the end do not change the losses before it
         outputs = hidden
         if tokens.shape[1] > 1:
-            further, _ = model.hidden(tokens[:, :-1], state.copy())  # (a, M - 1, *)
+            further, _ = read_written(model, tokens[:, :-1], state.copy())  # (a, M - 1, *)
             outputs = torch.cat([hidden, further], 1)  # (a, M, *)
         losses = token_values(model, outputs, tokens, cross_entropy)  # (a, M)
         likelihoods.append(-losses.double().masked_fill(~inside, 0.0).sum(1))

@@ -63,7 +63,7 @@ def segments(
     fitting = STATES[device.type] // max(1, _state_bytes(ctx, sequences, start, length))
     groups = ctx.groups(len(sequences), max(1, min(most, fitting)))
     size = max(1, at_once // max((len(rows) for rows in groups), default=1))
-    borders = sorted({*range(start, length, size), *(stops or []), length})
+    borders = sorted({*borders_of(start, length, size), *(stops or [])})
     for rows in groups:
         state: ModelState | None = None
         for first, stop in pairwise(borders):
@@ -71,6 +71,14 @@ def segments(
             with torch.inference_mode():
                 hidden, state = ctx.model.hidden(inputs.to(device), state)
             yield Segment(rows, first, stop, hidden, targets.to(device), state)
+
+
+def borders_of(start: int, stop: int, size: int) -> list[int]:
+    """Borders of pieces of `size` tokens. The last piece has one token more if a single token would be left.
+
+    Some models of transformers compute something else for a single token.
+    """
+    return [*range(start, max(stop - 1, start + 1), size), stop]
 
 
 def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop: int) -> int:

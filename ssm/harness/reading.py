@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from ssm.evaluation.stream import ACTIVATIONS, FORWARD_TOKENS
+from ssm.evaluation.stream import ACTIVATIONS, FORWARD_TOKENS, borders_of
 from ssm.models.backbone import LanguageModel
 from ssm.models.logits import cross_entropy, likeliest, read_written, token_values
 from ssm.models.readable import ModelState, Readable
@@ -36,8 +37,7 @@ def scores(model: Readable, batch: Sequence[ScoredText], device: torch.device) -
     missed = torch.zeros(len(batch), dtype=torch.int64)  # (B,) scored tokens that are not the most likely ones
     size = _piece(model, len(batch), device)
     state: ModelState | None = None
-    for start in range(0, longest - 1, size):
-        stop = min(start + size, longest - 1)
+    for start, stop in pairwise(borders_of(0, longest - 1, size)):
         hidden, state = model.hidden(tokens[:, start:stop].to(device), state)  # (B, S, *)
         here = scored[:, start:stop]  # (B, S)
         rows = here.nonzero()[:, 0]  # (n,): the row of every scored token
@@ -74,8 +74,8 @@ def continuations(
         resets[row, longest - len(prompt)] = len(prompt) < longest
     state: ModelState | None = None
     size = _piece(model, len(prompts), device)
-    for start in range(0, longest, size):
-        piece, forget = (x[:, start : start + size].to(device) for x in (tokens, resets))
+    for start, stop in pairwise(borders_of(0, longest, size)):
+        piece, forget = (x[:, start:stop].to(device) for x in (tokens, resets))
         if isinstance(model, LanguageModel):
             assert state is None or isinstance(state, State)
             hidden, state = model.hidden(piece, state, forget if bool(forget.any()) else None)

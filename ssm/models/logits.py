@@ -40,11 +40,11 @@ def likeliest(model: Readable, hidden: Tensor) -> Tensor:
 
 
 def read_written(model: Readable, tokens: Tensor, state: Any) -> tuple[Tensor, ModelState]:
-    """Like `Readable.hidden`, for the next tokens (B, 1), which the model wrote itself.
+    """Like `Readable.hidden`, for tokens (B, S) after a text: what the model writes, or candidates for it.
 
     Raises:
         CheckpointError: a model of transformers computes something else for a single token than for several.
     """
-    if isinstance(model, ForeignModel) and model.unwritable is not None:
+    if tokens.shape[1] == 1 and isinstance(model, ForeignModel) and model.unwritable is not None:
         raise CheckpointError(model.unwritable)
     return model.hidden(tokens, state)

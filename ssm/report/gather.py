@@ -270,20 +270,22 @@ class Gatherer:
                 if target in needed:
                     raise
                 broken[target] = problem
-        scales = sorted({figure.task.scale for figure in figures}) or [FigureTask.load(self._spec(planned[0])).scale]
+        if not figures:
+            first = next(iter((*broken, *waiting)))
+            why = f"to be made again; {broken[first]}" if first in broken else "not made yet; the workflow makes it"
+            raise TableError(f"{self.results}: none of {len(planned)} planned figures is finished: {first} is {why}")
+        scales = sorted({figure.task.scale for figure in figures})
         if len(scales) > 1:
             raise TableError(
                 f"{self.results}: holds figures of several scales ({', '.join(scales)}); use one folder for each scale"
             )
-        makes = {target: f"`{snakemake_command(target, scales[0])}` makes it" for target in (*broken, *waiting)}
-        unfinished = {
-            **{target: Absent(AGAIN, f"{makes[target]}; {problem}") for target, problem in broken.items()},
-            **{target: Absent("not made yet", makes[target]) for target in waiting},
-        }
-        if not figures:
-            first, absent = next(iter(unfinished.items()))
-            why = f"{first} is {absent.state}, {absent.why}"
-            raise TableError(f"{self.results}: none of {len(planned)} planned figures is finished: {why}")
+        unfinished = {}
+        for target in planned:
+            makes = f"`{snakemake_command(target, scales[0])}` makes it"
+            if target in broken:
+                unfinished[target] = Absent(AGAIN, f"{makes}; {broken[target]}")
+            elif target in waiting:
+                unfinished[target] = Absent("not made yet", makes)
         return Results(scales[0], tuple(figures), self.runs, self.manifests, unfinished).of(planned)
 
     def _finished(self, target: str) -> bool:

@@ -7,9 +7,11 @@ the weights. It stays, because Snakemake deletes the other files of a finished r
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from torch import Tensor
 
+from ssm.base.checksum import stored_checksum
 from ssm.base.errors import CheckpointError, shown
 from ssm.models.weights_file import AGAIN, load_tensors, load_weights, save_tensors
 from ssm.training.job import Job
@@ -37,6 +39,12 @@ def save_checkpoint(job: Job, stepper: Stepper, step: int, seconds: float) -> No
     if job.group.main:
         header = {"run": job.run.content(), "step": step, "seconds": seconds, "origin": job.origin}
         save_tensors(job.folder / FILE, tensors, header)
+
+
+def checkpoint_checksum(folder: Path) -> str | None:
+    """The digest that the checkpoint in the folder of a run contains; None if there is none."""
+    path = folder / FILE
+    return stored_checksum(path) if path.exists() else None
 
 
 def load_checkpoint(job: Job, stepper: Stepper) -> tuple[int, float]:

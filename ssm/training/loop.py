@@ -13,12 +13,15 @@ from typing import Any
 
 import torch
 
+from ssm.base.checksum import stored_checksum
 from ssm.base.files import folder_lock, make_folder, remove_leftovers
 from ssm.base.progress import HEARTBEATS, Progress
+from ssm.base.records import RUN_WEIGHTS
 from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
 from ssm.models.weights_file import SNAPSHOTS
 from ssm.specs.training import RunSpec
+from ssm.training.checkpoint_file import checkpoint_checksum
 from ssm.training.checkpoint_schedule import Checkpointer, CheckpointSchedule
 from ssm.training.distributed import ProcessGroup
 from ssm.training.finalize import finalize
@@ -55,6 +58,14 @@ def train(
     model = starting_weights(run, parent).to(device)
     with _working_in(folder, machine.group):
         origin = origin_of(store, parent)
+        started = None if parent is None else stored_checksum(parent / RUN_WEIGHTS)
+        machine.group.require_same(
+            "SPEC.json, --out, --tokens and --parent",
+            run=run.id,
+            text=origin,
+            parent=started,
+            checkpoint=checkpoint_checksum(folder),
+        )
         record = finished_record(folder, run, origin)
         (to_make,) = machine.group.any_of(record is None)
         if record is not None and not to_make:
@@ -74,7 +85,6 @@ def train(
 def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpointer) -> str | None:
     """Make all remaining steps; returns how the run diverged, or None."""
     first = checkpointer.resume()
-    job.group.require_same("SPEC.json, --out, --tokens and --parent", run=job.run.id, text=job.origin, step=first)
     stepper.warm_up()
     title, heartbeats = f"train {job.run.id}", job.folder / HEARTBEATS
     with (

@@ -13,7 +13,8 @@ from models.formats.round_trip import moved
 from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError
-from ssm.harness.reading import continuations
+from ssm.evaluation.stream import FORWARD_TOKENS
+from ssm.harness.reading import ScoredText, continuations, scores
 from ssm.models.foreign import ForeignModel, ReadingMode, load_foreign
 from ssm.models.foreign.kernels import without_kernels
 from ssm.models.formats.source import find_source
@@ -139,7 +140,7 @@ def test_pieces_equal_the_whole(name: str, tmp_path: Path) -> None:
     assert model.parameters_count == sum(p.numel() for p in peer.parameters())
 
 
-def test_a_model_that_drops_a_limit_of_dt_for_a_single_token_is_only_read() -> None:
+def test_a_model_that_drops_a_limit_of_dt_for_a_single_token_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ForeignModel(made("Bamba", time_step_limit=[0.0, 0.3]), "x")
     pieces, _ = in_pieces(model, tokens(), (17, 5, 23))
     assert torch.allclose(pieces, in_pieces(model, tokens(), (45,))[0], atol=1e-4)
@@ -150,6 +151,11 @@ def test_a_model_that_drops_a_limit_of_dt_for_a_single_token_is_only_read() -> N
     assert [row for (row,) in written(1)] == pieces[:, -1].argmax(-1).tolist()
     with pytest.raises(CheckpointError, match=r"^x: BambaForCausalLM cannot write text: its pass over a single token"):
         written(2)
+    text = [ScoredText(tokens(66)[0].tolist(), 1)]  # 65 tokens are read
+    ((whole, _),) = scores(model, text, torch.device("cpu"))
+    monkeypatch.setitem(FORWARD_TOKENS, "cpu", 64)  # no piece has a single token
+    ((parts, _),) = scores(model, text, torch.device("cpu"))
+    assert parts == pytest.approx(whole, abs=1e-4)
 
 
 SLOW = -7.0  # an A_log: a state keeps about 99.9% from token to token

@@ -354,12 +354,11 @@ def test_no_finished_figure_is_one_line(results: Path) -> None:
     for path in results.glob("figures/*.svg"):
         path.unlink()
     with pytest.raises(
-        TableError,
-        match=r"none of 2 planned figures is finished: lg_fig5 .* `snakemake --cores all lg_fig5 --config scale=smoke`",
+        TableError, match="none of 2 planned figures is finished: lg_fig5 is not made yet; the workflow"
     ):
         build_report(results, results / "x")
     (results / "figures/lg_fig11.svg").write_text("<svg/>")
-    with pytest.raises(TableError, match=r"is finished: lg_fig11 is to be made again, .*lg_fig11\.svg"):
+    with pytest.raises(TableError, match=r"is finished: lg_fig11 is to be made again; .*lg_fig11\.svg"):
         build_report(results, results / "x")
 
 

@@ -21,12 +21,13 @@ from small import run_spec
 from torch.distributed import HashStore
 from training.processes import run_team
 
+from ssm.base.checksum import stored_checksum
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.exit_codes import LOST, REQUEUE
 from ssm.base.stopping import StopRequest
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
-from ssm.models.weights_file import load_tensors
+from ssm.models.weights_file import load_tensors, save_tensors
 from ssm.specs.training import RunSpec
 from ssm.training import checkpoint_schedule, loop, parallel
 from ssm.training import step as training_step
@@ -273,16 +274,23 @@ def test_micro_batches_change_no_curve(store: TokenStore, finished: Callable[...
     same_curves(finished(run, 1), finished(run, 2, micro_batch_tokens=32))
 
 
-def read_own_disks(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, fresh: Path) -> None:
-    """Process 1 has no checkpoint, then another text, another seed, and at last the same finished run."""
+def read_own_disks(group: ProcessGroup, run: RunSpec, tokens: Path, folder: Path, other: Path, fresh: Path) -> None:
+    """Process 1 has no checkpoint, then another text, seed and parent, and at last the same finished run."""
     store, seed = TokenStore.open(tokens), run.model_copy(update={"seed": 4})
+    child = run_spec(store.spec, parent=run, budget={"steps": 2})
     text = dataclasses.replace(store, manifest=store.manifest | {"corpus": {"sha256": "other"}})
-    own = {"step": (run, store, fresh), "text": (run, text, folder), "run": (seed, store, fresh)}
+    same = (run, store, folder, CPU)
+    own = {
+        "checkpoint": (same, (run, store, fresh, CPU)),
+        "text": (same, (run, text, folder, CPU)),
+        "run": (same, (seed, store, fresh, CPU)),
+        "parent": ((child, store, fresh, CPU, folder), (child, store, fresh, CPU, other)),
+    }
     for what, inputs in own.items():
         with pytest.raises(CheckpointError, match=f"process 1 has {what} .*, process 0 has {what} .*: SPEC"):
-            loop.train(*(inputs if group.rank else (run, store, folder)), CPU, machine=Machine(group))
+            loop.train(*inputs[group.rank], machine=Machine(group))
     before = (folder / "run.json").read_text()
-    assert loop.train(run, store, folder, CPU, machine=Machine(group)) == json.loads(before)
+    assert loop.train(*same, machine=Machine(group)) == json.loads(before)
     assert (folder / "run.json").read_text() == before
 
 
@@ -290,8 +298,15 @@ def test_processes_that_read_disks_of_their_own_are_refused(
     store: TokenStore, finished: Callable[..., Path], tmp_path: Path
 ) -> None:
     run = spec_of(store, POLICIES[0])
-    shutil.copytree(finished(run, 1), tmp_path / "run")
-    assert run_team(2, read_own_disks, run, store.folder, tmp_path / "run", tmp_path / "fresh") == [0, 0]
+    for name in ("run", "other"):
+        shutil.copytree(finished(run, 1), tmp_path / name)
+    weights, record = tmp_path / "other/model.safetensors", tmp_path / "other/run.json"
+    tensors, header = load_tensors(weights)
+    digest = stored_checksum(weights)
+    save_tensors(weights, {name: 2 * tensor for name, tensor in tensors.items()}, header)
+    record.write_text(record.read_text().replace(str(digest), str(stored_checksum(weights))))
+    folders = (tmp_path / name for name in ("run", "other", "fresh"))
+    assert run_team(2, read_own_disks, run, store.folder, *folders) == [0, 0]
 
 
 def test_an_error_of_one_process_ends_all_with_its_code(store: TokenStore, tmp_path: Path) -> None:

@@ -219,10 +219,10 @@ def test_make_unlocks_nothing_on_a_disk_without_locks(
     (tmp_path / ".snakemake/locks").mkdir(parents=True)
     (tmp_path / ".snakemake/locks/0.output.lock").touch()
     instances, unlock = (import_module(name) for name in ("instance_lock", "unlock"))
-    with instances.hold_instance_lock(), pytest.raises(UserError, match="Another snakemake is running"):
+    with instances.hold_instance_lock(alone=False), pytest.raises(UserError, match="Another snakemake is running"):
         instances.hold_instance_lock(alone=True)
     monkeypatch.setattr(fcntl, "flock", flock)
-    assert instances.hold_instance_lock() is None
+    assert instances.hold_instance_lock(alone=False) is None
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it unlocks"))
     assert unlock.main() == 1
     assert capsys.readouterr().err.endswith("if no other snakemake is running here, type: snakemake --unlock\n")
