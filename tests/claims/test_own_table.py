@@ -113,7 +113,9 @@ def test_a_missing_table(tmp_path: Path) -> None:
     with pytest.raises(UndecidableError, match="the figure itself has no overflow at the scale smoke"):
         estimate(made.model_copy(update={"tables": ()}), "", quantity, tmp_path)
     (tmp_path / "overflow-1.parquet").unlink()
-    with pytest.raises(TableError, match=r"overflow-1\.parquet: no such table .*`snakemake ls_eq40` makes it"):
+    with pytest.raises(
+        TableError, match=r"overflow-1\.parquet: no such table .*`snakemake --cores all ls_eq40 --config scale=smoke` m"
+    ):
         estimate(made, "", quantity, tmp_path)
 
 

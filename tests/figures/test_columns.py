@@ -159,7 +159,9 @@ def test_curves_of_the_figures_own_table(tmp_path: Path) -> None:
     note = draw_figure(synthetic.task([plot], [], **given), tmp_path).get_supxlabel()
     assert note == "Band: standard error over draws"
     (tmp_path / "overflow-1.parquet").unlink()
-    with pytest.raises(TableError, match=r"overflow-1\.parquet: no such table .*`snakemake ls_eq40` makes it"):
+    with pytest.raises(
+        TableError, match=r"overflow-1\.parquet: no such table .*`snakemake --cores all ls_eq40 --config scale=smoke` m"
+    ):
         axes_of(tmp_path, plot, [], **given)
 
 

@@ -237,7 +237,7 @@ def test_the_error_for_a_missing_table_has_its_command(tmp_path: Path) -> None:
         perplexity_curves(task, tmp_path / "tables", "tiny")
     text = str(caught.value)
     assert "gone.parquet" in text
-    assert "snakemake lg_fig5" in text
+    assert "snakemake --cores all lg_fig5 --config scale=smoke" in text
     assert "ssm evaluate" not in text, "it would also need the run, and its tokens"
     assert "\n" not in text
 

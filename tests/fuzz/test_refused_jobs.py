@@ -117,6 +117,16 @@ def tensors(file: str, change: Callable[[dict[str, torch.Tensor]], object], **he
     return rewrite
 
 
+def unfinished(change: Change) -> Change:
+    """The change, of a run that has not ended: an ended one does not read its checkpoint."""
+
+    def both(w: Path) -> None:
+        change(w)
+        (w / "runs/base/run.json").unlink()
+
+    return both
+
+
 PLAN = "plan --config {w}/config --write {w}/new-specs"
 TOKENIZE = "tokenize {w}/data.json --out {w}/new-tokens"
 TRAIN = "train {w}/base.json --tokens {w}/tokens --out {w}/new-run --device cpu"
@@ -177,10 +187,11 @@ CASES: list[tuple[str, Change, str, str]] = [
     ("a run without its parent", nothing, CHILD, "give its folder as --parent"),
     ("another run's parent", nothing, f"{CHILD} --parent {{w}}/runs/other", "holds the run"),
     ("another run's folder", nothing, f"{TRAIN} --out {{w}}/runs/other", "holds another run"),
-    ("truncated checkpoint", truncated(CHECKPOINT), RESUME, "checkpoint.safetensors: truncated or corrupted"),
-    ("a checkpoint before the first step", tensors(CHECKPOINT, len, step=-1), RESUME,
+    ("truncated checkpoint", unfinished(truncated(CHECKPOINT)), RESUME,
+     "checkpoint.safetensors: truncated or corrupted"),
+    ("a checkpoint before the first step", unfinished(tensors(CHECKPOINT, len, step=-1)), RESUME,
      "its step is -1, but the run has 2 steps"),
-    ("a checkpoint after the last step", tensors(CHECKPOINT, len, step=99), RESUME,
+    ("a checkpoint after the last step", unfinished(tensors(CHECKPOINT, len, step=99)), RESUME,
      "its step is 99, but the run has 2 steps"),
     ("training into a file", nothing, f"{TRAIN} --out {{w}}/data.json", "data.json"),
     ("no threads", nothing, f"{TRAIN} --threads 0", "above zero, got '0'"),

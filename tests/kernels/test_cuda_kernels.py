@@ -216,7 +216,7 @@ def test_error_of_unsupported_inputs() -> None:
         emulate(case)
     with pytest.raises(ValueError, match="causal_conv1d: backend 'cuda' computes in float32 and takes no float64"):
         emulate(make("causal_conv1d"))
-    with pytest.raises(ValueError, match="takes N from 1 to 2048, got 2049"):
+    with pytest.raises(ValueError, match="takes N up to 2048, got 2049"):
         emulate(in_float32("selective_scan", length=1, batch=1, width=1, state=2049))
 
 
