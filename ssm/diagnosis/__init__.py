@@ -75,9 +75,9 @@ def diagnose(
             loaded = load_any_model(model, chosen)
             spec = settings_of(loaded, chosen, **settings)
             known = tokenizer_of(loaded, tokenizer)
-            store = own_text(text, known, scratch / "tokens", held_out=1.0, text_key=text_key)
             for note in notes(loaded, known, spec, settings.get("context")):
                 print(f"diagnose {loaded.title}: {note}", file=sys.stderr, flush=True)
+            store = own_text(text, known, scratch / "tokens", held_out=1.0, text_key=text_key)
             diagnosis = diagnose_loaded(loaded, store, spec, chosen, text=", ".join(text))
             del store  # a network disk keeps files that are still open, and their folder
             write_diagnosis(diagnosis, folder)

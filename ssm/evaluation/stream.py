@@ -78,7 +78,7 @@ def borders_of(start: int, stop: int, size: int) -> list[int]:
 
     Some models of transformers compute something else for a single token.
     """
-    return [*range(start, max(stop - 1, start + 1), size), stop]
+    return sorted({*range(start, max(stop - 1, start + 1), size), stop})
 
 
 def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop: int) -> int:

@@ -118,6 +118,8 @@ def extend(
         finished = _finished(folder)
         if finished is not None:
             return finished
+        for note in notes(loaded, known, spec.diagnosis, settings.get("context")):
+            print(f"extend {loaded.title}: {note}", file=sys.stderr, flush=True)
         divided = recorded["divided"], recorded["share"]
         text, others = _as_recorded(text, recorded["text"]), _as_recorded(others, recorded["held_out"])
         parts = tokenized(text, others, *divided, known, spec.diagnosis, folder.tokens, text_key)
@@ -127,8 +129,6 @@ def extend(
         if spec.repair is None:
             _require_trainable(spec, parent, parts, loaded.name)
         print(f"extend {loaded.title}: {parts.held_out.line}", file=sys.stderr, flush=True)
-        for note in notes(loaded, known, spec.diagnosis, settings.get("context")):
-            print(f"extend {loaded.title}: {note}", file=sys.stderr, flush=True)
         stages = Stages if spec.repair is None else Repairing
         return stages(loaded, parent, parts, spec, folder, chosen).work()
 
