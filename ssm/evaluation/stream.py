@@ -74,11 +74,14 @@ def segments(
 
 
 def borders_of(start: int, stop: int, size: int) -> list[int]:
-    """Borders of pieces of `size` tokens. The last piece has one token more if a single token would be left.
+    """Borders of pieces of at most `size` tokens. The last piece has more than one token, if possible.
 
     Some models of transformers compute something else for a single token.
     """
-    return sorted({*range(start, max(stop - 1, start + 1), size), stop})
+    borders = [*range(start, stop, size), stop]
+    if size > 2 and len(borders) > 2 and borders[-2] == stop - 1:
+        borders[-2] -= 1
+    return borders
 
 
 def _state_bytes(ctx: EvaluationContext, sequences: Sequences, start: int, stop: int) -> int:
