@@ -255,24 +255,25 @@ class Gatherer:
             needed: figures that must be finished. Other figures are left out if they are unfinished or out of date.
 
         Raises:
-            TableError: a needed file is missing or broken, or no figure is finished. The message names the file and the
-                command that makes it.
+            TableError: a needed file is missing or broken: the message names it and the command that makes it. Or no
+                figure is finished.
             ConfigError: the spec of a needed figure or run cannot be read.
         """
-        planned, figures, waiting, broken = self.planned(), [], [], {}
+        planned, figures = self.planned(), []
+        missing: dict[str, UserError | None] = {}  # target -> why it must be made again; None: it is not made yet
         for target in planned:
             if target not in needed and not self._finished(target):
-                waiting.append(target)
+                missing[target] = None
                 continue
             try:
                 figures.append(self._figure(FigureTask.load(self._spec(target))))
             except UserError as problem:
                 if target in needed:
                     raise
-                broken[target] = problem
+                missing[target] = problem
         if not figures:
-            first = next(iter((*broken, *waiting)))
-            why = f"to be made again; {broken[first]}" if first in broken else "not made yet; the workflow makes it"
+            first, reason = next((one for one in missing.items() if one[1]), (planned[0], None))
+            why = f"to be made again; {reason}" if reason else "not made yet; the workflow makes it"
             raise TableError(f"{self.results}: none of {len(planned)} planned figures is finished: {first} is {why}")
         scales = sorted({figure.task.scale for figure in figures})
         if len(scales) > 1:
@@ -280,12 +281,9 @@ class Gatherer:
                 f"{self.results}: holds figures of several scales ({', '.join(scales)}); use one folder for each scale"
             )
         unfinished = {}
-        for target in planned:
+        for target, reason in missing.items():
             makes = f"`{snakemake_command(target, scales[0])}` makes it"
-            if target in broken:
-                unfinished[target] = Absent(AGAIN, f"{makes}; {broken[target]}")
-            elif target in waiting:
-                unfinished[target] = Absent("not made yet", makes)
+            unfinished[target] = Absent(AGAIN, f"{makes}; {reason}") if reason else Absent("not made yet", makes)
         return Results(scales[0], tuple(figures), self.runs, self.manifests, unfinished).of(planned)
 
     def _finished(self, target: str) -> bool:

@@ -73,8 +73,8 @@ def case(world: World, seed: int, number: int, limit: float = LIMIT) -> tuple[st
 
 def judged(target: Target, world: World, out: Path, code: int, said: str, untouched: bool) -> str:
     """The problem with the end of a call; empty if there is none."""
-    lines = said.strip("\n").split("\n")
-    lines = [line for line in lines if not line.startswith(("diagnose ", "extend "))]  # notes on a model
+    notes = ("diagnose ", "extend ")  # lines about a model, before an error
+    lines = [line for line in said.strip("\n").split("\n") if not line.startswith(notes)]
     if code != 0 and len([line for line in lines if line.strip()]) != 1:
         return "not one line"
     if code != 0 and len(lines[0]) > 2000:
