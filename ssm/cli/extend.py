@@ -9,11 +9,18 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, get_args
 
-from ssm.base.errors import nearest
 from ssm.cli import add_json, add_replace, given, options, path, positive, say
 from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text, few, inputs_of
 from ssm.models.families import what_is_extended
-from ssm.specs.extension import IN_CONTEXT_TOLERANCE, MEASURE, POLICIES, STEPS, STORED_REPAIRS, USUAL_POLICY, Measure
+from ssm.specs.extension import (
+    IN_CONTEXT_TOLERANCE,
+    MEASURE,
+    STEPS,
+    STORED_REPAIRS,
+    USUAL_POLICY,
+    Measure,
+    known_policy,
+)
 from ssm.specs.initial_states import INTERVENTIONS
 
 if TYPE_CHECKING:
@@ -118,13 +125,6 @@ class _HeldOut(argparse.Action):
         setattr(namespace, self.dest, float(values[0]) if is_share else values)
 
 
-def _policy(name: str) -> str:
-    """An argparse type. Repairs that no checkpoint can hold pass: `ExtensionSpec` says why it refuses them."""
-    if name not in POLICIES:
-        raise argparse.ArgumentTypeError(f"unknown policy '{name}'; {nearest(name, (*INTERVENTIONS, *STORED_REPAIRS))}")
-    return name
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     whole, number = positive(int), positive(float)
     add_model_and_text(parser)
@@ -140,7 +140,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         default=USUAL_POLICY,
-        type=_policy,
+        type=known_policy,
         metavar="POLICY",
         help=f"initial states for training: {', '.join(INTERVENTIONS)} (default: {USUAL_POLICY}); or a repair "
         f"without training: {', '.join(STORED_REPAIRS)}",

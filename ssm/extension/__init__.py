@@ -40,6 +40,7 @@ from ssm.specs.extension import (
     STATE_OPTIONS,
     USUAL_POLICY,
     ExtensionSpec,
+    known_policy,
     policy_fields,
     unused_option,
 )
@@ -163,7 +164,7 @@ def extension_of(
         diagnosis: as in `ssm.diagnosis.settings_of`; training uses its context, precision and seed too.
 
     Raises:
-        ConfigError: a value is missing or out of range, or the policy does not have this option.
+        ConfigError: a value is missing or out of range, the policy is unknown, or it does not have this option.
     """
     options: dict[str, Any] = {
         "p_zero": p_zero,
@@ -176,6 +177,7 @@ def extension_of(
         "activation_checkpointing": activation_checkpointing,
         "control": control,
     }
+    known_policy(policy)
     fields = INITIAL_STATES[policy].model_fields if policy in INITIAL_STATES else {}
     for name in STATE_OPTIONS:
         if options[name] is None and name in fields and fields[name].is_required():

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from ssm.base.errors import ConfigError, nearest
 from ssm.specs.base import Spec
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
 from ssm.specs.initial_states import INTERVENTIONS, InitialStateSpec
@@ -93,6 +94,17 @@ class ExtensionSpec(Spec):
         context, sequences = self.diagnosis.context, self.whole_batch_tokens // self.diagnosis.context
         within = range(2, FORWARD_TOKENS // context + 1)
         return context * max((n for n in within if n <= sequences and sequences % n == 0), default=1)
+
+
+def known_policy(name: str) -> str:
+    """The name of a policy. Repairs that no checkpoint can hold pass: `ExtensionSpec` says why it refuses them.
+
+    Raises:
+        ConfigError: there is no such policy.
+    """
+    if name not in (*INITIAL_STATES, *REPAIRS):
+        raise ConfigError(f"--policy {name}: unknown; {nearest(name, (*INTERVENTIONS, *STORED_REPAIRS))}")
+    return name
 
 
 def unused_option(policy: str, options: Mapping[str, Any]) -> tuple[str, str] | None:

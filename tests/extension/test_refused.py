@@ -56,7 +56,7 @@ def test_an_unknown_policy_is_answered_with_those_that_a_checkpoint_can_store(
 ) -> None:
     assert main(["extend", "theirs", "--text", "texts", "-o", "out", "--policy", "foo"]) == 2
     valid = "fitted_noise, random_noise, scale_a, state_passing, tbtt"
-    assert f"unknown policy 'foo'; valid names: {valid} (see" in capsys.readouterr().err
+    assert f"--policy foo: unknown; valid names: {valid}" in capsys.readouterr().err
 
 
 def test_a_seed_that_no_record_can_hold(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,6 +182,7 @@ def test_a_tokenizer_of_another_vocabulary(world: Path, tmp_path: Path) -> None:
         ),
         ({"policy": "random_noise"}, "policy random_noise needs --sigma"),
         ({"policy": "zero"}, "it is the control arm"),
+        ({"policy": "scale_b"}, "--policy scale_b: unknown; did you mean 'scale_a'?"),
         ({"policy": "reset_state", "steps": None, "lr": None}, "changes how a model is read"),
         ({"policy": "scale_a", "lr": None}, "policy scale_a has no option --steps: it trains nothing"),
         ({"sigma": 1.0}, "policy state_passing has no option --sigma"),
