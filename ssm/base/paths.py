@@ -26,6 +26,11 @@ def is_utf8(name: str) -> bool:
     return True
 
 
+def path_names(paths: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    """The names of one path or glob, or of several."""
+    return tuple(str(path) for path in ((paths,) if isinstance(paths, str | Path) else paths))
+
+
 def absolute(paths: Sequence[str]) -> tuple[str, ...]:
     """Absolute paths or globs: ~ is replaced by the home folder, "a/../b" becomes "b", and links are not followed.
 

@@ -16,7 +16,7 @@ import torch
 
 from ssm.base.errors import ConfigError, TableError
 from ssm.base.files import atomic_folder, name_lock, scratch_folder, write_json, write_text
-from ssm.base.paths import require_outside
+from ssm.base.paths import path_names, require_outside
 from ssm.base.provenance import provenance
 from ssm.base.tables import read_table, write_table
 from ssm.data.own_text import own_text, require_files, tokenizer_of, tokenizer_words
@@ -41,7 +41,7 @@ WRITTEN = (PAGE, RECORD, f"{TABLES}/*.parquet")  # globs of all files of a diagn
 
 def diagnose(
     model: str | Path,
-    text: Sequence[str],
+    text: str | Path | Sequence[str | Path],
     out: str | Path,
     tokenizer: str | None = None,
     device: str = "auto",
@@ -54,7 +54,7 @@ def diagnose(
 
     Args:
         model: a folder, a file, a name on the hub, or a run of ssm (`ssm.models.load.load_any_model`).
-        text: files, folders or globs.
+        text: a file, folder or glob, or several of them.
         out: the new folder. It appears with all numbers, and the page is written last, so that an error while drawing
             loses no number. Another call with the same folder is refused meanwhile.
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
@@ -66,6 +66,7 @@ def diagnose(
     Raises:
         UserError: with a message of one line.
     """
+    text = path_names(text)
     require_outside(out, text)
     require_files(text, text_key)
     chosen = prepare_device(device, threads)

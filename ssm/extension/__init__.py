@@ -15,7 +15,7 @@ import torch
 
 from ssm.base.errors import ConfigError, DataError, OutputError
 from ssm.base.files import folder_lock, remove_leftovers
-from ssm.base.paths import absolute
+from ssm.base.paths import absolute, path_names
 from ssm.base.strict_parsing import option, read_json, shaped
 from ssm.data.own_text import require_files, tokenizer_of
 from ssm.data.training_batches import training_batches
@@ -54,9 +54,9 @@ __all__ = ["extend", "extension_of"]
 
 def extend(
     model: str | Path,
-    text: Sequence[str],
+    text: str | Path | Sequence[str | Path],
     out: str | Path,
-    held_out: Sequence[str] | float = (),
+    held_out: str | Path | Sequence[str | Path] | float = (),
     tokenizer: str | None = None,
     device: str = "auto",
     threads: int | None = None,
@@ -69,10 +69,10 @@ def extend(
 
     Args:
         model: a folder, a file, a name on the hub, or the folder of a run of ssm (`ssm.models.load.load_any_model`).
-        text: files, folders or globs to train on.
+        text: a file, folder or glob to train on, or several of them.
         out: the extension's folder (`ssm.extension.folder`).
-        held_out: files, folders or globs to measure on; or the share of `text` that is held out, between 0 and 1. If
-            empty, the share is computed (`ssm.extension.windows.wanted`).
+        held_out: the same, to measure on; or the share of `text` that is held out, between 0 and 1. If empty, the share
+            is computed (`ssm.extension.windows.wanted`).
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
         text_key: JSON key or Parquet column with the text.
         settings: as in `extension_of`.
@@ -84,6 +84,7 @@ def extend(
         UserError: with a message of one line.
         Preempted: a signal stopped the process. The same call continues.
     """
+    text = path_names(text)
     others, share = _files_and_share(held_out)
     texts, folder, place = [*text, *others], Folder(Path(out)), Path(model)
     folder.check(place if place.is_dir() else None, texts)
@@ -195,10 +196,10 @@ def extension_of(
     return ExtensionSpec.of_options(given, OPTIONS, {}, loaded.name)
 
 
-def _files_and_share(held_out: Sequence[str] | float) -> tuple[Sequence[str], float | None]:
+def _files_and_share(held_out: str | Path | Sequence[str | Path] | float) -> tuple[Sequence[str], float | None]:
     """The files that are held out, and the share of the text that is held out instead; None: it is computed."""
-    if not isinstance(held_out, float):
-        return held_out, None
+    if not isinstance(held_out, float | int):
+        return path_names(held_out), None
     if not 0 < held_out < 1:
         expected = "expected a share of --text between 0 and 1, or files"
         raise ConfigError(f"--held-out {held_out:g}: {expected} (a file of this name: ./{held_out:g})")

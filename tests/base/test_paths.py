@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ssm.base.errors import OutputError
-from ssm.base.paths import absolute, home_expanded, require_outside
+from ssm.base.paths import absolute, home_expanded, path_names, require_outside
 
 
 def test_a_tilde_is_the_home_folder_or_part_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,6 +20,11 @@ def test_a_tilde_is_the_home_folder_or_part_of_a_name(tmp_path: Path, monkeypatc
     require_outside("out", ["~$x.txt"])
     with pytest.raises(OutputError, match="is inside ~me, which is read as text"):
         require_outside("~me/out", ["~me"])
+
+
+def test_one_path_or_several() -> None:
+    assert path_names("a.txt") == path_names(Path("a.txt")) == path_names([Path("a.txt")]) == ("a.txt",)
+    assert path_names(["*.txt", Path("b")]) == ("*.txt", "b")
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,10 @@ def test_bad_options(
 
 
 def test_missing_text_is_reported_before_the_model_is_loaded(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.txt: no such file or folder"):
-        diagnose(tmp_path / "none", [str(tmp_path / "none.txt")], tmp_path / "out")
+    none = tmp_path / "none.txt"
+    for given in (none, str(none), [none], [str(none)]):
+        with pytest.raises(DataError, match=rf"^{none}: no such file or folder$"):
+            diagnose(tmp_path / "none", given, tmp_path / "out")
 
 
 @pytest.mark.parametrize("out", ["a:b/report", pytest.param("file:report", marks=pytest.mark.exhaustive)])

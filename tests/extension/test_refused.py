@@ -141,7 +141,7 @@ def test_text_that_is_too_short(world: Path, tmp_path: Path) -> None:
     assert extended(world, out, **SHORT)["outcome"]  # a shorter length may continue in the same folder
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 1.5])
+@pytest.mark.parametrize("share", [0.0, 0, 1.0, -0.5, 1.5])
 def test_a_share_outside_of_zero_to_one(share: float, world: Path, tmp_path: Path) -> None:
     said = refused(world, tmp_path / "out", held_out=share)
     assert said.startswith(f"--held-out {share:g}: expected a share of --text between 0 and 1, or files")
@@ -327,8 +327,9 @@ def test_a_folder_inside_the_texts(world: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["text", "held_out"])
 def test_text_that_is_missing_is_reported_before_the_model_is_loaded(option: str, world: Path, tmp_path: Path) -> None:
-    said = refused(world, tmp_path / "out", "none", **{option: [str(tmp_path / "none.txt")]})
-    assert said == f"{tmp_path}/none.txt: no such file or folder"
+    none = tmp_path / "none.txt"
+    for given in (none, str(none), [none], [str(none)]):
+        assert refused(world, tmp_path / "out", "none", **{option: given}) == f"{none}: no such file or folder"
 
 
 def test_more_memory_than_there_is_for_training(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
