@@ -60,8 +60,11 @@ def require_files(paths: Sequence[str], text_key: str = TEXT_KEY) -> None:
         paths, text_key: as in `own_text`.
 
     Raises:
-        DataError: a file is missing, or its name says that it cannot be read; or as in `FilesReader.require_texts`.
+        DataError: there are no paths, a file is missing, or its name says that it cannot be read; or as in
+            `FilesReader.require_texts`.
     """
+    if not paths:
+        raise DataError("--text: expected files, folders or globs, got none")
     FilesReader(FilesCorpus(paths=absolute(paths), text_key=text_key)).require_texts()
 
 

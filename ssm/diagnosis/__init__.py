@@ -44,7 +44,7 @@ def diagnose(
     text: str | Path | Sequence[str | Path],
     out: str | Path,
     tokenizer: str | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     threads: int | None = None,
     text_key: str = TEXT_KEY,
     extend: Callable[[Facts], Sequence[str]] | None = None,
@@ -58,6 +58,7 @@ def diagnose(
         out: the new folder. It appears with all numbers, and the page is written last, so that an error while drawing
             loses no number. Another call with the same folder is refused meanwhile.
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        device, threads: as in `ssm.models.device.prepare_device`.
         text_key: JSON key or Parquet column with the text.
         extend: returns the words of the command that the page shows if the model is worth extending; None: `ssm extend`
             with the same model, text, tokenizer and key of the text.
@@ -114,23 +115,25 @@ def settings_of(
     Raises:
         ConfigError: neither the caller nor the model's files give a context, or a value is out of range.
     """
-    context = context or loaded.context
+    context = loaded.context if context is None else context
     if context is None:
         raise ConfigError(f"{loaded.name}: its config.json does not say what context it was trained on; give --context")
     if context & (context - 1) and context == loaded.context:
         below = 1 << context.bit_length() - 1
         says = f"the context in its {loaded.described_by} is {context}, which is no power of two"
         raise ConfigError(f"{loaded.name}: {says}; give --context {below}")
-    if loaded.longest is not None and (length or 2 * context) > loaded.longest:
+    if loaded.longest is not None and (2 * context if length is None else length) > loaded.longest:
         raise ConfigError(
             f"{loaded.name}: its positions end or change at {loaded.longest}; give --length {loaded.longest} and a "
             "--context of at most half that length"
         )
+    if length is None:
+        length = min(DEFAULT_CONTEXTS * context, loaded.longest or DEFAULT_CONTEXTS * context)
     given = {
         "context": context,
-        "length": length or min(DEFAULT_CONTEXTS * context, loaded.longest or DEFAULT_CONTEXTS * context),
+        "length": length,
         "budget_seconds": 60.0 * budget,
-        "precision": precision or loaded.default_precision(device),
+        "precision": loaded.default_precision(device) if precision is None else precision,
         "tolerance": tolerance if tolerance is not None else TOLERANCE,
         **others,
     }

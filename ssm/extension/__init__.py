@@ -58,7 +58,7 @@ def extend(
     out: str | Path,
     held_out: str | Path | Sequence[str | Path] | float = (),
     tokenizer: str | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     threads: int | None = None,
     text_key: str = TEXT_KEY,
     **settings: Any,
@@ -74,6 +74,7 @@ def extend(
         held_out: the same, to measure on; or the share of `text` that is held out, between 0 and 1. If empty, the share
             is computed (`ssm.extension.windows.wanted`).
         tokenizer: as in `ssm.data.own_text.tokenizer_named`; None: the model's own.
+        device, threads: as in `ssm.models.device.prepare_device`.
         text_key: JSON key or Parquet column with the text.
         settings: as in `extension_of`.
 

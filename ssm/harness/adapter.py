@@ -79,9 +79,6 @@ class HarnessModel(TemplateLM):
             raise ConfigError("--model_args pretrained=MODEL is missing: a folder, a file, or owner/model of the hub")
         if dtype not in ("auto", *PRECISIONS):
             raise ConfigError(f"--model_args dtype={dtype}: expected auto, {' or '.join(PRECISIONS)}")
-        name = (device or "auto").removesuffix(":0")
-        if name not in ("auto", "cpu", "cuda"):
-            raise ConfigError(f"--device {device}: expected auto, cpu or cuda (CUDA_VISIBLE_DEVICES names another GPU)")
         prefix = None if prefix_token_id is None else _whole("prefix_token_id", prefix_token_id, 0)
         if add_bos_token not in (None, True, False):
             raise ConfigError(f"--model_args add_bos_token={add_bos_token}: expected True or False")
@@ -89,7 +86,7 @@ class HarnessModel(TemplateLM):
         self.max_gen_toks = _whole("max_gen_toks", max_gen_toks, 1)
         self.batch_size = AUTO if str(batch_size).startswith("auto") else _whole("batch_size", batch_size, 1)
         # The harness passes cuda by default, also without a GPU. So cuda means auto, as for the harness's own models.
-        self._device = prepare_device("cpu" if name == "cpu" else "auto")
+        self._device = prepare_device("auto" if device in (None, "cuda", "cuda:0") else device)
         self.loaded = load_any_model(str(pretrained), self._device)
         self.precision = dtype if dtype != "auto" else self.loaded.default_precision(self._device)
         spec = tokenizer_of(self.loaded, tokenizer)

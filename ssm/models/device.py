@@ -10,7 +10,7 @@ import torch
 from ssm_kernels.native import InstructionsError, instructions
 
 from ssm.base.counting import counted
-from ssm.base.errors import UserError
+from ssm.base.errors import ConfigError, UserError
 from ssm.specs.config import MOST_THREADS
 
 # glibc's mallopt: the process keeps freed blocks below the first size, up to the second size in total. Otherwise each
@@ -18,22 +18,29 @@ from ssm.specs.config import MOST_THREADS
 MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 32 * 2**20), (-1, 512 * 2**20)
 
 
-def prepare_device(name: str, threads: int | None = None) -> torch.device:
-    """Set threads, denormals and TF32 of this process. Return the device `name` ("auto": a GPU if there is one).
+def prepare_device(name: str | torch.device, threads: int | None = None) -> torch.device:
+    """Set threads, denormals and TF32 of this process, and return the device.
 
     Decays produce denormal numbers, which are slow on CPUs. They are flushed to zero.
 
+    Args:
+        name: cpu, cuda, or auto: the GPU if there is one. The suffix :0 changes nothing.
+        threads: CPU threads; None: those that torch has.
+
     Raises:
-        UserError: "cuda" without a GPU, too many threads, or SSM_KERNELS_INSTRUCTIONS names instructions that this
-            processor lacks.
+        ConfigError: another name, or a wrong number of threads.
+        UserError: "cuda" without a GPU, or SSM_KERNELS_INSTRUCTIONS names instructions that this processor lacks.
     """
+    name = str(name).removesuffix(":0")
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"--device {name}: expected auto, cpu or cuda (CUDA_VISIBLE_DEVICES names another GPU)")
     try:
         instructions()
     except InstructionsError as error:
         raise UserError(str(error)) from None
     if threads is not None:
-        if threads > MOST_THREADS:
-            raise UserError(f"--threads {threads}: expected {MOST_THREADS} at most; this machine has {os.cpu_count()}")
+        if not 1 <= threads <= MOST_THREADS:
+            raise ConfigError(f"--threads {threads}: expected 1 to {MOST_THREADS}; this machine has {os.cpu_count()}")
         torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     # By default, cuDNN rounds the inputs of a GRU or a convolution in float32 to TF32, which has 10 bits.

@@ -349,6 +349,8 @@ def test_json_files_with_texts_under_another_key_are_refused(tmp_path: Path) -> 
         with pytest.raises(DataError, match=says):
             require_files(paths)
     require_files([str(tmp_path)], "content")
+    with pytest.raises(DataError, match=r"^--text: expected files, folders or globs, got none$"):
+        require_files([])
     require_files([f"{tmp_path}/[3].json"])
     (tmp_path / "0.json").write_text('{"name": "a package"}')
     require_files([str(tmp_path)])

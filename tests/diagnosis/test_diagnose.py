@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 
-from ssm.base.errors import DataError, TableError
+from ssm.base.errors import ConfigError, DataError, TableError
 from ssm.base.files import name_lock
 from ssm.base.tables import read_provenance
 from ssm.claims import words as claim_words
@@ -231,6 +231,26 @@ def test_missing_text_is_reported_before_the_model_is_loaded(tmp_path: Path) -> 
     for given in (none, str(none), [none], [str(none)]):
         with pytest.raises(DataError, match=rf"^{none}: no such file or folder$"):
             diagnose(tmp_path / "none", given, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"device": "nope"}, r"--device nope: expected auto, cpu or cuda \("),
+        ({"device": torch.device("cuda:1")}, r"--device cuda:1: expected auto, cpu or cuda \("),
+        ({"threads": 0}, r"--threads 0: expected 1 to 1024; this machine has \d+$"),
+        ({"device": "cpu:0", "length": 0}, "--length: expected a number above 0, got 0$"),
+        ({"device": torch.device("cpu"), "context": 0}, "--context: expected a number above 0, got 0$"),
+        ({"precision": ""}, "--precision: unknown name ''"),
+    ],
+)
+def test_wrong_arguments_of_a_call_are_one_line(
+    options: dict[str, Any], said: str, world: Path, tmp_path: Path
+) -> None:
+    """A valid device comes with another error, which is found later."""
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        diagnose(world / "theirs", world / "texts", tmp_path / "out", **QUICK | options)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("out", ["a:b/report", pytest.param("file:report", marks=pytest.mark.exhaustive)])
