@@ -52,6 +52,8 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a model on a text, and write the page, the JSON file and the tables into a new folder.
 
+    It also sets denormals, threads and TF32 of this process (`prepare_device`).
+
     Args:
         model: a folder, a file, a name on the hub, or a run of ssm (`ssm.models.load.load_any_model`).
         text: a file, folder or glob, or several of them.

@@ -65,7 +65,8 @@ def extend(
 ) -> dict[str, Any]:
     """Post-train a model, choose the best weights, and write them in the original format.
 
-    The same call continues an extension that was stopped.
+    The same call continues an extension that was stopped. It also sets denormals, threads and TF32 of this process
+    (`prepare_device`).
 
     Args:
         model: a folder, a file, a name on the hub, or the folder of a run of ssm (`ssm.models.load.load_any_model`).

@@ -38,6 +38,8 @@ class HarnessModel(TemplateLM):
 
     Attention without a window is the exception: it keeps the keys and values of the whole text.
 
+    It sets denormals, threads and TF32 of this process (`ssm.models.device.prepare_device`).
+
     Args:
         pretrained: a folder, a file, a name of the hub, or a run of ssm (`ssm.models.load.load_any_model`).
         tokenizer: see `ssm.data.own_text.tokenizer_named`; None: the model's own.
