@@ -85,7 +85,7 @@ class LanguageModel(nn.Module):
         """Logits of the next token at every position.
 
         Args:
-            tokens: (B, T) int64.
+            tokens: (B, T) int64, T > 0.
             state: the initial state; None is the zero state.
             resets: (B, T) bool; True resets the state before this token (the first token of a document).
 

@@ -51,7 +51,7 @@ class Readable(Protocol):
 
     # The state is `Any` because a model accepts only its own type of state. Returned states implement `ModelState`.
     def hidden(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, ModelState]:
-        """Hidden activations (B, T, hidden_size) of tokens (B, T) int64, and the state after the last token.
+        """Hidden activations (B, T, hidden_size) of tokens (B, T) int64, T > 0, and the state after the last one.
 
         A model of values gets (B, T, C + 1) numbers instead of tokens. `state` is None at the start of a sequence. Use
         each state only once: a model may change it.
