@@ -202,7 +202,10 @@ def build_norm(spec: ModelSpec) -> nn.Module:
 
 
 def build_model(spec: ModelSpec, vocab_size: int, seed: int, channels: int | None = None) -> LanguageModel:
-    """A newly initialized model. It depends only on the arguments, not on random numbers drawn before."""
+    """A newly initialized model. It depends only on the arguments, not on random numbers drawn before.
+
+    Call it in one thread at a time: it seeds torch's global generator, and restores it.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "initialization"))
         return LanguageModel(spec, vocab_size, channels)
