@@ -97,7 +97,7 @@ class ExtensionSpec(Spec):
 
 
 def known_policy(name: str) -> str:
-    """The name of a policy. Repairs that no checkpoint can hold pass: `ExtensionSpec` says why it refuses them.
+    """The name of a policy. `ExtensionSpec` says why it refuses zero, and repairs that no checkpoint can hold.
 
     Raises:
         ConfigError: there is no such policy.
