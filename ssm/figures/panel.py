@@ -93,8 +93,9 @@ class CurvePanel:
         """Limits of the y axis that contain all visible values; None if there are none."""
         values = [np.array([self.level])] if self.level is not None else []
         for curve in self.curves:
-            seen = curve.finite() & (curve.x >= self.x_limits[0]) & (curve.x <= self.x_limits[1])
-            values += [v[np.isfinite(v)] for v in (curve.y[seen], curve.low[seen], curve.high[seen])]
+            drawn = [(curve.x, np.where(curve.finite(), y, np.nan)) for y in (curve.y, curve.low, curve.high)]
+            for x, y in drawn if self.seeds == "band" else [*drawn, *curve.of_seeds]:
+                values.append(y[np.isfinite(y) & (x >= self.x_limits[0]) & (x <= self.x_limits[1])])
         all_values = np.concatenate(values) if values else np.array([])
         if self.log_y:
             all_values = all_values[all_values > 0]

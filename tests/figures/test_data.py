@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -270,6 +271,16 @@ def test_a_band_leaves_out_the_highest_and_the_lowest_tenth_of_seeds(
     (curve,) = over_seeds(lines)
     assert (curve.low[0], curve.high[0]) == (low, high)
     assert note_on([curve]) == f"Line: mean over {seeds} seeds. Band: {band}"
+
+
+@pytest.mark.parametrize(("drawn", "inside"), [("band", False), ("dots", True), ("lines", True)])
+def test_a_panel_shows_all_of_each_seed_that_it_draws(drawn: Any, inside: bool) -> None:
+    """The band of 20 seeds leaves out one that spikes."""
+    x = np.array([1.0, 2.0])
+    lines = [(_series(seed), Line(x, np.array([1.0, 10.0 if seed == 7 else 1.0]), x)) for seed in range(20)]
+    limits = CurvePanel(over_seeds(lines), {}, "", "x", "y", (1, 2), seeds=drawn).fit()
+    assert limits is not None
+    assert (limits[1] > 10) == inside
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.02, 1e6))
