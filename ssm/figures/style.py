@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import colorsys
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,7 +103,7 @@ RAMP_MARKERS = "os^Dv<>*"
 HUES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BROWN)  # of what has no order and is no known intervention
 LEAST_HUES = 3  # that make many things distinct
 STEPS = 5  # of the ramp, so many can be told apart
-TINTS = (0.34, 0.67)  # darkest and lightest lightness: both are visible on dark and on light pages
+TINTS = (-0.4, 0.25)  # black in the darkest and white in the lightest: both are visible on dark and on light pages
 
 
 def arm_styles(
@@ -179,8 +178,8 @@ def tints(color: str, n: int) -> list[str]:
     """`n` colors of one hue, from dark to light; a single one is the color itself."""
     if n == 1:
         return [color]
-    hue, _, saturation = colorsys.rgb_to_hls(*colors.to_rgb(color))
-    return [colors.to_hex(colorsys.hls_to_rgb(hue, light, saturation)) for light in np.linspace(*TINTS, n)]
+    own = np.array(colors.to_rgb(color))
+    return [colors.to_hex(own * (1 - abs(share)) + max(share, 0.0)) for share in np.linspace(*TINTS, n)]
 
 
 def unordered(names: Sequence[str], hues: Sequence[str] = HUES) -> dict[str, ArmStyle]:

@@ -145,4 +145,5 @@ def test_a_family_with_one_member_has_its_hue_itself() -> None:
 @pytest.mark.parametrize("page", ["#ffffff", "#0d1117"])
 def test_every_tint_is_visible_on_light_and_dark_pages(page: str) -> None:
     colors = [color for hue in (*HUES, GREY) for color in tints(hue, 5)]
+    assert max(lab(color, np.eye(3))[0] for color in colors) < 80, "a bright hue is pale on a light page"
     assert min(np.linalg.norm(lab(page, np.eye(3)) - lab(color, np.eye(3))) for color in colors) > 30
