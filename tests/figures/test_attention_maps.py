@@ -64,6 +64,7 @@ def test_a_panel_is_the_map_of_a_layer_of_the_first_seed(tmp_path: Path) -> None
     assert {axes.images[0].norm.vmax for axes in found} == {5.5 * 2 / 10}
     assert outlined(found[0]) == [(3, 1), (4, 2)], "the places of the copied letters"
     assert found[0].images[0].origin == "upper", "the first query is the top row"
+    assert found[0].images[0].cmap(np.nan) == (1.0, 1.0, 1.0, 1.0), "white above the diagonal, also on a dark page"
 
 
 def test_masks_are_drawn_as_they_are(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from ssm.base.columns import maximum
-from ssm.base.lazy import colors, patches
+from ssm.base.lazy import colors, matplotlib, patches
 from ssm.base.lazy import polars as pl
 from ssm.base.tables import read_provenance
 from ssm.claims.panel_tables import existing_table
@@ -146,7 +146,8 @@ def _image(arm: str, layer: int, rows: pl.DataFrame, mask: bool) -> AttentionMap
 def _draw_on(one: AttentionMapImage, title: str, side: str, largest: float, axes: Axes, columns: int) -> None:
     axes.grid(False)
     scale = colors.PowerNorm(0.6, 0, largest, clip=True)
-    axes.imshow(one.shares, cmap="Blues", norm=scale, interpolation="nearest", aspect="auto")
+    blues = matplotlib.colormaps["Blues"].with_extremes(bad="white")  # NaN is white also on a dark page
+    axes.imshow(one.shares, cmap=blues, norm=scale, interpolation="nearest", aspect="auto")
     for query, key in one.behind:
         axes.add_patch(
             patches.Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=VERMILION, linewidth=0.7)
