@@ -14,6 +14,7 @@ from ssm.base.errors import shown
 from ssm.base.lazy import converter, symbols_parser
 
 _FORMULA = re.compile(r"\$(?!\s)([^$]*[^$\s])\$(?!\d)")
+_CODE = re.compile(r"`([^`]+)`")
 _UPRIGHT = re.compile(r"\\(?:mathrm|operatorname|text)\{([^{}]*)\}")
 _SPACE = re.compile(r"\s*\\(?:[,:; ]|q?quad\b)\s*")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
@@ -42,13 +43,16 @@ _BARE = re.compile(r"(?<!\\)[%#]")
 
 
 def marked(text: str) -> str:
-    """Prose as HTML: words escaped, formulas as MathML.
+    """Prose as HTML: words escaped, words between backticks as code, formulas as MathML.
 
     Raises:
         ValueError: a formula is not valid LaTeX; one line.
     """
     pieces = _FORMULA.split(text)  # words and formulas in turn
-    return "".join(_mathml(piece) if place % 2 else html.escape(piece) for place, piece in enumerate(pieces))
+    return "".join(
+        _mathml(piece) if place % 2 else _CODE.sub(r"<code>\1</code>", html.escape(piece))
+        for place, piece in enumerate(pieces)
+    )
 
 
 def plain(text: str) -> str:

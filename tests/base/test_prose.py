@@ -35,6 +35,10 @@ def test_formulas_in_prose() -> None:
     assert plain(text) == "Where A_t = I, <b> & (a) stay; x < Δ y too."
 
 
+def test_words_between_backticks_are_code_on_a_page() -> None:
+    assert marked("At `a<b` and `c`, not `d.") == "At <code>a&lt;b</code> and <code>c</code>, not `d."
+
+
 @pytest.mark.parametrize(
     ("formula", "shown"),
     [
