@@ -149,8 +149,8 @@ class CurvePanel:
         else:
             places = ticker.MaxNLocator(nbins=min(most, 6), steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
             ticks = [tick for tick in places if low - 1e-9 * abs(low) <= tick <= high + 1e-9 * abs(high)]
-        if self.ticks and len(self.ticks) <= most:
-            ticks = list(self.ticks)
+        if self.ticks:
+            ticks = list(self.ticks[:: math.ceil(len(self.ticks) / most)])
         room = EDGE[self.seeds == "dots"] * (np.log(high / low) if self.log_x else high - low)  # no marker is cut
         axes.set_xlim(*((low / np.exp(room), high * np.exp(room)) if self.log_x else (low - room, high + room)))
         axes.xaxis.set_major_locator(ticker.FixedLocator(ticks))

@@ -298,6 +298,7 @@ def test_log_ticks_are_inside_and_few(low: float, factor: float) -> None:
         ((512.0, 2048.0), ["512", "2k"]),
         ((0.5, 1000.0), ["0.5", "1k"]),
         ((8.0, 64_000.0), ["8", "64k"]),
+        (tuple(2.0**i for i in range(11)), ["1", "4", "16", "64", "256", "1k"]),  # more than fit: every other one
     ],
 )
 def test_ticks_in_powers_of_two_count_in_units_of_1024(ticks: tuple[float, ...], labels: list[str]) -> None:
