@@ -132,11 +132,12 @@ def _draw_on(figure: Figure, rows: list[Row]) -> tuple[Callable[[list[float]], N
     """Lay out the rows. Returns a function that sets their heights, and the axes of each row.
 
     The rows have one grid, so that the axes of different rows are aligned. If a row has many panels, or the common grid
-    has many columns, only rows with equal columns share a grid. Otherwise labels would leave no room for the axes.
+    has many columns, only rows with equal columns share a grid. Otherwise labels would leave no room for the axes. Rows
+    of a fixed height have their own grid, so that labels of other rows take no part of it.
     """
     counts = {row.columns for row in rows}
     apart = max(counts) > ALIGNED or math.lcm(*counts) > FINEST
-    groups = [list(group) for _, group in itertools.groupby(rows, lambda row: row.columns if apart else 0)]
+    groups = [list(group) for _, group in itertools.groupby(rows, lambda row: (row.least is None, row.columns * apart))]
     outer = figure.add_gridspec(len(groups), 1) if len(groups) > 1 else None
     grids, drawn = [], []
     for place, group in enumerate(groups):

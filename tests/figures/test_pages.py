@@ -65,3 +65,15 @@ def test_rows_that_do_not_fit_become_lower_together() -> None:
 def test_a_figure_is_higher_than_a_page_if_its_rows_would_be_too_low(least: float, height: float) -> None:
     rows = [Row(3.0, [lambda axes, _: axes.plot([0, 1], [0, 1])], 1, least=least) for _ in range(4)]
     assert compose(rows).get_figheight() == pytest.approx(height)
+
+
+def test_a_row_of_a_fixed_height_gets_it_also_below_panels_with_labels() -> None:
+    def labelled(axes: Any, columns: int) -> None:
+        axes.set_title("title")
+        axes.set_xlabel("label")
+
+    figure = compose(
+        [*(Row(1.5, [labelled], 1, least=1.0) for _ in range(3)), Row(2.0, [lambda axes, _: axes.set_axis_off()], 1)]
+    )
+    figure.draw_without_rendering()
+    assert figure.axes[-1].bbox.height / figure.dpi > 1.8
