@@ -116,9 +116,10 @@ def arm_styles(
 
     A known intervention looks the same in every figure. `standard_<intervention>` has the same color, dotted lines and
     hollow markers. Other arms (contexts, budgets, noise levels) share a sequential color ramp, in their order. If there
-    are more than `STEPS`, neighbors on the ramp would look alike, and the arms have hues instead. The members of a
-    family are ordered along its longest numeric axis, or along its longest axis if none is numeric. With one family
-    they share the ramp; with several, each family has tints of its own hue. Lines and markers show the other axes.
+    are more than `STEPS`, neighbors on the ramp would look alike, and the arms have hues instead. So they have if the
+    ramp would look like a hue of the figure and enough hues are left. The members of a family are ordered along its
+    longest numeric axis, or along its longest axis if none is numeric. With one family they share the ramp; with
+    several, each family has tints of its own hue. Lines and markers show the other axes.
 
     Args:
         places: arm -> (family, axis -> value), for arms that a grid made.
@@ -139,22 +140,20 @@ def arm_styles(
             styles[arm] = ArmStyle(plain.color, DOTS, plain.marker, hollow=True)
         else:
             others.append(arm)
-    hues = iter(HUES * len(families))
+    hues, taken = iter(HUES * len(families)), set()
     for family, members in families.items():
         known = ARMS[family].color if family in ARMS else next(hues)
+        taken.add(known)
         hue = None if len(families) == 1 else GREY if known == INK else known
         styles |= _members(members, [places[member][1] for member in members], hue)
-    if ordered and len(others) <= STEPS:
-        return styles | dict(zip(others, ramp(len(others)), strict=True))
+    taken |= {style.color for style in styles.values()}
+    free = [hue for hue in HUES if hue not in taken]
     lines = [arm for arm in others if arm not in named]
-    free = _without(styles)
-    styles |= unordered(lines, free if len(free) >= LEAST_HUES else HUES)
-    return styles | unordered([arm for arm in others if arm in named], _without(styles) or [GREY])
-
-
-def _without(styles: Mapping[str, ArmStyle]) -> list[str]:
-    """The hues that none of these styles has."""
-    return [hue for hue in HUES if hue not in {style.color for style in styles.values()}]
+    if ordered and len(others) <= STEPS and (taken <= {INK, SKY} or len(lines) > len(free)):
+        return styles | dict(zip(others, ramp(len(others)), strict=True))
+    styles |= unordered(lines, free if len(free) >= min(LEAST_HUES, len(lines)) else HUES)
+    left = [hue for hue in free if hue not in {styles[arm].color for arm in lines}]
+    return styles | unordered([arm for arm in others if arm in named], left or [GREY])
 
 
 def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str | None) -> dict[str, ArmStyle]:

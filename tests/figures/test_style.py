@@ -91,6 +91,18 @@ def test_arms_without_an_order_are_not_on_the_ramp() -> None:
     assert not {found[arm].color for arm in ("zero", "previous")} & {style.color for style in ramp(3)}
 
 
+def test_arms_beside_known_interventions_have_the_hues_that_are_left() -> None:
+    """The ramp has a green that looks like that of the standard initialization, so it is for arms among their kind."""
+    known, bars = ["base", "state_passing", "tbtt", "standard", "control_stream"], ["scaled", "reset", "restarts"]
+    found = arm_styles([*known, "scaled", "clipped", "reset", "faded", "restarts"], named=bars)
+    assert closest([found[arm].color for arm in (*known, "clipped", "faded")], np.eye(3)) > 12
+    members = places("student", n=[1, 2]) | places("new", n=[1])
+    families = arm_styles(["teacher", "blank", *members], members)
+    assert {families[arm].color for arm in ("teacher", "blank")} == set(HUES[2:4]), "not those of the families"
+    among_their_kind = arm_styles(["base", "control", "t16", "t32"])
+    assert [among_their_kind[arm] for arm in ("t16", "t32")] == ramp(2)
+
+
 def test_names_beside_bars_leave_all_hues_to_the_lines_of_a_legend() -> None:
     lines, bars = ([f"{kind}_{i}" for i in range(7)] for kind in ("line", "bar"))
     found = arm_styles([*bars, *lines], named=bars)
