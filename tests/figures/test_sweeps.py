@@ -121,11 +121,12 @@ def test_dots_of_curves_with_equal_numbers_are_beside_each_other(tmp_path: Path)
 
 def test_all_models_in_one_panel_have_a_curve_each(tmp_path: Path) -> None:
     plot = SWEEP | {"reference": [], "where": {"init": "mimetic"}, "together": True, "title": "all"}
-    (axes,) = draw_figure(task([plot], excess(height), tmp_path, models=("tiny", "large")), tmp_path).axes
+    arms = ARMS_OF_GRID | {"state_passing": {"label": "State Passing", "training": "p"}}
+    (axes,) = draw_figure(task([plot], excess(height), tmp_path, arms, ("tiny", "large")), tmp_path).axes
     assert axes.get_title(loc="left") == "all"
     found = lines(axes)
     assert list(found) == ["tiny", "large"]
-    assert len({line.get_color() for line in found.values()}) == 2
+    assert len({line.get_color() for line in found.values()} | {ARMS["tbtt"].color, ARMS["state_passing"].color}) == 4
     for model, line in found.items():
         expected = [np.mean([height(model, {"d_state": n, "init": "mimetic"}, s) for s in SEEDS]) for n in (8, 16, 32)]
         np.testing.assert_allclose(line.get_ydata(), expected)

@@ -26,7 +26,7 @@ from ssm.figures.data import Curve, chosen_arms, curves_of_models, panels
 from ssm.figures.panel import CurvePanel, note_on, rows_of, x_range
 from ssm.figures.plot import OfArms, Titled, require_arms
 from ssm.figures.rows import Row, columns_for
-from ssm.figures.style import ArmStyle, arm_styles
+from ssm.figures.style import ARMS, GREY, HUES, ArmStyle, arm_styles, unordered
 from ssm.specs.base import Distinct, Name, Setting
 
 
@@ -103,9 +103,11 @@ class SweepCurves(Titled, OfArms):
         if self.together:
             curves = curves_of_models(task, by_model)
             found = [(self.title or "", curves, [])] if curves else []
-            names = [curve.arm for curve in curves]
-        # Families of the file have its order. Their ramp differs from the hues of families of a grid.
-        looks = arm_styles(names, places, ordered=self.families is not None and not self.together)
+            known = {style.color for arm, style in styles.items() if arm in ARMS}
+            hues = sorted((GREY, *reversed(HUES)), key=known.__contains__)  # other arms have the first of the free hues
+            looks = unordered([curve.arm for curve in curves], hues)
+        else:  # families of the file have its order; their ramp differs from the hues of families of a grid
+            looks = arm_styles(names, places, ordered=self.families is not None)
         used = {look.color for look in looks.values()}
         references = chosen_arms(task, self.reference)
         if any(styles[arm].color in used for arm in references):  # its style in the figure would look like a curve
