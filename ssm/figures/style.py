@@ -157,12 +157,14 @@ def arm_styles(
 
 
 def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str | None) -> dict[str, ArmStyle]:
-    """The styles of the members of a family. Without a hue they are on the sequential ramp."""
+    """The styles of the members of a family. Without a hue they are on the ramp; many without an order have hues."""
     values = {axis: list(dict.fromkeys(own[axis] for own in axes)) for axis in axes[0]}
     numbers = {axis: found for axis, found in values.items() if all(type(value) in (int, float) for value in found)}
     leading = max(numbers or values, key=lambda axis: len(values[axis]))
     order = sorted(values[leading]) if leading in numbers else values[leading]
-    colors = [style.color for style in ramp(len(order))] if hue is None else tints(hue, len(order))
+    many = leading not in numbers and len(order) > STEPS
+    scale = HUES * len(order) if many else [style.color for style in ramp(len(order))]
+    colors = scale if hue is None else tints(hue, len(order))
     rest = [tuple(value for axis, value in own.items() if axis != leading) for own in axes]
     kinds = list(dict.fromkeys(rest))
     styles = {}

@@ -29,7 +29,7 @@ from ssm.figures.figure import FigureTask
 from ssm.figures.plot import PLOTS
 from ssm.figures.plots.taxonomy_table import HEADS
 from ssm.figures.rows import UNBROKEN, Row, wrapped
-from ssm.figures.style import ARMS, CLASSES, SMALL, WIDTH
+from ssm.figures.style import ARMS, CLASSES, HUES, SMALL, WIDTH
 from ssm.specs.mixers import SPECS
 from ssm.specs.mixers.base import MixerSpecBase
 
@@ -337,6 +337,7 @@ def test_costs_are_drawn_by_model_in_their_units(tmp_path: Path) -> None:
     assert [axes.get_ylabel() for axes in panels] == ["ms", "MB", "ms", "kB"]
     assert line(panels[0], "Transformer").get_ydata() == pytest.approx([1e3 * t**2 for t in (8, 16, 32)])
     assert line(panels[3], "s5").get_ydata() == pytest.approx([1e-3 * t for t in (8, 16, 32)])
+    assert line(panels[3], "s5").get_color() == HUES[1], "models have no order"
 
 
 PASSKEY: dict[str, Any] = {"measurement": "passkey", "x": "length", "column": "correct"}

@@ -131,6 +131,11 @@ def test_colors_show_the_numbers_of_a_family_and_lines_its_other_axes() -> None:
         assert (off.line, off.marker) != (on.line, on.marker)
 
 
+def test_many_members_without_an_order_have_hues() -> None:
+    members = places("base", fit=["exact", "double", "noisy", "descent", "long", "short"])
+    assert [style.color for style in arm_styles(list(members), members).values()] == list(HUES[:6])
+
+
 def test_the_members_of_sixteen_switches_look_different() -> None:
     switch = [False, True]
     members = places("base", a=switch, dt=switch, bc=switch, conv=switch)

@@ -13,7 +13,7 @@ from ssm.claims.series import PlannedFigure
 from ssm.figures.data import own_table
 from ssm.figures.plot import Plot
 from ssm.figures.rows import Row, in_rows
-from ssm.figures.style import ArmStyle, log_ticks, ramp, tokens
+from ssm.figures.style import ArmStyle, log_ticks, tokens, unordered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def _draw_on(
 ) -> None:
     models = frame["model"].unique(maintain_order=True).to_list()
     lengths = frame["length"].unique().sort().to_list()
-    for model, style in zip(models, ramp(len(models)), strict=True):
+    for model, style in unordered(models).items():
         points = (
             frame.filter(pl.col("model") == model, pl.col("cost") == cost)
             .group_by("length")
