@@ -288,7 +288,9 @@ def test_classes_color_the_curves_and_a_shared_run_counts_once(tmp_path: Path) -
     assert rising.get_ydata()[-1] == pytest.approx(3.0)  # loss at 8T minus loss at T
     assert rising.get_xdata()[-1] == pytest.approx(7.5)
     assert [text.get_text() for text in excesses.texts] == [f"tiny: t{i}" for i in range(4)]
-    points = [(each.get_xdata()[0], each.get_ydata()[0]) for each in excesses.lines if each.get_marker() in "osXD"]
+    symbols = [each for each in excesses.lines if each.get_marker() in "osXD"]
+    assert symbols[-1].get_markerfacecolor() == "none", "as in the legend"
+    points = [(each.get_xdata()[0], each.get_ydata()[0]) for each in symbols]
     assert points == [(-0.1, 0), (2.0, 1), (0.2, 3)], "one was not measured beyond T"
     assert not any(each.get_marker() == ">" for each in excesses.lines), "none diverged"
 

@@ -145,9 +145,8 @@ def _draw_excess(axes: Axes, curves: Sequence[Classed], names: Sequence[str]) ->
             continue
         if np.isfinite(curve.excess):
             error = curve.error if curve.error is not None and np.isfinite(curve.error) else 0.0
-            axes.errorbar(
-                curve.excess, line, xerr=error, color=style.color, marker=style.marker, linestyle="none", elinewidth=1.2
-            )
+            look = style.keywords() | {"linestyle": "none"}
+            axes.errorbar(curve.excess, line, xerr=error, elinewidth=1.2, **look)
         else:
             beside = axes.get_yaxis_transform()  # x as a fraction of the axes
             axes.plot(1.02, line, color=style.color, marker=">", transform=beside, clip_on=False)
