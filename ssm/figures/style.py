@@ -141,11 +141,11 @@ def arm_styles(
         else:
             others.append(arm)
     hues, taken = iter(HUES * len(families)), set()
-    for family, members in families.items():
+    for number, (family, members) in enumerate(families.items()):
         known = ARMS[family].color if family in ARMS else next(hues)
         taken.add(known)
         hue = None if len(families) == 1 else GREY if known == INK else known
-        styles |= _members(members, [places[member][1] for member in members], hue)
+        styles |= _members(members, [places[member][1] for member in members], hue, number)
     taken |= {style.color for style in styles.values()}
     free = [hue for hue in HUES if hue not in taken]
     lines = [arm for arm in others if arm not in named]
@@ -156,8 +156,13 @@ def arm_styles(
     return styles | unordered([arm for arm in others if arm in named], left or [GREY])
 
 
-def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str | None) -> dict[str, ArmStyle]:
-    """The styles of the members of a family. Without a hue they are on the ramp; many without an order have hues."""
+def _members(
+    members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str | None, number: int
+) -> dict[str, ArmStyle]:
+    """The styles of the members of a family. Without a hue they are on the ramp; many without an order have hues.
+
+    A single member has the line and marker of the `number` of its family.
+    """
     values = {axis: list(dict.fromkeys(own[axis] for own in axes)) for axis in axes[0]}
     numbers = {axis: found for axis, found in values.items() if all(type(value) in (int, float) for value in found)}
     leading = max(numbers or values, key=lambda axis: len(values[axis]))
@@ -169,7 +174,7 @@ def _members(members: Sequence[str], axes: Sequence[Mapping[str, Any]], hue: str
     kinds = list(dict.fromkeys(rest))
     styles = {}
     for member, own, kind in zip(members, axes, rest, strict=True):
-        place = kinds.index(kind) if len(kinds) > 1 else order.index(own[leading])
+        place = number if len(axes) == 1 else kinds.index(kind) if len(kinds) > 1 else order.index(own[leading])
         marker, hollow = RAMP_MARKERS[place % 8], place % 16 >= 8
         styles[member] = ArmStyle(colors[order.index(own[leading])], RAMP_LINES[place % 4], marker, hollow)
     return styles

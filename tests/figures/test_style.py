@@ -154,9 +154,12 @@ def test_each_of_several_families_has_its_own_hue(vision: np.ndarray) -> None:
         assert light[-1] - light[0] > 20
 
 
-def test_a_family_with_one_member_has_its_hue_itself() -> None:
+def test_a_family_with_one_member_has_its_hue_itself_and_its_own_line_and_marker() -> None:
     several = places("base", n=[1]) | places("default", n=[1])
-    assert [style.color for style in arm_styles(list(several), several).values()] == [GREY, HUES[0]]
+    base, default = arm_styles(list(several), several).values()
+    assert (base.color, default.color) == (GREY, HUES[0])
+    assert base.line != default.line
+    assert base.marker != default.marker
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#0d1117"])
