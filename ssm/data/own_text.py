@@ -26,7 +26,9 @@ from ssm.specs.diagnosis_defaults import TEXT_KEY
 if TYPE_CHECKING:
     from ssm.models.load import LoadedModel
 
-LEAST_USED = 0.75  # share of an embedding's rows that the model's own tokenizer uses; the others are padding
+# Share of an embedding's rows that the tokenizer of a checkpoint of another library uses; the others are padding. The
+# `vocab_size` of a run of ssm can be any larger number.
+LEAST_USED = 0.75
 BYTES = 256
 
 
@@ -78,15 +80,15 @@ def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec
         DataError: the model has no tokenizer, or it cannot be read, or it has another vocabulary; or the model is a run
             of ssm on other tokens than bytes.
     """
-    vocab_size = loaded.model.vocab_size
+    vocab_size, least = loaded.model.vocab_size, LEAST_USED if loaded.run is None else 0.0
     if given == "bytes" and loaded.run is not None and not isinstance(loaded.run.data.spelled_by, BytesTokenizer):
         raise DataError(f"{loaded.name}: was not trained on bytes; leave out --tokenizer bytes")
     if given is not None:
-        return tokenizer_named(given, vocab_size)
+        return tokenizer_named(given, vocab_size, least)
     if loaded.tokenizer is None:
         choices = "a tokenizer.json, a folder that holds one, owner/model of the hub, or bytes"
         raise DataError(f"{loaded.name}: {loaded.note}; name its tokenizer with --tokenizer ({choices})")
-    _check(loaded.tokenizer, vocab_size)
+    _check(loaded.tokenizer, vocab_size, least)
     return loaded.tokenizer
 
 
@@ -104,13 +106,13 @@ def tokenizer_words(store: TokenStore) -> str:
 
 
 @reading(DataError)
-def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
+def tokenizer_named(text: str, vocab_size: int, least: float = LEAST_USED) -> TokenizerSpec:
     """The tokenizer that a user names, checked against a model's vocabulary.
 
     Args:
         text: "bytes", a tokenizer.json, a folder that holds one, or a name on the hub ("owner/model",
             "owner/model@revision"; see `ssm.base.hub.is_name`).
-        vocab_size: V of the model.
+        vocab_size, least: as in `check_vocabulary`.
 
     Raises:
         DataError: it is none of these, cannot be read, or has another vocabulary.
@@ -118,7 +120,7 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     path = home_expanded(text)
     spec: TokenizerSpec
     if text == "bytes":
-        check_vocabulary(BYTES, BYTES, vocab_size, text)
+        check_vocabulary(BYTES, BYTES, vocab_size, text, least)
         return BytesTokenizer(vocab_size=vocab_size)
     if path.exists():
         file = path / "tokenizer.json" if path.is_dir() else path
@@ -129,7 +131,7 @@ def tokenizer_named(text: str, vocab_size: int) -> TokenizerSpec:
     else:
         on_hub = f" (for the hub, write {text}@main)" if re.fullmatch(HUB, text) else ""
         raise DataError(f"{text}: no such tokenizer.json or folder{on_hub}; {_nearest_path(path)}")
-    _check(spec, vocab_size)
+    _check(spec, vocab_size, least)
     return spec
 
 
@@ -141,7 +143,7 @@ def _nearest_path(missing: Path) -> str:
     return nearest(missing.name, names, "give one, a name on the hub (owner/model) or bytes")
 
 
-def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str) -> None:
+def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str, least: float = LEAST_USED) -> None:
     """Check that a tokenizer can belong to a model.
 
     Args:
@@ -149,11 +151,12 @@ def check_vocabulary(rows: int, tokens: int, vocab_size: int, source: str) -> No
         tokens: number of its tokens.
         vocab_size: V of the model.
         source: name of the tokenizer, for errors.
+        least: share of the rows that the tokens have to use.
 
     Raises:
-        DataError: it needs more than V rows, or uses less than three quarters of them.
+        DataError: it needs more than V rows, or uses too few of them.
     """
-    if rows > vocab_size or tokens < LEAST_USED * vocab_size:
+    if rows > vocab_size or tokens < least * vocab_size:
         needs = f"needs {rows:,} rows" if rows > vocab_size else f"has {tokens:,} tokens"
         raise DataError(
             f"{source}: this tokenizer has another vocabulary (it {needs}, the model's embedding has {vocab_size:,} "
@@ -197,11 +200,11 @@ def disjoint_windows(split: TokenSplit, length: int, seed: int, at_least: int, s
     return HeldOutWindows(split, (length + 1) * order.astype(np.int64), length)
 
 
-def _check(spec: TokenizerSpec, vocab_size: int) -> None:
+def _check(spec: TokenizerSpec, vocab_size: int, least: float) -> None:
     """`check_vocabulary` for a tokenizer.json. Reading it with the model's size would report an error of the spec."""
     if isinstance(spec, FileTokenizer | HubTokenizer):
         source = spec.path if isinstance(spec, FileTokenizer) else spec.name
         tokenizer = make_tokenizer(spec.model_copy(update={"vocab_size": 2**32}), iter(()))
         assert isinstance(tokenizer, JsonTokenizer)
         numbers = set(tokenizer.inner.get_vocab(with_added_tokens=True).values())
-        check_vocabulary(max(numbers, default=-1) + 1, len(numbers), vocab_size, source)
+        check_vocabulary(max(numbers, default=-1) + 1, len(numbers), vocab_size, source, least)

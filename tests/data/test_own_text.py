@@ -174,6 +174,21 @@ def test_the_models_own_tokenizer_unless_another_is_given(tokenizer: Path) -> No
         tokenizer_of(opened(own.model_copy(update={"vocab_size": 290}), 290))
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "bytes"])
+def test_a_run_of_ssm_can_have_any_larger_vocabulary(
+    name: str, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tokenizer)
+    own = BytesTokenizer(vocab_size=8192) if name == "bytes" else FileTokenizer(path=name, vocab_size=8192)
+    run = opened(own, 8192)
+    run.run = SimpleNamespace(data=SimpleNamespace(spelled_by=own))
+    assert tokenizer_of(run) == own
+    assert tokenizer_of(run, name).vocab_size == 8192
+    run.model.vocab_size = 255
+    with pytest.raises(DataError, match=r"this tokenizer has another vocabulary \(it needs (300|256) rows"):
+        tokenizer_of(run, name)
+
+
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
