@@ -255,15 +255,6 @@ _POINTLESS = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _POINTLESS, list("-+0123456789"))
 
 
-def pointless_numbers(value: Any) -> Any:
-    """The same data with numbers instead of texts such as "4e-3", which strict YAML 1.1 readers produce."""
-    if isinstance(value, dict):
-        return {key: pointless_numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [pointless_numbers(item) for item in value]
-    return float(value) if isinstance(value, str) and _POINTLESS.match(value) else value
-
-
 def _yaml(content: str | bytes) -> Any:
     """Raises yaml.YAMLError or ValueError."""
     text = content.decode("utf-8") if isinstance(content, bytes) else content

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from typing import Any
 
 from ssm.cli import add_config, options, path, positive, results_folder
 
@@ -63,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ssm.base.errors import UserError
-    from ssm.plan import load_config, make_plan, write_specs
+    from ssm.plan import given_settings, load_config, make_plan, write_specs
     from ssm.plan.schemas import write_schemas
     from ssm.plan.summary import summary
 
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--schemas only writes schemas: leave out {' and '.join(others)}")
         write_schemas(args.schemas)
         return 0
-    library = load_config(args.config, args.scale, args.figures, _settings(args.set))
+    library = load_config(args.config, args.scale, args.figures, given_settings(args.set, "--set"))
     plan = make_plan(library)
     written = write_specs(plan, args.write) if args.write else 0  # first, so that an error is all that it prints
     # `device: auto` in config.yaml does not say whether there are GPUs. Assume them if the scale is too large for a CPU
@@ -83,17 +82,3 @@ def run(args: argparse.Namespace) -> int:
     if args.write:
         print(f"\n{written} spec files written below {args.write}")
     return 0
-
-
-def _settings(pairs: list[str]) -> dict[str, Any]:
-    """KEY=VALUE pairs, with the values read as YAML."""
-    from ssm.base.errors import ConfigError
-    from ssm.base.strict_parsing import parse_yaml
-
-    settings = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {pair}: expected KEY=VALUE")
-        settings[key] = parse_yaml(text, f"--set {key}", ConfigError)
-    return settings

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ssm.base.errors import ConfigError, nearest, shown
 from ssm.base.names import natural
-from ssm.base.strict_parsing import pointless_numbers
+from ssm.base.strict_parsing import parse_yaml
 from ssm.claims.preregistration import Preregistrations, read_preregistrations
 from ssm.claims.statements import ALL, figures_named, paper_of
 from ssm.figures.figure import TARGET, FigureSpec
@@ -176,6 +176,28 @@ def load_config(
     )
 
 
+def given_settings(pairs: Sequence[str], option: str, files: Sequence[Path] = ()) -> dict[str, Any]:
+    """Keys of config.yaml with new values, from a command line. What is given later has priority.
+
+    Args:
+        pairs: "KEY=VALUE", with a value in YAML.
+        option: the option that gives them, for errors.
+        files: YAML files, which are read first.
+
+    Raises:
+        ConfigError: a pair has no "=", or something is not valid YAML.
+    """
+    settings: dict[str, Any] = {}
+    for file in files:
+        settings = _merged(settings, read_config(file))
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"{option} {pair}: expected KEY=VALUE")
+        settings = _merged(settings, {key: parse_yaml(text, f"{option} {key}", ConfigError)})
+    return settings
+
+
 def figure_targets(folder: Path) -> tuple[str, ...]:
     """The targets that have a file in config/figures, in natural order (lg_fig2 before lg_fig11).
 
@@ -223,7 +245,7 @@ def _workflow(
 ) -> tuple[WorkflowConfig, str]:
     """The workflow configuration, and its source for errors."""
     path = folder / "config.yaml"
-    given = pointless_numbers(dict(overrides))  # Snakemake reads 1e3 as text, as YAML 1.1 says
+    given = dict(overrides)
     if scale is not None:
         given["scale"] = scale
     if figures is not None:

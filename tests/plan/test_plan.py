@@ -12,7 +12,7 @@ from plan.own import CONFIG
 
 from ssm.base.errors import ConfigError
 from ssm.figures.figure import FigureTask
-from ssm.plan import Inputs, Plan, load_config, make_plan, write_specs
+from ssm.plan import Inputs, Plan, given_settings, load_config, make_plan, write_specs
 from ssm.plan.resources import needs, training_tokens
 from ssm.plan.summary import summary
 from ssm.plan.walltime import jobs_for
@@ -484,3 +484,14 @@ def test_the_folder_of_results_is_normal(
     """Snakemake takes names as they are."""
     monkeypatch.setenv("HOME", "/home/me")
     assert load_config(write_config(tmp_path), overrides={"results": given}).workflow.results == folder
+
+
+def test_settings_are_the_same_in_a_file_and_on_a_command_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("dry_run: {max_steps: 1e1, max_seeds: 2}\ndevice: cpu\ncluster:\n")
+    pairs = ["dry_run={max_steps: 3}", 'cluster={account: "12", qos: null, max_hours: 1e3}', "device=", "threads=2"]
+    assert given_settings(pairs, "--config", [tmp_path / "mine.yaml"]) == {
+        "dry_run": {"max_steps": 3, "max_seeds": 2},
+        "cluster": {"account": "12", "qos": None, "max_hours": 1000.0},
+        "device": None,
+        "threads": 2,
+    }

@@ -148,7 +148,7 @@ def test_a_file_of_no_planned_job_is_answered_with_the_nearest_and_no_traceback(
 
 
 def test_a_figure_that_the_config_does_not_name_says_so(own: Path) -> None:
-    chosen = ["--config", "figures=[lg_fig5]"]
+    chosen = ["--config", "figures=[lg_fig5]", "dry_run={max_steps: 2}", 'cluster={account: "12", max_hours: 1e3}']
     result = snakemake(own, "-n", "lg_fig4", *chosen)
     assert result.returncode != 0
     why = "'lg_fig4' is not planned, because 'figures' of config.yaml (or of --config) does not name it\n"
