@@ -147,6 +147,7 @@ class Manifest(TypedDict):
     corpus: Corpus
     splits: dict[str, Split]
     files: dict[FileName, FileState]
+    sizes: NotRequired[str]  # a hash of the names and sizes of the user's files; earlier versions did not write it
 
 
 def read_run_record(path: Path, error: type[UserError], missing: str, needed: Iterable[str] = ()) -> dict[str, Any]:

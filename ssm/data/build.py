@@ -29,6 +29,7 @@ from ssm.data.encoding import BATCH_BYTES, TextBatch, encode_in_order, usable_co
 from ssm.data.shards import SplitWriter
 from ssm.data.store import ALWAYS, FORMAT, MANIFEST, SPLITS, TOKENIZER, VERSION, TokenStore
 from ssm.data.tokenizers import Tokenizer, make_tokenizer
+from ssm.specs.base import short_hash
 from ssm.specs.data import BpeTokenizer, BytesTokenizer, Data, DataSpec
 
 
@@ -86,6 +87,7 @@ def split_of(spec: DataSpec, index: int) -> str:
 def _build(spec: Data, folder: Path, workers: int, utf8: bool) -> None:
     text, corpus, counts = spec.text, hashlib.sha256(), {"documents": 0, "bytes": 0}
     tokenizer, writers = None, {}
+    sizes = _sizes(_files(spec))  # first: a file that changes meanwhile has another size later
     if text is not None and (utf8 or not isinstance(text.tokenizer, BytesTokenizer)):
         build_reader(text.corpus).require_utf8()
     if spec.spelled_by is not None:
@@ -107,6 +109,7 @@ def _build(spec: Data, folder: Path, workers: int, utf8: bool) -> None:
         "corpus": counts | {"sha256": corpus.hexdigest()},
         "splits": {name: writer.summary() for name, writer in writers.items()},
         "files": written,
+        "sizes": sizes,
         "provenance": provenance(),
     }
     write_json(folder / MANIFEST, manifest)
@@ -185,7 +188,7 @@ def _hash_other_files(corpus: Any, spec: Data) -> None:
 
 
 def _require_unchanged(spec: Data, folder: Path) -> None:
-    """Refuse a finished store if its text has changed. The text is read again only if one of its files is newer.
+    """Refuse a finished store if its text has changed. The text is read again if a file is newer or a size differs.
 
     A finished store does not need its files any more, so missing ones are no reason to refuse it.
 
@@ -194,22 +197,35 @@ def _require_unchanged(spec: Data, folder: Path) -> None:
         OutputError: the text has changed.
     """
     try:
-        files = [path for corpus in spec.sources.corpora for _, path in build_reader(corpus).files()]
+        files = _files(spec)
         with reading(DataError):
-            newest = max(files, key=lambda path: path.stat().st_mtime, default=None)
-            if newest is None or newest.stat().st_mtime <= (folder / MANIFEST).stat().st_mtime:
-                return
+            newest = max((path for _, path in files), key=lambda path: path.stat().st_mtime, default=None)
+            newer = newest is not None and newest.stat().st_mtime > (folder / MANIFEST).stat().st_mtime
     except MissingFilesError:
+        return
+    manifest, sizes = TokenStore.open(folder, verify=False).manifest, _sizes(files)
+    if not newer and manifest.get("sizes", sizes) == sizes:  # a store of an earlier version has no sizes
         return
     corpus = hashlib.sha256()
     for document in _documents(spec.text) if spec.text is not None else ():
         _hash_document(corpus, document)
     _hash_other_files(corpus, spec)
-    if corpus.hexdigest() != TokenStore.open(folder, verify=False).manifest["corpus"]["sha256"]:
+    if corpus.hexdigest() != manifest["corpus"]["sha256"]:
+        what = f"newest: {newest}" if newer else "files were added, removed, renamed or replaced"
         raise OutputError(
-            f"{folder}: the text has changed since its tokens were written (newest: {newest}); delete the folder, "
-            "or give another"
+            f"{folder}: the text has changed since its tokens were written ({what}); delete the folder, or give another"
         )
+
+
+def _files(spec: Data) -> list[tuple[str, Path]]:
+    """(name, path) of the user's files; errors as in `FilesReader.files`."""
+    return [file for corpus in spec.sources.corpora for file in build_reader(corpus).files()]
+
+
+@reading(DataError)
+def _sizes(files: list[tuple[str, Path]]) -> str:
+    """A hash of the files' names and sizes: `mv` and `rsync -a` keep old times."""
+    return short_hash([(name, path.stat().st_size) for name, path in files])
 
 
 def _check_split(spec: DataSpec, n_documents: dict[str, int]) -> None:

@@ -315,6 +315,30 @@ def test_a_finished_store_of_a_changed_text_is_refused(tmp_path: Path) -> None:
     assert not build_store(spec, tmp_path / "store"), "the tokens are complete without their text"
 
 
+def test_other_files_with_old_times_are_noticed(tmp_path: Path) -> None:
+    """As after `mv`, `cp -p` or `rsync -a`."""
+    spec = DataSpec(name="x", corpus=FilesCorpus(paths=(str(tmp_path / "texts"),)))
+    (tmp_path / "texts").mkdir()
+    for number in range(30):
+        (tmp_path / "texts" / f"{number:02}.txt").write_text(f"document {number}\n")
+    manifest, (first, second) = tmp_path / "store" / "manifest.json", sorted((tmp_path / "texts").iterdir())[:2]
+    assert build_store(spec, tmp_path / "store")
+    for place in (tmp_path / "texts" / "renamed.txt", tmp_path / "removed.txt", second):
+        text = second.read_text()
+        first.rename(place)
+        with pytest.raises(OutputError, match=r"store: the text has changed .* \(files were added, removed, renam"):
+            build_store(spec, tmp_path / "store")
+        place.rename(first)
+        second.write_text(text)
+        os.utime(second, (0, 0))
+        assert not build_store(spec, tmp_path / "store")
+    first.unlink()
+    content = json.loads(manifest.read_text())
+    del content["sizes"]
+    manifest.write_text(json.dumps(content))
+    assert not build_store(spec, tmp_path / "store"), "a store of an earlier version"
+
+
 def test_a_source_that_cannot_be_read_does_not_blame_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/closed/tokenizer.json")
