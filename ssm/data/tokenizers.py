@@ -38,7 +38,7 @@ class Tokenizer(Protocol):
         """The tokens of each text, (n_i,) in `token_dtype(vocab_size)`, without special tokens at the ends."""
 
     def decode(self, tokens: np.ndarray) -> str:
-        """The text of (n,) tokens; bytes that are not UTF-8 become U+FFFD."""
+        """The text of (n,) tokens; bytes that are not UTF-8 become U+FFFD. Rows that no text uses have no text."""
 
     def __hash__(self) -> int:
         """By identity, so that results for a tokenizer can be cached."""
@@ -54,7 +54,7 @@ class ByteTokenizer:
         return [np.frombuffer(text, np.uint8) for text in texts]
 
     def decode(self, tokens: np.ndarray) -> str:
-        return np.asarray(tokens).astype(np.uint8).tobytes().decode("utf-8", errors="replace")
+        return tokens[tokens < 256].astype(np.uint8).tobytes().decode("utf-8", errors="replace")
 
 
 class JsonTokenizer:

@@ -44,6 +44,13 @@ def test_bpe_restores_any_text(bpe: JsonTokenizer, text: str) -> None:
     assert bpe.decode(tokens) == text
 
 
+def test_rows_that_no_text_uses_have_no_text(bpe: JsonTokenizer) -> None:
+    """A model can write such a token if its `vocab_size` is larger than the tokenizer needs."""
+    for tokenizer in (bpe, ByteTokenizer()):
+        (tokens,) = tokenizer.encode([b"the"])
+        assert tokenizer.decode(np.array([*tokens, 300, *tokens])) == "thethe"
+
+
 def test_bpe_compresses_replaces_bad_bytes_and_is_deterministic(bpe: JsonTokenizer) -> None:
     assert len(bpe.encode(TEXTS)[0]) < len(TEXTS[0]) / 2
     assert bpe.decode(bpe.encode([b"caf\xe9"])[0]) == "caf\ufffd"
