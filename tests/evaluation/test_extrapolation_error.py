@@ -112,6 +112,8 @@ def test_noise_is_relative_to_the_mean_of_the_memory() -> None:
             rows = fits.filter(pl.col("memory") == memory, pl.col("window") == window)
             drawn = np.sqrt((10 ** (2 * rows["coefficient"].to_numpy())).mean())
             assert drawn == pytest.approx(1e3 * mean * spread, rel=0.4), (memory, window)
+            clean, added = (module._targets(memory, s, w, np.full((1, 1), x), PRECISIONS[0]) for x in (0.0, 1.0))
+            np.testing.assert_allclose(added - clean, mean, rtol=1e-6)
 
 
 def test_noise_and_starts_are_drawn_from_the_seed(table: pl.DataFrame) -> None:
