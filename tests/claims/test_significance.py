@@ -132,3 +132,5 @@ def test_weak_verdicts_are_found_among_all_tests_of_a_paper() -> None:
     assert weak_verdicts([*rows[:2], one("lg_fig5", "c", 0.3) | {"p": None}]) == set(), "an exact number is no test"
     again = [one("lg_fig4", "e", 0.3, number="c")]
     assert weak_verdicts([*rows, *again]) == {("lg_fig1", "b")}, "the same test"
+    again = [one("lg_fig4", "e", 0.3, number="a", expected="> 2")]
+    assert weak_verdicts([*rows, *again]) == {("lg_fig1", "b")}, "another region: another test"

@@ -260,6 +260,10 @@ def test_one_seed_has_an_interval_over_its_trials(tmp_path: Path) -> None:
     assert found.value == pytest.approx((17 * 64 + 10 * 128 + 3.5 * 256) / 20 / 448)
     assert found.low < found.value < found.high
     assert found.interval.words().startswith("95% bootstrap over 20 sequences of one seed")
+    passkeys(tmp_path / "m.parquet", {64: 20, 128: 15, 256: 5, 512: 2})  # one trial more
+    both = [synthetic.series("base", 1, passkey="k"), synthetic.series("more", 1, passkey="m")]
+    found = read(tmp_path, content | {"arm": "more", "against": "base"}, both)
+    same(found, np.array([1, *stats.binom.ppf([0.025, 0.975], 20, 1 / 20)]) / 20 * 32 / 448)
     order = KEYS | {"kind": "order", "arm": "base", "direction": "down"}
     found = read(tmp_path, order, [synthetic.series("base", 1, passkey="k")])
     assert (found.value, found.low < 0.15) == (pytest.approx(0.15), True)

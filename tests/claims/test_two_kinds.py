@@ -161,8 +161,8 @@ def test_an_interval_of_ratios_ends_at_their_limits(ratio: float) -> None:
 @pytest.mark.parametrize("two_kinds", [False, True])
 def test_numbers_outside_their_limits_decide_nothing(two_kinds: bool) -> None:
     """Such as shares in percent, between 0 and 1."""
-    readings = {seed: Reading(value) for seed, value in enumerate([0.5, 45.0, 1.0 + 1e-9, -3.0])}
-    with pytest.raises(UndecidableError, match="a number outside its limits for seed 1, 3: expected 0 to 1"):
+    readings = {seed: Reading(value) for seed, value in enumerate([0.5, 45.0, 1.0 + 1e-9, -3.0, 1.0 + 1e-5])}
+    with pytest.raises(UndecidableError, match="a number outside its limits for seed 1, 3, 4: expected 0 to 1"):
         summarize(readings, "", logarithmic=False, limits=UNIT, two_kinds=two_kinds)
 
 

@@ -11,6 +11,7 @@ from small import model_spec
 from ssm.evaluation import taxonomy as module
 from ssm.evaluation.model_size import model_size
 from ssm.evaluation.taxonomy import taxonomy
+from ssm.plan.parameters import parameter_count
 from ssm.specs.measurements.model_size import ModelSize
 from ssm.specs.measurements.taxonomy import Taxonomy
 from ssm.specs.mixers import SPECS
@@ -76,6 +77,7 @@ def test_a_hybrid_is_represented_by_the_mixer_of_most_layers() -> None:
     assert (found["mixer"], found["state_shape"], found["selective"]) == ("mamba2", "4 x 8 x 8", True)
     sizes = model_size(ModelSize(models=(hybrid,), vocab_size=10)).row(0, named=True)
     assert (sizes["mixer"], sizes["state_shape"]) == ("s4d+mamba2", "4 x 8 x 8")
+    assert (sizes["parameters"], sizes["embedding_parameters"]) == (parameter_count(hybrid, 10), 10 * 16)
 
 
 def test_a_cache_grows_and_has_no_measured_properties() -> None:
