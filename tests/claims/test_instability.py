@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from claims.synthetic import claim, estimate, figure_task
+from scipy import stats
 from small import run_spec
 
 from ssm.base.tables import write_table
@@ -75,10 +76,13 @@ def test_a_noise_free_fall_has_no_rise() -> None:
 
 def test_place_and_height_of_a_spike() -> None:
     for seed in range(20):
-        rises, noise = rises_and_noise(spiked(seed, height=2.0))
+        losses = spiked(seed, height=2.0)
+        rises, noise = rises_and_noise(losses)
         assert rises.argmax() + FEWEST == pytest.approx(150, abs=2)
         assert rises.max() == pytest.approx(2.0, abs=5 * NOISE)
         assert noise == pytest.approx(NOISE, rel=0.4)
+        distances = losses - pl.Series(losses).rolling_median(16).shift(1).to_numpy()
+        assert noise == pytest.approx(stats.median_abs_deviation(distances[ROWS // 2 :], scale="normal"), rel=1e-5)
 
 
 def test_a_spike_near_the_start_is_found() -> None:

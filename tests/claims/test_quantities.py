@@ -180,10 +180,11 @@ def test_rounding_scales_with_the_limits() -> None:
     assert Effect(of=wide, axis="n").rounding == 1000 * ROUNDING
 
 
-@pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio"])
+@pytest.mark.parametrize("kind", ["perplexity_at", "perplexity_growth", "restart_ratio", "value_at"])
 def test_only_the_last_quarter_is_read(tmp_path: Path, kind: str) -> None:
     """Of 4 T = 32 positions only [24, 32) count, and for the growth [4, 8): the loss is 1.5 at 4 and 2.5 at 6."""
-    task = figure_task([claim({"kind": kind, "arm": "base", "times_context": 4.0}, above=0.0)], (1,))
+    column = {"measurement": "position_loss", "column": "loss", "scale": "logarithm"} if kind == "value_at" else {}
+    task = figure_task([claim({"kind": kind, "arm": "base", "times_context": 4.0} | column, above=0.0)], (1,))
     write_tables(tmp_path, task, {})
     (path,) = (tmp_path / f"{s.tables['position_loss']}.parquet" for s in task.series if s.arm == "base")
     start = pl.col("position_from")
@@ -192,7 +193,7 @@ def test_only_the_last_quarter_is_read(tmp_path: Path, kind: str) -> None:
     frame = frame.with_columns(loss=late.when(start >= 4).then(start / 2 - 0.5).otherwise(9.0))
     write_table(frame, PositionLoss.table, path, {})
     found = estimate(task, "tiny", task.figure.claims[0].quantity, tmp_path)
-    assert found.value == pytest.approx(np.exp(3.15 - (0.0 if kind == "perplexity_at" else 2.0)))
+    assert found.value == pytest.approx(np.exp(3.15 - (2.0 if kind in ("perplexity_growth", "restart_ratio") else 0.0)))
 
 
 def test_bootstrapped_sequences_that_agree_have_no_interval(tmp_path: Path) -> None:
