@@ -113,11 +113,12 @@ def test_the_statement_is_at_its_depth_between_two_sentences(store: TokenStore) 
         for index in range(6):
             pieces = {name: generator.tokenizer.decode(piece) for name, piece in generator.pieces(index)}
             before, behind = (pieces.get(f"text {where}", "") for where in ("before", "behind"))
-            share = len(before) / len(before + behind)
-            assert abs(share - depth) < 0.07, "sentences have about ten letters"
+            text = before + behind
+            borders = [0, *(match.end() for match in re.finditer(r"[.!](?=\s)|\n", text)), len(text)]
+            assert abs(len(before) - depth * len(text)) == min(abs(border - depth * len(text)) for border in borders)
             assert not before or before[-1] in ".!\n"
             assert not behind or depth == 0 or behind[0] in " w\n"
-            assert (before + behind)[-1] in ".!\n", "only the beginning of the text is cut"
+            assert text[-1] in ".!\n", "only the beginning of the text is cut"
         assert generator.make(np.arange(3)).answers.difficulty.tolist() == [depth] * 3
         if depth in (0.0, 1.0):
             assert ("text before" in pieces, "text behind" in pieces) == (depth == 1, depth == 0)
