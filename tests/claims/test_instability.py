@@ -44,10 +44,14 @@ def diverged(seed: int) -> np.ndarray:
 
 
 def measure(
-    folder: Path, what: str, base: Callable[[int], np.ndarray], passed: Callable[[int], np.ndarray] | None = None
+    folder: Path,
+    what: str,
+    base: Callable[[int], np.ndarray],
+    passed: Callable[[int], np.ndarray] | None = None,
+    **more: float,
 ) -> Estimate:
     """The quantity of the arm base over three seeds; with `passed`, its difference from that arm."""
-    quantity = {"kind": "instability", "arm": "base", "what": what} | ({"against": "passed"} if passed else {})
+    quantity = {"kind": "instability", "arm": "base", "what": what} | more | ({"against": "passed"} if passed else {})
     task = figure_task([claim(quantity, above=0.5)])
     series = []
     for one in task.series:
@@ -111,6 +115,13 @@ def test_share_of_seeds_with_a_spike(tmp_path: Path) -> None:
     assert measure(tmp_path, "spiked", lambda seed: (falling if seed == 1 else spiked)(seed)).value == pytest.approx(
         2 / 3
     )
+
+
+def test_a_spike_exceeds_so_many_times_the_noise(tmp_path: Path) -> None:
+    rises, noise = rises_and_noise(spiked(1))
+    for factor, share in ((0.99, 1.0), (1.01, 0.0)):
+        found = measure(tmp_path, "spiked", lambda seed: spiked(1), noises=factor * float(rises.max()) / noise)
+        assert found.value == share
 
 
 def test_a_diverged_run_counts_as_spiked(tmp_path: Path) -> None:

@@ -14,13 +14,16 @@ import polars as pl
 import pytest
 from diagnosis.fabricated import Tables, diagnosis, everything, fails_from, prompts, states, tables
 from matplotlib.figure import Figure
+from scipy import stats
 from scipy.special import stdtrit
 
-from ssm.claims.table_numbers import head_std_curve
+from ssm.claims.table_numbers import BIN, head_std_curve
 from ssm.diagnosis import plots as module
 from ssm.diagnosis.comparison import first_windows
+from ssm.diagnosis.curves import against_restarted, kept_tokens, loss_curve
 from ssm.diagnosis.plot_elements import head_grid
 from ssm.diagnosis.plots import DiagnosisPlot, plots
+from ssm.diagnosis.readings import DISTANCE
 from ssm.diagnosis.result import EffectiveLength, HeadMap, Interval
 
 
@@ -79,6 +82,25 @@ def test_bands_of_states_count_the_windows_of_states(only: Callable[..., None], 
     half = stdtrit(7, 0.975) * own["error"].to_numpy()
     scale = own.filter(pl.col("position") == found.facts.context)["std"].item()
     np.testing.assert_allclose((curve.high - curve.low) / 2, half / scale)
+
+
+def test_bands_are_intervals_over_windows() -> None:
+    found = diagnosis(everything(0, fails_from(3100)))
+    full, length = found.tables.position_loss, found.facts.length
+    last = full.filter(pl.col("position_to") == length)
+    both = last.join(found.tables.restart_loss, on=["sequence", *BIN], suffix="_restarted")
+    remembered = found.tables.effective_remembrance
+    assert remembered is not None
+    remembered = remembered.filter(pl.col("distance") == DISTANCE)
+    at_last_t = remembered.filter(pl.col("t") == remembered["t"].max())["value"]
+    for curve, place, values, finish in (
+        (loss_curve("", found, full), -1, last["loss"], np.exp),
+        (against_restarted("", found), -1, both["loss"] - both["loss_restarted"], np.exp),
+        (kept_tokens("", found), 0, at_last_t, np.asarray),
+    ):
+        mean = values.to_numpy().mean()
+        low, high = stats.t.interval(0.95, len(values) - 1, mean, stats.sem(values.to_numpy()))
+        np.testing.assert_allclose([one[place] for one in (curve.low, curve.y, curve.high)], finish([low, mean, high]))
 
 
 def test_gains_and_rulers_prompts_have_plots(only: Callable[..., None], panels: list[tuple[Any, ...]]) -> None:

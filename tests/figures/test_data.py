@@ -19,6 +19,7 @@ from ssm.figures.data import (
     Curve,
     Line,
     arms,
+    differences,
     over_seeds,
     perplexity_curves,
     ratio_curves,
@@ -85,8 +86,9 @@ def test_the_band_relative_to_another_arm_is_paired_by_sequence(tmp_path: Path) 
 
 def test_the_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Path) -> None:
     """The full loss is log2(position) at the ends of bins. At kT = 32, [24, 28) and [28, 32) have equal weights."""
-    for arm, rise, restarted in (("base", 1.0, 3.0), ("tbtt", 0.5, 2.0)):
-        synthetic.position_loss(tmp_path / f"p_{arm}.parquet", 128, lambda p, r=rise: r * math.log2(p))
+    for arm, rise, restarted, offset in (("base", 1.0, 3.0, 0.1), ("tbtt", 0.5, 2.0, 0.5)):
+        losses = tmp_path / f"p_{arm}.parquet"
+        synthetic.position_loss(losses, 128, lambda p, r=rise: r * math.log2(p), offsets=(0.0, offset))
         synthetic.restart_loss(tmp_path / f"r_{arm}.parquet", 32, 128, lambda p, r=restarted: r)
     series = [synthetic.series(arm, 0, position_loss=f"p_{arm}", restart_loss=f"r_{arm}") for arm in ("base", "tbtt")]
     task = synthetic.task([{"kind": "position_curves", "ratio": True}], series)
@@ -95,11 +97,20 @@ def test_the_paired_ratio_restarts_the_named_arm_or_each_arm_itself(tmp_path: Pa
     base, tbtt = ratio_curves(task, tmp_path, "tiny", "base", LOSSES, None)
     assert base.x.tolist() == tbtt.x.tolist() == [32, 64, 128]
     np.testing.assert_allclose(base.y, [math.exp(loss - 3) for loss in full])
-    np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 3) for loss in full])
+    np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 3 + 0.2) for loss in full])
+    np.testing.assert_allclose(tbtt.high / tbtt.y, math.exp(0.2))  # the standard error of 0 and 0.4
     np.testing.assert_allclose(base.low, base.y)  # paired: the offsets of the sequences cancel
 
     base, tbtt = ratio_curves(task, tmp_path, "tiny", None, LOSSES, None)
-    np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 2) for loss in full])
+    np.testing.assert_allclose(tbtt.y, [math.exp(0.5 * loss - 2 + 0.2) for loss in full])
+
+
+def test_errors_of_differences_add_in_quadrature() -> None:
+    (series,) = synthetic.task([{"kind": "position_curves"}], [synthetic.series("base", 0, position_loss="p")]).series
+    own = Line(np.array([1.0, 2.0]), np.array([5.0, 6.0]), np.array([3.0, 3.0]))
+    other = Line(np.array([2.0, 3.0]), np.array([1.0, 1.0]), np.array([4.0, 4.0]))
+    ((_, found),) = differences([(series, own)], [(series, other)])
+    assert (found.x.tolist(), found.y.tolist(), found.error.tolist()) == ([2], [5], [5])
 
 
 def test_an_arm_that_was_measured_on_other_text_is_left_out_of_the_ratio(tmp_path: Path) -> None:
