@@ -29,7 +29,7 @@ from ssm.diagnosis.outcome import BREAKS, HOLDS, NOT_DECIDED, outcome_of
 from ssm.diagnosis.readings import solved
 from ssm.diagnosis.result import Diagnosis, Interval, Tables
 from ssm.diagnosis.terminal import diagnosis_lines
-from ssm.diagnosis.verdict import definition_words, extension_words, generalization_words, verdict_of
+from ssm.diagnosis.verdict import definition_words, extension_words, generalization_words, verdict_of, worst_position
 
 NO_STATE = "the model has no recurrent state: the state of each layer is a cache of keys and values"
 
@@ -156,6 +156,8 @@ def test_a_model_that_recovers_gets_its_worst_and_its_last_ratio() -> None:
     assert paragraph.startswith("The model breaks from about 4,")
     assert ": at 8,192 tokens its perplexity is 1.67" in paragraph
     assert "At 32,768 tokens it is 1" in paragraph
+    ratios = {2048: Interval(2.0, 1.2, 3.0), 4096: Interval(1.5, 1.4, 1.6), 8192: Interval(1.0, 0.9, 1.05)}
+    assert worst_position(ratios, 1.1, 8192) == 4096, "the surest, not the largest"
 
 
 def without_numbers_from(position: int, excess: object = holds, precision: str = "float32") -> Diagnosis:

@@ -84,6 +84,7 @@ def test_noise_is_normal_or_from_training_images_at_the_same_place(digits: Token
     assert normal.std() == pytest.approx(1, abs=0.02)
     assert normal.min() < -3, "not clipped: the darkest pixel is -0.81"
     shown = altered.train.pixels(np.arange(1024))[:, :63, 0]
+    np.testing.assert_array_equal(altered.pool[:, :63, 0], shown)
     assert all(set(training[:, place]) <= set(shown[:, place]) for place in range(63))
     np.testing.assert_allclose(training.mean(0), shown.mean(0), atol=0.2)
     np.testing.assert_allclose(training.std(0), shown.std(0), atol=0.2)

@@ -34,6 +34,7 @@ from ssm.specs.training import RunSpec
 from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.lineage import starting_weights
 from ssm.training.loop import train
+from ssm.training.metrics import PATIENCE, Metrics
 
 CPU = torch.device("cpu")
 
@@ -285,6 +286,16 @@ def test_divergence_is_a_result_and_keeps_the_last_good_weights(store: TokenStor
     assert metrics["step"].max() == 25
     before = read_table(tmp_path / "good" / "metrics.parquet", METRICS).filter(pl.col("step") < 25)
     assert metrics.filter(pl.col("step") < 25).equals(before)
+
+
+def test_one_high_loss_is_no_divergence() -> None:
+    metrics, guess = Metrics(vocab_size=256), math.log(256)
+    reasons = []
+    for step, loss in enumerate([guess] * PATIENCE + [10 * guess] * 2, 1):  # means of 1.9 and 2.8 guesses at the end
+        metrics.add(step=step, loss=loss, grad_norm=1.0)
+        reasons.append(metrics.flush())
+    assert reasons[:-1] == [None] * (PATIENCE + 1)
+    assert str(reasons[-1]).endswith(f"at step {PATIENCE + 2}, above 2 log V")
 
 
 def test_an_infinite_gradient_of_a_finite_loss_is_divergence(

@@ -111,7 +111,9 @@ def test_shots_are_solved_stories_at_the_start(texts: Path, tmp_path: Path) -> N
         shown = list(re.finditer(r"((?: " + FACT + r")+) (Where is \w+\?) (\w+)\.", text))
         assert len(shown) >= 2
         for found in shown[:2]:
-            assert Reader(tuple(re.findall(FACT, found[1]))).answer(found[2]) == found[3]
+            facts = tuple(re.findall(FACT, found[1]))
+            assert Reader(facts).answer(found[2]) == found[3]
+            assert len(facts) == MIX[0]["facts"][0], "the smallest number"
         assert shown[0].start() == 0
         assert shown[1].start() == shown[0].end()
 
