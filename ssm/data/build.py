@@ -190,7 +190,8 @@ def _hash_other_files(corpus: Any, spec: Data) -> None:
 def _require_unchanged(spec: Data, folder: Path) -> None:
     """Refuse a finished store if its text has changed. The text is read again if a file is newer or a size differs.
 
-    A finished store does not need its files any more, so missing ones are no reason to refuse it.
+    A finished store does not need its files any more. So it is kept if a file or folder of the spec is missing as a
+    whole. If some files of a folder or glob are missing, the text has changed.
 
     Raises:
         DataError: a file or folder of the text cannot be read.

@@ -26,9 +26,7 @@ from ssm.specs.diagnosis_defaults import TEXT_KEY
 if TYPE_CHECKING:
     from ssm.models.load import LoadedModel
 
-# Share of an embedding's rows that the tokenizer of a checkpoint of another library uses; the others are padding. The
-# `vocab_size` of a run of ssm can be any larger number.
-LEAST_USED = 0.75
+LEAST_USED = 0.75  # share of an embedding's rows that the model's own tokenizer uses; the others are padding
 BYTES = 256
 
 
@@ -80,8 +78,11 @@ def tokenizer_of(loaded: LoadedModel, given: str | None = None) -> TokenizerSpec
         DataError: the model has no tokenizer, or it cannot be read, or it has another vocabulary; or the model is a run
             of ssm on other tokens than bytes.
     """
-    vocab_size, least = loaded.model.vocab_size, LEAST_USED if loaded.run is None else 0.0
-    if given == "bytes" and loaded.run is not None and not isinstance(loaded.run.data.spelled_by, BytesTokenizer):
+    vocab_size, run = loaded.model.vocab_size, loaded.run
+    # The `vocab_size` of a run can be far above its tokens. A tokenizer that replaces the recorded one has to fit.
+    own = run is not None and (given in (None, "bytes") or loaded.tokenizer is None)
+    least = 0.0 if own else LEAST_USED
+    if given == "bytes" and run is not None and not isinstance(run.data.spelled_by, BytesTokenizer):
         raise DataError(f"{loaded.name}: was not trained on bytes; leave out --tokenizer bytes")
     if given is not None:
         return tokenizer_named(given, vocab_size, least)

@@ -149,6 +149,7 @@ def arm_styles(
     taken |= {style.color for style in styles.values()}
     free = [hue for hue in HUES if hue not in taken]
     lines = [arm for arm in others if arm not in named]
+    # The ramp has no color like those of the base (INK) and the control (SKY).
     if ordered and len(others) <= STEPS and (taken <= {INK, SKY} or len(lines) > len(free)):
         return styles | dict(zip(others, ramp(len(others)), strict=True))
     styles |= unordered(lines, free if len(free) >= min(LEAST_HUES, len(lines)) else HUES)
