@@ -47,9 +47,8 @@ def main() -> None:
     library = load_config(ROOT / "config", "smoke")
     model, device = library.models.get("mamba2-slow", "cost.py"), prepare_device("cpu", 1)
     print(f"{'task':<12}{'T':>6}{'first, ms':>12}{'far, ms':>12}{'step, ms':>12}{'share':>8}")
-    for name in library.data.entries:
-        task = library.data.get(name, "cost.py")
-        if isinstance(task, Task):
+    for name, task in library.data.entries.items():
+        if isinstance(task, Task):  # others are text, or have no value at this scale
             context = -(-task.least_context // 32) * 32
             first, far, step = measured(task, model, context, device)
             share = max(first, far) / (max(first, far) + step)
@@ -63,7 +62,7 @@ def measured(task: Task, spec: ModelSpec, context: int, device: torch.device) ->
         generator = build_generator(task, "train", 1, TokenStore.open(Path(folder) / "tokens"))
         batches = TaskBatches(generator, context, BATCH)
         training = TrainingSpec(context=context, batch_tokens=BATCH * context, budget=Budget(steps=1))
-        model = build_model(spec, task.vocab_size, 1)
+        model = build_model(spec, task.vocab_size, 1, task.channels)
         optimizer, batch = build_optimizer(model, training), batches.batch(0)
 
         def step() -> None:
