@@ -19,6 +19,8 @@ from small import content, text
 from ssm.base.errors import ConfigError, OutputError, UserError
 from ssm.cli.main import main
 from ssm.models.load import load_any_model
+from ssm.specs.extension import STORED_REPAIRS
+from ssm.specs.initial_states import INTERVENTIONS
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -55,7 +57,7 @@ def test_an_unknown_policy_is_answered_with_those_that_a_checkpoint_can_store(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["extend", "theirs", "--text", "texts", "-o", "out", "--policy", "foo"]) == 2
-    valid = "fitted_noise, random_noise, scale_a, state_passing, tbtt"
+    valid = ", ".join(sorted((*INTERVENTIONS, *STORED_REPAIRS)))
     assert f"--policy foo: unknown; valid names: {valid}" in capsys.readouterr().err
 
 
