@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import re
 import shlex
@@ -180,6 +181,16 @@ def test_a_figure_that_can_be_judged_at_one_scale_only_is_not_registered_at_anot
     file.write_text(file.read_text().replace("times_context: 16, sequences", "length: 512, sequences"))
     assert main(["register", "x_mine", "--scale", "gpu", "--config", str(config)]) == 2
     assert capsys.readouterr().err.endswith("not at 2,048; planned at the scale 'gpu'\n")
+
+
+def test_functions_that_the_guide_shows_have_types() -> None:
+    """`make check` refuses a function without them."""
+    parsed = [ast.parse(code) for code in blocks("CONTRIBUTING.md", "python")]
+    functions = [node for one in parsed for node in ast.walk(one) if isinstance(node, ast.FunctionDef)]
+    assert functions
+    for function in functions:
+        assert function.returns
+        assert all(one.annotation for one in function.args.args if one.arg != "self"), function.name
 
 
 def test_the_examples_of_data_sets_are_valid() -> None:

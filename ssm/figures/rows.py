@@ -17,7 +17,7 @@ ROOM = 6.3  # inches: height of a page without a legend and a note
 LETTER = 0.085  # inches: width of a letter
 UNBROKEN = "\u00a0"  # a space at which lines are not broken
 
-Plotter = Callable[["Axes", int], None]  # draws on axes, given the number of columns of its row
+Plotter = Callable[["Axes", int], object]  # draws on axes, given the number of columns of its row
 
 
 class Sharing(Protocol):
