@@ -22,6 +22,8 @@ class RegistryError(UserError):
 class Registry(dict[str, T]):
     """Name -> registered class or function. Each is defined in `package`, in the file with its name."""
 
+    other_files = "; a file of helpers has HELPER = True"  # how a file says that it registers nothing
+
     def __init__(self, package: str):
         super().__init__()
         self.package = package
@@ -69,7 +71,8 @@ class Registry(dict[str, T]):
         for name in modules_of(self.package):
             importlib.import_module(f"{self.package}.{name}")
             if name not in self and self.expects(name):
-                raise RegistryError(f"{file_of(f'{self.package}.{name}')}: registers nothing with the name '{name}'")
+                said = f"registers nothing with the name '{name}'{self.other_files}"
+                raise RegistryError(f"{file_of(f'{self.package}.{name}')}: {said}")
         one: Any
         for name, one in self.items():
             variables = [variable for variable in getattr(one, "__class_vars__", ()) if not hasattr(one, variable)]

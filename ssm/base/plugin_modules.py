@@ -20,6 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Modules(Registry[T]):
     """Name -> class or function that a module of `package` registered. Every name is also in `specs`."""
 
+    other_files = ""  # a spec has this name, so that HELPER changes nothing
+
     def __init__(self, package: str, specs: Registry[Any]):
         super().__init__(package)
         self.specs = specs

@@ -72,7 +72,11 @@ def test_a_file_that_is_shared_says_so_itself(plants: Path) -> None:
         ("class Rose", "class Tulip(Plant):\n    kind: Literal['rose'] = 'rose'\nclass Rose", "Rose and another class"),
         ("    def height(self): return 1\n", "", "Rose lacks height"),
         ('    colour: ClassVar[str] = "red"\n', "", "Rose lacks colour"),
-        (PLANT.format(name="rose", Name="Rose"), "", "registers nothing with the name 'rose'"),
+        (
+            PLANT.format(name="rose", Name="Rose"),
+            "",
+            "registers nothing with the name 'rose'; a file of helpers has HELPER = True",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_file(old: str, new: str, said: str, plants: Path) -> None:
