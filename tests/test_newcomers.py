@@ -14,7 +14,7 @@ from plan.mini import figure, write_config
 # For each kind, the files of an existing one. The new one is a copy with another name.
 KINDS = {
     "policy": ("specs/initial_states/random_noise.py", "training/initial_states/random_noise.py"),
-    "task": ("specs/tasks/sort.py", "data/tasks/sort.py"),
+    "task": ("specs/tasks/recall.py", "data/tasks/recall.py"),
     "mixer": ("specs/mixers/gru.py", "models/mixers/gru.py"),
     "ffn": ("specs/ffn/mlp.py", "models/ffn/mlp.py"),
     "repair": ("specs/repairs/clip_dt.py", "models/repairs/clip_dt.py"),
@@ -69,7 +69,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
         },
         "data": {
             "prose": {"corpus": {"kind": "new_corpus"}, "choice": 0.1},
-            "letters": {"task": "new_task", "mix": [{"shortest": 2, "longest": 4}]},
+            "pairs": {"task": "new_task", "mix": [{"length": 16, "pairs": 4}]},
         },
     }.items():
         path = config / f"{name}.yaml"
@@ -83,9 +83,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     figure(config, "lg_fig4", data="prose", arms={"base": base | {"initial_state": "calm"}, "repaired": repaired})
     figure(config, "lg_fig5", models=["model"], data="prose", arms={"base": base})
     curves = {"kind": "curves", "measurement": "compute", "x": "stage", "column": "read"}
-    figure(
-        config, "lg_fig6", data="letters", arms={"base": base}, measurements=[{"kind": "compute"}], drawings=[curves]
-    )
+    figure(config, "lg_fig6", data="pairs", arms={"base": base}, measurements=[{"kind": "compute"}], drawings=[curves])
     done = newcomer.python(root, "-c", USE, str(config))
     assert done.returncode == 0, done.stderr
     result: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
