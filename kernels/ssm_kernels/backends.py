@@ -22,8 +22,8 @@ import torch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-BACKENDS = ("reference", "torch", "cpp", "triton", "cuda")
 MODULES = {"reference": "reference", "torch": "pytorch", "cpp": "cpp", "triton": "triton", "cuda": "cuda"}
+BACKENDS = tuple(MODULES)
 # Backends that "auto" tries, by device, fastest first. Backends that an operation lacks are skipped.
 ORDER = {"cpu": ("cpp", "torch"), "cuda": ("cuda", "triton", "torch")}
 
