@@ -8,7 +8,7 @@ import pytest
 import torch
 from models import tiny
 from models.mixers import systems
-from ssm_kernels import causal_conv1d, delta_scan, gated_scan, observe, selective_scan
+from ssm_kernels import causal_conv1d, delta_scan, diagonal_scan, gated_scan, observe, selective_scan
 from ssm_kernels.testing.numerics import worst
 from torch import Tensor
 
@@ -57,14 +57,10 @@ def core(mixer: Mixer, u: Tensor) -> Tensor:
         return torch.stack(outputs, 1).detach()
     scans = calls(mixer, u)
     inputs, options = scans[0][1:]
-    if kind == "mamba1":
+    if scans[0][0] == "selective_scan":
         return selective_scan(**inputs._replace(D=None, z=None)._asdict(), **options._asdict())[0].unsqueeze(-1)
-    if kind == "rglru":
-        h, outputs = torch.zeros_like(inputs.b[:, 0]), []
-        for t in range(T):
-            h = inputs.a[:, t] * h + inputs.b[:, t]
-            outputs.append(h)
-        return torch.stack(outputs, 1).unsqueeze(-1).detach()
+    if scans[0][0] == "diagonal_scan":
+        return diagonal_scan(**inputs._asdict())[0].unsqueeze(-1).detach()
     if mixer.spec.taxonomy.scan == "delta_scan":
         return delta_scan(**inputs._asdict(), **options._asdict())[0].detach()
     y = gated_scan(**inputs._asdict(), **options._asdict())[0]
@@ -209,7 +205,7 @@ def test_the_receptive_field_of_the_memory(name: str) -> None:
 
 def test_mixers_without_a_map() -> None:
     for name in (name for name, kind in KINDS.items() if kind in NO_MAP):
-        with pytest.raises(ValueError, match="has no"):
+        with pytest.raises(ValueError, match="has no attention map"):
             attention_map(systems.system(name), systems.inputs(5, 1, 2))
 
 

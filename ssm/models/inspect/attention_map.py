@@ -30,13 +30,14 @@ def attention_map(mixer: Mixer, u: Tensor) -> Tensor:
     Raises:
         ValueError: the outputs are not weighted sums of values in each head (GRU, S5, RWKV-4).
     """
+    if not mixer.spec.has_map:
+        raise ValueError(f"a mixer of kind '{mixer.spec.kind}' has no attention map: its readout is not a sum by head")
     if isinstance(mixer, Attention):
         return mixer.weights(u)
     if mixer.spec.taxonomy.scan == "delta_scan":
         return _delta_map(scans_of(mixer, u))
     recurrence = mixer.coefficients(u)
-    if recurrence.C is None:
-        raise ValueError(f"a mixer of kind '{mixer.spec.kind}' has no attention map: its readout is not a sum by head")
+    assert recurrence.C is not None
     rows = []
     for t, (paths, key) in enumerate(_paths(recurrence, u.shape[1])):
         C = recurrence.C[:, t if recurrence.C.shape[1] > 1 else 0]  # (B, H, N)

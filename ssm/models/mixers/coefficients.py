@@ -29,7 +29,7 @@ class Coefficients:
     A: Tensor  # decays, or weights of a running average (RWKV-4), (B, T, H, N), real or complex
     key: Tensor  # (B, T, H, N)
     value: Tensor  # (B, T, H, P)
-    C: Tensor | None = None  # readouts, (B, T, H, N); None: the readout mixes heads (S5) or is a ratio (RWKV-4)
+    C: Tensor | None = None  # readouts of each head, (B, T, H, N); None: the readout is a ratio (RWKV-4)
     bonus: Tensor | None = None  # RWKV-6: u (H, N); step t reads h_{t-1} + u b_t
     normalizer_eps: float | None = None  # linear attention: y_t is divided by the sum of its weights plus this number
     bare_key: Tensor | None = None  # Mamba, S4D: the key without a step size that depends on the token, (B, T, H, N)
@@ -88,10 +88,11 @@ def _selective(inputs: Any, options: Any) -> Coefficients:
 
 
 def _diagonal(inputs: Any, options: Any) -> Coefficients:
-    """Every state is a head. The scan has no readout."""
+    """Every state is a head, and its own readout. What the layer does with it, such as S5's C, is not included."""
     a, b = inputs.a, inputs.b.unsqueeze(-1)  # (B, T, H, 1)
     a = a.view(1, 1, -1, 1) if a.dim() == 1 else a.unsqueeze(-1)
-    return Coefficients(a, torch.ones_like(b[:1, :1]), b)
+    one = torch.ones_like(b[:1, :1])
+    return Coefficients(a, one, b, one)
 
 
 # Operation -> the coefficients of one of its scans. The delta rule has none: its A_t is a matrix.

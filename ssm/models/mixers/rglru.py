@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +10,6 @@ from ssm_kernels import causal_conv1d, diagonal_scan
 from torch import Tensor, nn
 
 from ssm.models.mixers.base import Mixer
-from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.parts import conv_step, inverse_softplus, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.mixers.rglru import RglruMixer
@@ -78,10 +76,6 @@ class Rglru(Mixer, kind="rglru"):
         if state is not None:
             h = h + log_a.exp() * state["memory"].flatten(1)
         return self._finish(h, u), self._ended(h, conv)
-
-    def coefficients(self, u: Tensor) -> Coefficients:
-        recurrence = super().coefficients(u)
-        return replace(recurrence, C=recurrence.key)  # both are 1: a head is one state, and its readout the state
 
     def _starts(self, u: Tensor, state: LayerState | None, resets: Tensor | None) -> Tensor | None:
         """Which tokens of u (B, T, D) begin a document from a state of zero, (B, T) bool; None: not needed."""
