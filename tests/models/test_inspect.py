@@ -289,6 +289,7 @@ def test_signals_with_values_of_the_first_layer() -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_spec_says_whether_there_are_weights_of_b_and_c(name: str) -> None:
+def test_the_spec_says_which_of_a_b_and_c_are_weights(name: str) -> None:
     mixer = systems.system(name)
+    assert mixer.spec.has_a == hasattr(mixer, "A_log")
     assert mixer.spec.has_bc == (mixer.bc_weights is not None)
