@@ -24,12 +24,14 @@ KINDS = {
 USE = """
 import json, sys
 import torch
+from ssm.base.errors import ConfigError
 from ssm.data.corpora import READERS
 from ssm.data.tasks import GENERATORS
 from ssm.models.backbone import build_model
 from ssm.models.formats import FORMATS
 from ssm.models.repairs import REPAIRS
 from ssm.plan import load_config, make_plan
+from ssm.specs.extension import known_policy
 from ssm.training.initial_states import POLICIES
 
 plan = make_plan(load_config(sys.argv[1]))
@@ -40,7 +42,11 @@ assert logits.shape == (2, 5, 7)
 modules = {"policy": POLICIES, "task": GENERATORS, "repair": REPAIRS, "corpus": READERS}
 registered = {kind: found[f"new_{kind}"].__module__ for kind, found in modules.items()}
 registered["format"] = FORMATS["new_format"].recognizes({"model_type": "new_format"})
-print(json.dumps({"runs": runs, "registered": registered}))
+try:
+    answer = known_policy("new_policy")
+except ConfigError as error:
+    answer = str(error)
+print(json.dumps({"runs": runs, "registered": registered, "extend": answer}))
 """
 
 
@@ -54,7 +60,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
             old, new = Path(place).stem, f"new_{kind}"
             text = (newcomer.ROOT / "ssm" / place).read_text(encoding="utf-8")
             text = re.sub(rf'(?<="){old}(?=")|(?<=\.){old}(?= import)|(?<=def ){old}\b', new, text)
-            files[place.replace(f"{old}.py", f"{new}.py")] = text
+            files[place.replace(f"{old}.py", f"{new}.py")] = text.replace("sigma", "width")
     newcomer.add(root, files)
     config = write_config(root / "config")
     for name, more in {
@@ -76,7 +82,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
         path.write_text(path.read_text() + yaml.safe_dump(more))
     path = config / "training.yaml"
     content = yaml.safe_load(path.read_text())
-    content["initial_states"]["calm"] = {"policy": "new_policy", "sigma": 0.1}
+    content["initial_states"]["calm"] = {"policy": "new_policy", "width": 0.1}
     path.write_text(yaml.safe_dump(content))
     base = {"label": "Base", "training": "pretrain"}
     repaired = {"label": "Repaired", "from": "base", "repair": {"kind": "new_repair"}}
@@ -99,6 +105,12 @@ def test_a_new_one_is_planned_by_its_name(kind: str, found: dict[str, object]) -
 def test_a_new_one_has_its_own_module(kind: str, found: dict[str, dict[str, object]]) -> None:
     """The model of the fixture has already used the modules of the mixer and the ffn."""
     assert str(found["registered"][kind]).endswith(f".new_{kind}")
+
+
+def test_a_new_policy_with_a_required_field_is_no_policy_of_an_extension(found: dict[str, str]) -> None:
+    """`ssm extend` has no option for its field."""
+    assert found["extend"].startswith("--policy new_policy: a field that it requires has no option; ")
+    assert "new_policy" not in found["extend"].partition("; ")[2]
 
 
 def test_a_new_format_is_recognized(found: dict[str, dict[str, object]]) -> None:

@@ -14,6 +14,7 @@ from ssm.cli.diagnose import OUTPUTS, add_diagnosis, add_model_and_text, few, in
 from ssm.models.families import what_is_extended
 from ssm.specs.extension import (
     IN_CONTEXT_TOLERANCE,
+    INTERVENTIONS,
     MEASURE,
     STEPS,
     STORED_REPAIRS,
@@ -21,7 +22,6 @@ from ssm.specs.extension import (
     Measure,
     known_policy,
 )
-from ssm.specs.initial_states import INTERVENTIONS
 
 if TYPE_CHECKING:
     from ssm.diagnosis.result import Diagnosis

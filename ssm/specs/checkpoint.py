@@ -13,6 +13,7 @@ from ssm.specs.base import Name, Spec
 from ssm.specs.diagnosis import DiagnosisSpec
 from ssm.specs.diagnosis_defaults import BUDGET
 from ssm.specs.extension import (
+    INTERVENTIONS,
     POLICIES,
     POLICY_OPTIONS,
     REPAIR_OPTIONS,
@@ -24,7 +25,6 @@ from ssm.specs.extension import (
     policy_fields,
     unused_option,
 )
-from ssm.specs.initial_states import INTERVENTIONS
 from ssm.specs.repairs import SPECS as REPAIRS
 from ssm.specs.repairs.base import OfLayers
 

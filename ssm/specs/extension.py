@@ -11,8 +11,8 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validat
 from ssm.base.errors import ConfigError, nearest
 from ssm.specs.base import Spec
 from ssm.specs.diagnosis import LEAST, DiagnosisSpec
-from ssm.specs.initial_states import INTERVENTIONS, InitialStateSpec
 from ssm.specs.initial_states import SPECS as INITIAL_STATES
+from ssm.specs.initial_states import InitialStateSpec
 from ssm.specs.initial_states.state_passing import StatePassing
 from ssm.specs.initial_states.zero import ZeroState
 from ssm.specs.repairs import SPECS as REPAIRS
@@ -32,9 +32,14 @@ USUAL = StatePassing()  # default intervention
 USUAL_POLICY = USUAL.policy
 STEPS = 100  # default training steps
 IN_CONTEXT_TOLERANCE = 0.02  # default
-POLICIES = (*INTERVENTIONS, *REPAIRS)  # initial states for post-training, and repairs without training
 STORED_REPAIRS = tuple(name for name, repair in REPAIRS.items() if repair.unstored is None)  # in files
 STATE_OPTIONS = ("p_zero", "sigma")  # of an initial state
+INTERVENTIONS = tuple(  # initial states whose required fields have options
+    name
+    for name, state in INITIAL_STATES.items()
+    if name != "zero" and {*STATE_OPTIONS} >= {key for key, field in state.model_fields.items() if field.is_required()}
+)
+POLICIES = (*INTERVENTIONS, *REPAIRS)  # initial states for post-training, and repairs without training
 REPAIR_OPTIONS = ("by",)
 TRAINING_OPTIONS = ("steps", "lr", "batch_tokens", "micro_batch_tokens", "activation_checkpointing", "control")
 POLICY_OPTIONS = (*STATE_OPTIONS, *REPAIR_OPTIONS, *TRAINING_OPTIONS)
@@ -100,10 +105,11 @@ def known_policy(name: str) -> str:
     """The name of a policy. `ExtensionSpec` says why it refuses zero, and repairs that no checkpoint can hold.
 
     Raises:
-        ConfigError: there is no such policy.
+        ConfigError: there is no such policy, or it has a required field without an option.
     """
-    if name not in (*INITIAL_STATES, *REPAIRS):
-        raise ConfigError(f"--policy {name}: unknown; {nearest(name, (*INTERVENTIONS, *STORED_REPAIRS))}")
+    if name not in ("zero", *POLICIES):
+        problem = "a field that it requires has no option" if name in INITIAL_STATES else "unknown"
+        raise ConfigError(f"--policy {name}: {problem}; {nearest(name, (*INTERVENTIONS, *STORED_REPAIRS))}")
     return name
 
 

@@ -11,5 +11,3 @@ if TYPE_CHECKING:
     InitialStateSpec = InitialState
 else:
     InitialStateSpec = plugin_union(SPECS, "ssm.training.initial_states", KEY)
-
-INTERVENTIONS = tuple(name for name in SPECS if name != "zero")
