@@ -108,8 +108,11 @@ def known_policy(name: str) -> str:
         ConfigError: there is no such policy, or it has a required field without an option.
     """
     if name not in ("zero", *POLICIES):
-        problem = "a field that it requires has no option" if name in INITIAL_STATES else "unknown"
-        raise ConfigError(f"--policy {name}: {problem}; {nearest(name, (*INTERVENTIONS, *STORED_REPAIRS))}")
+        if name in INITIAL_STATES:
+            problem = "a field that it requires has no option; use it in a figure, as 'initial_state' of an arm"
+        else:
+            problem = f"unknown; {nearest(name, (*INTERVENTIONS, *STORED_REPAIRS))}"
+        raise ConfigError(f"--policy {name}: {problem}")
     return name
 
 
