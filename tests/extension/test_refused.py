@@ -19,8 +19,7 @@ from small import content, text
 from ssm.base.errors import ConfigError, OutputError, UserError
 from ssm.cli.main import main
 from ssm.models.load import load_any_model
-from ssm.specs.extension import STORED_REPAIRS
-from ssm.specs.initial_states import INTERVENTIONS
+from ssm.specs.extension import INTERVENTIONS, STORED_REPAIRS
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
