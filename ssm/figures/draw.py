@@ -116,7 +116,19 @@ def compose(rows: list[Row], width: float = WIDTH) -> Figure:
         direct = all(row.columns == 1 for row in rows) and not table
         if not (direct and _label_ends(figure, axes)):
             fit(_add_legend(figure, axes))
+        _settle(figure)
     return figure
+
+
+def _settle(figure: Figure) -> None:
+    """Lay the figure out for the last time. The last bits of the solver's result are not always the same."""
+    layout = figure.get_layout_engine()
+    assert layout is not None
+    layout.execute(figure)
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = axes.get_position().bounds
+        axes.set_position((round(left, 6), round(bottom, 6), round(width, 6), round(height, 6)))
 
 
 def _note(rows: list[Row]) -> str:
