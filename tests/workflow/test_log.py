@@ -75,8 +75,8 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def waits(log: Path) -> bool:
-    """Whether the log has a line that is a dot."""
-    return log.exists() and "." in log.read_text().splitlines()
+    """Whether the log has a line that is a dot, with its end: Python can write the two one after the other."""
+    return log.exists() and ".\n" in log.read_text().splitlines(keepends=True)
 
 
 def test_stdout_stderr_and_child_processes_are_in_the_log_and_in_the_terminal(shell: Shell, tmp_path: Path) -> None:
