@@ -124,7 +124,7 @@ class Operator:
         if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in present):
             raise RuntimeError(_has_no("forward-mode derivatives", self.name, name))
         save = torch.is_grad_enabled() and any(x.requires_grad for x in present)
-        if _needs_dispatcher(present):
+        if needs_dispatcher(present):
             if not torch.compiler.is_compiling() and any(map(_differentiated_by_func, present)):
                 raise RuntimeError(_has_no("gradients of torch.func", self.name, name))
             y, state, _ = self._forward(*inputs, name, save, *options)
@@ -272,7 +272,7 @@ def _of_nothing(inputs: Any, start: Tensor | None, shapes: Outputs) -> tuple[Ten
     return (zero.new_empty(shapes.y) + zero).to(shapes.y_dtype), state + zero.to(dtype)
 
 
-def _needs_dispatcher(tensors: list[Tensor]) -> bool:
+def needs_dispatcher(tensors: list[Tensor]) -> bool:
     """Whether something inspects operators; see the module's docstring."""
     return (
         torch.compiler.is_compiling()

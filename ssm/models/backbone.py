@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from ssm_kernels import gated_rms_norm
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ssm.base.seeds import derived_seed
 from ssm.models.ffn import build_ffn
+from ssm.models.linear import Linear, linear
 from ssm.models.mixers import build_mixer
 from ssm.models.mixers.parts import upcast
 from ssm.models.state import FFN, LayerState, State
@@ -79,7 +79,7 @@ class LanguageModel(nn.Module):
         if isinstance(self.embedding, nn.Embedding):
             nn.init.normal_(self.embedding.weight, std=0.02)
         if not self.tied:
-            self.head = nn.Linear(spec.d_model, rows, bias=False)
+            self.head = Linear(spec.d_model, rows, bias=False)
 
     def forward(self, tokens: Tensor, state: State | None = None, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """Logits of the next token at every position.
@@ -136,7 +136,7 @@ class LanguageModel(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits: (..., D) -> (..., V), without the rows that only pad the vocabulary."""
         weight = cast(nn.Embedding, self.embedding).weight if self.tied else self.head.weight
-        logits = F.linear(hidden, weight)[..., : self.vocab_size]
+        logits = linear(hidden, weight)[..., : self.vocab_size]
         cap = self.spec.logit_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
@@ -156,7 +156,7 @@ class ValueEmbedding(nn.Module):
 
     def __init__(self, channels: int, d_model: int):
         super().__init__()
-        self.map = nn.Linear(channels, d_model)
+        self.map = Linear(channels, d_model)
         self.class_token = nn.Parameter(torch.empty(d_model))
         nn.init.normal_(self.class_token, std=0.02)
 

@@ -6,8 +6,10 @@ import pytest
 import torch
 from models.mixers import systems
 from pydantic import TypeAdapter
+from torch import nn
 
 from ssm.models.ffn import FFNS, build_ffn
+from ssm.models.linear import Linear
 from ssm.models.mixers import build_mixer
 from ssm.models.sublayer import Sublayer
 from ssm.specs.ffn import SPECS, FfnSpec
@@ -29,6 +31,7 @@ FFN_EXAMPLES = {
 
 def check(spec: SublayerSpec, part: Sublayer) -> None:
     """Counts are exact. "seen" (bool) does not count, and a window counts its whole length."""
+    assert all(type(module) is Linear for module in part.modules() if isinstance(module, nn.Linear))
     assert spec.parameters(D) == sum(parameter.numel() for parameter in part.parameters())
     _, state = part(torch.zeros(1, T, D))
     numbers = sum(tensor.numel() for tensor in state.values() if tensor.dtype != torch.bool)

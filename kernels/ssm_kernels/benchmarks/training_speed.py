@@ -108,7 +108,7 @@ TOLERANCE = 1e-4  # largest difference of logits and of losses
 GRADIENT_TOLERANCE = 1e-3  # largest norm of the difference over norm, for each parameter
 TINY = 1e-12  # a smaller gradient counts as this; some are zero at the start, because their output weights are zero
 PROFILED_STEPS = 10
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")  # operators of torch
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::_linear_pointwise")  # operators of torch
 OURS = (Direct.__name__, f"{Direct.__name__}Backward")
 GATE_STEPS = 3  # training steps with equal losses before timing; they also warm up
 

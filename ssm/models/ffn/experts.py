@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ssm.models.ffn.base import Ffn
 from ssm.models.ffn.gated_mlp import GatedMlpFfn
+from ssm.models.linear import Linear, linear
 from ssm.models.mixers.parts import residual_init, small_init, upcast
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.experts import Experts
@@ -26,12 +27,12 @@ class ExpertsFfn(Ffn, kind="experts"):
     def __init__(self, spec: Experts, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         E, hidden = spec.n_experts, spec.d_hidden
-        self.router = nn.Linear(d_model, E, bias=False)
+        self.router = Linear(d_model, E, bias=False)
         self.up_proj = nn.Parameter(torch.empty(2 * E, hidden, d_model))  # expert by expert: gate, up
         self.down_proj = nn.Parameter(torch.empty(E, d_model, hidden))
         self.shared = GatedMlpFfn(GatedMlp(d_hidden=spec.d_shared), d_model, n_layers)
         if spec.shared_gate:
-            self.shared_gate = nn.Linear(d_model, 1, bias=False)
+            self.shared_gate = Linear(d_model, 1, bias=False)
             small_init(self.shared_gate.weight)
         if spec.scores == "sigmoid":
             self.register_buffer("choice_bias", torch.zeros(E))
@@ -51,8 +52,8 @@ class ExpertsFfn(Ffn, kind="experts"):
         ups = self.up_proj.unflatten(0, (-1, 2)).flatten(1, 2)  # (E, 2 hidden, D)
         for up, down, row, scale in zip(ups, self.down_proj, rows.split(counts), scales.split(counts), strict=True):
             if len(row):
-                gate, value = F.linear(tokens[row], up).chunk(2, -1)
-                outputs = F.linear(F.silu(gate) * value, down) * scale.unsqueeze(-1)
+                gate, value = linear(tokens[row], up).chunk(2, -1)
+                outputs = linear(F.silu(gate) * value, down) * scale.unsqueeze(-1)
                 y.index_add_(0, row, outputs.to(y.dtype))  # deterministic: an expert gets each token once
         return y.unflatten(0, x.shape[:-1]), {}
 

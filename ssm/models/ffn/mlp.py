@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ssm.models.ffn.base import Ffn
+from ssm.models.linear import Linear
 from ssm.models.mixers.parts import residual_init, small_init
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.mlp import Mlp
@@ -26,8 +27,8 @@ class MlpFfn(Ffn, kind="mlp"):
 
     def __init__(self, spec: Mlp, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
-        self.up_proj = nn.Linear(d_model, spec.d_hidden, bias=spec.bias)
-        self.down_proj = nn.Linear(spec.d_hidden, d_model, bias=spec.bias)
+        self.up_proj = Linear(d_model, spec.d_hidden, bias=spec.bias)
+        self.down_proj = Linear(spec.d_hidden, d_model, bias=spec.bias)
         small_init(self.up_proj.weight)
         residual_init(self.down_proj.weight, n_layers)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ssm.models.ffn.base import Ffn
+from ssm.models.linear import Linear
 from ssm.models.mixers.parts import shifted
 from ssm.models.state import LayerOutput, LayerState
 from ssm.specs.ffn.rwkv_channel_mix import RwkvChannelMix
@@ -25,12 +26,12 @@ class RwkvChannelMixFfn(Ffn, kind="rwkv_channel_mix"):
     def __init__(self, spec: RwkvChannelMix, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         self.key_mix = nn.Parameter(torch.empty(d_model))
-        self.key = nn.Linear(d_model, spec.d_hidden, bias=False)
+        self.key = Linear(d_model, spec.d_hidden, bias=False)
         if spec.receptance:
             self.receptance_mix = nn.Parameter(torch.empty(d_model))
-            self.receptance = nn.Linear(d_model, d_model, bias=False)
+            self.receptance = Linear(d_model, d_model, bias=False)
             nn.init.zeros_(self.receptance.weight)
-        self.value = nn.Linear(spec.d_hidden, d_model, bias=False)
+        self.value = Linear(spec.d_hidden, d_model, bias=False)
         nn.init.orthogonal_(self.key.weight, gain=math.sqrt(max(1.0, spec.d_hidden / d_model)))
         nn.init.zeros_(self.value.weight)
         self.initialize_at(0)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import conv_init, residual_init, rms_head_norm, small_init, upcast
 from ssm.models.mixers.rotary import rotate, rotation
@@ -57,13 +58,13 @@ class Attention(Mixer, kind="attention"):
             self.groups, self.sizes[1:] = self.heads, [spec.latent_dim, spec.shared_dim]
             keys_and_values = self.heads * (self.head_dim - spec.shared_dim + self.value_dim)
             self.latent_norm_weight = nn.Parameter(torch.ones(spec.latent_dim))
-            self.latent_proj = nn.Linear(spec.latent_dim, keys_and_values, bias=False)  # by head: k, v
+            self.latent_proj = Linear(spec.latent_dim, keys_and_values, bias=False)  # by head: k, v
             small_init(self.latent_proj.weight)
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=spec.bias)  # q (by head: q, gate), k, v or the latent
+        self.in_proj = Linear(d_model, sum(self.sizes), bias=spec.bias)  # q (by head: q, gate), k, v or the latent
         if spec.qk_norm:
             self.q_norm_weight = nn.Parameter(torch.zeros(self.head_dim))  # the scale is 1 + weight
             self.k_norm_weight = nn.Parameter(torch.zeros(self.head_dim))
-        self.out_proj = nn.Linear(self.heads * self.value_dim, d_model, bias=spec.output_bias)
+        self.out_proj = Linear(self.heads * self.value_dim, d_model, bias=spec.output_bias)
         if spec.d_conv is not None:
             self.conv_weight = nn.Parameter(torch.empty(sum(self.sizes), spec.d_conv))
             self.conv_bias = nn.Parameter(torch.empty(sum(self.sizes)))

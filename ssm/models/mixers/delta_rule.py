@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d, delta_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import conv_init, conv_step, l2_norm, rms_head_norm, scaled_xavier_init, upcast
 from ssm.models.state import LayerOutput, LayerState
@@ -27,10 +28,10 @@ class DeltaRule(Mixer):
         keys, values = spec.key_heads * self.key_dim, self.heads * self.value_dim
         self.convolved = [keys, keys, values]
         self.sizes = [sum(self.convolved), self.heads, *spec.extra(d_model)]
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v; beta; inputs of decay and gate
+        self.in_proj = Linear(d_model, sum(self.sizes), bias=False)  # q, k, v; beta; inputs of decay and gate
         self.conv_weight = nn.Parameter(torch.empty(sum(self.convolved), spec.d_conv))
         self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
-        self.out_proj = nn.Linear(values, d_model, bias=False)
+        self.out_proj = Linear(values, d_model, bias=False)
         for weight in (*self.in_proj.weight.split([*self.convolved, *self.sizes[1:]]), self.out_proj.weight):
             scaled_xavier_init(weight)
         conv_init(self.conv_weight)

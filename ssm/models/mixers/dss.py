@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.linear_ssm import ChannelSystems, discretized, hippo_normal
 from ssm.models.mixers.parts import log_uniform, upcast
 from ssm.specs.mixers.dss import DssMixer
@@ -28,7 +29,7 @@ class Dss(ChannelSystems, kind="dss"):
         self.A_imag = nn.Parameter(A.imag.clone())
         self.W = nn.Parameter(torch.randn(D, N, 2))  # real and imaginary part, each standard normal
         self.D = nn.Parameter(torch.randn(D))
-        self.out_proj = nn.Linear(D, D)
+        self.out_proj = Linear(D, D)
 
     def system(self) -> tuple[Tensor, Tensor, Tensor]:
         A = torch.complex(-upcast(self.A_real_log).exp(), upcast(self.A_imag))

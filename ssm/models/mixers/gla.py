@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import rms_head_norm, scaled_xavier_init, upcast
 from ssm.models.state import LayerOutput, LayerState
@@ -26,13 +27,13 @@ class Gla(Mixer, kind="gla"):
         self.heads, self.key_dim, self.value_dim = spec.state_shape(d_model)  # H, K, V
         keys, values = self.heads * self.key_dim, self.heads * self.value_dim
         self.sizes = [keys, keys, values, values, spec.rank]
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v, gate, W_1
+        self.in_proj = Linear(d_model, sum(self.sizes), bias=False)  # q, k, v, gate, W_1
         if spec.decay == "input_dependent":
-            self.decay_proj = nn.Linear(spec.gate_rank, keys)  # W_2 and b
+            self.decay_proj = Linear(spec.gate_rank, keys)  # W_2 and b
         else:
             self.decay_bias = nn.Parameter(torch.zeros(keys))  # b
         self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
-        self.out_proj = nn.Linear(values, d_model, bias=False)
+        self.out_proj = Linear(values, d_model, bias=False)
         decay = [self.decay_proj.weight] if spec.decay == "input_dependent" else []
         for weight in (*self.in_proj.weight.split(self.sizes), *decay, self.out_proj.weight):
             scaled_xavier_init(weight)

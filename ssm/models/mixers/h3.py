@@ -8,6 +8,7 @@ import torch
 from ssm_kernels import causal_conv1d
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.linear_ssm import HeadSystems, coefficients_of, linear_imaginary, scan_systems, step_systems
 from ssm.models.mixers.parts import conv_step, upcast
@@ -30,13 +31,13 @@ class H3(HeadSystems, kind="h3"):
         D = d_model
         self.split = (spec.heads(D), spec.head_dim)  # H, P
         bound = 1 / math.sqrt(spec.d_shift)
-        self.q_proj = nn.Linear(D, D)
-        self.k_proj = nn.Linear(D, D)
-        self.v_proj = nn.Linear(D, D)
+        self.q_proj = Linear(D, D)
+        self.k_proj = Linear(D, D)
+        self.v_proj = Linear(D, D)
         self.shift_C = nn.Parameter(torch.empty(D, spec.d_shift).uniform_(-bound, bound))  # its last column: lag 0
         self.shift_D = nn.Parameter(torch.randn(D))
         self.make_system(spec.heads(D), linear_imaginary(spec.d_state // 2))
-        self.out_proj = nn.Linear(D, D)
+        self.out_proj = Linear(D, D)
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         h0 = None if state is None else self._complex(state["memory"])

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.delta_rule import DeltaRule
 from ssm.models.mixers.parts import initial_step_bias, scaled_xavier_init, upcast
 from ssm.specs.mixers.kda import KdaMixer
@@ -17,10 +18,10 @@ class Kda(DeltaRule, kind="kda"):
     def __init__(self, spec: KdaMixer, d_model: int, n_layers: int):
         super().__init__(spec, d_model, n_layers)
         keys, values, rank = self.heads * self.key_dim, self.heads * self.value_dim, spec.rank(d_model)
-        self.decay_proj = nn.Linear(rank, keys, bias=False)
+        self.decay_proj = Linear(rank, keys, bias=False)
         self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(*spec.a_range).log())
         self.dt_bias = nn.Parameter(initial_step_bias(keys, *spec.dt_range))
-        self.gate_proj = nn.Linear(rank, values, bias=spec.gate_bias)
+        self.gate_proj = Linear(rank, values, bias=spec.gate_bias)
         for linear in (self.decay_proj, self.gate_proj):
             scaled_xavier_init(linear.weight)
         if spec.gate_bias:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.parts import upcast
@@ -38,8 +39,8 @@ class LinearAttention(Mixer, kind="linear_attention"):
         self.heads, self.features, self.value_dim = spec.state_shape(d_model)  # H, K, V
         self.key_dim = spec.key_dim or d_model // spec.n_heads
         self.sizes = [self.heads * self.key_dim, self.heads * self.key_dim, self.heads * self.value_dim]
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v
-        self.out_proj = nn.Linear(self.heads * self.value_dim, d_model, bias=False)
+        self.in_proj = Linear(d_model, sum(self.sizes), bias=False)  # q, k, v
+        self.out_proj = Linear(self.heads * self.value_dim, d_model, bias=False)
         self.eps = spec.normalizer_eps * (FAVOR_SUM if spec.feature_map == "favor" else 1.0)  # of the denominator
         if spec.feature_map == "favor":
             self.register_buffer("directions", _orthogonal(self.key_dim, self.features // 2))  # (key_dim, K / 2)

@@ -10,6 +10,7 @@ from ssm_kernels import causal_conv1d, selective_scan
 from ssm_kernels.selective_scan.pytorch import SMALLEST_A, SMALLEST_DELTA
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear, linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
 from ssm.models.mixers.parts import conv_init, conv_step, initial_step_bias, upcast
@@ -32,14 +33,14 @@ class Mamba1(Mixer, kind="mamba1"):
         super().__init__(spec, d_model, n_layers)
         self.d_inner = spec.expand * d_model  # E D
         self.widths = [spec.rank(d_model), spec.states, spec.states]  # R, N, N
-        self.in_proj = nn.Linear(d_model, 2 * self.d_inner, bias=False)  # x, z
+        self.in_proj = Linear(d_model, 2 * self.d_inner, bias=False)  # x, z
         self.conv_weight = nn.Parameter(torch.empty(self.d_inner, spec.d_conv))  # (E D, K)
         self.conv_bias = nn.Parameter(torch.empty(self.d_inner))
-        self.x_proj = nn.Linear(self.d_inner, sum(self.widths), bias=False)  # dt, B, C
-        self.dt_proj = nn.Linear(self.widths[0], self.d_inner)
+        self.x_proj = Linear(self.d_inner, sum(self.widths), bias=False)  # dt, B, C
+        self.dt_proj = Linear(self.widths[0], self.d_inner)
         self.A_log = nn.Parameter(torch.empty(self.d_inner, spec.learned_states))
         self.D = nn.Parameter(torch.ones(self.d_inner))
-        self.out_proj = nn.Linear(self.d_inner, d_model, bias=False)
+        self.out_proj = Linear(self.d_inner, d_model, bias=False)
         self._initialize()
 
     def _initialize(self) -> None:
@@ -92,7 +93,7 @@ class Mamba1(Mixer, kind="mamba1"):
         x, z = self.in_proj(u).chunk(2, -1)  # (B, T, E D)
         x, conv = causal_conv1d(x, self.conv_weight, self.conv_bias, conv, resets=resets, activation="silu")
         dt, B, C = self._selection(x)
-        dt = F.linear(dt, self.dt_proj.weight)  # (B, T, E D); its bias is added in the scan
+        dt = linear(dt, self.dt_proj.weight)  # (B, T, E D); its bias is added in the scan
         y, memory = selective_scan(
             x, dt, self.continuous_decay(), B, C, self.D, self.dt_proj.bias, z, memory, dt_softplus=True, resets=resets
         )
@@ -106,7 +107,7 @@ class Mamba1(Mixer, kind="mamba1"):
         dt, B, C = self._selection(x.to(u.dtype))
         B, C = upcast(B), upcast(C)  # (B, N)
         # The bias is added in float32: in bfloat16 a small step size has an error of about 1%.
-        dt = F.softplus(upcast(F.linear(dt, self.dt_proj.weight)) + self.dt_proj.bias).unsqueeze(-1)  # (B, E D, 1)
+        dt = F.softplus(upcast(linear(dt, self.dt_proj.weight)) + self.dt_proj.bias).unsqueeze(-1)  # (B, E D, 1)
         h = dt * B.unsqueeze(1) * x.unsqueeze(-1)  # (B, E D, N)
         if state is not None:
             # Without the limits, dt = 0 and a polarized A = -inf would give 0 * -inf.

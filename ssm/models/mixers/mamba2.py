@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d, gated_rms_norm, gated_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.mimetic import apply_mimetic, negative_a
@@ -30,14 +31,14 @@ class Mamba2(Mixer, kind="mamba2"):
         self.d_bc = spec.n_groups * spec.d_state  # G N
         convolved = spec.convolved(d_model)  # E D + 2 G N
         self.sizes = [self.d_inner, convolved, spec.dt_inputs(d_model)]
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # z, x, B, C, dt
+        self.in_proj = Linear(d_model, sum(self.sizes), bias=False)  # z, x, B, C, dt
         self.conv_weight = nn.Parameter(torch.empty(convolved, spec.d_conv))  # (E D + 2 G N, K)
         self.conv_bias = nn.Parameter(torch.zeros(convolved))
         self.dt_bias = nn.Parameter(torch.empty(self.heads))
         self.A_log = nn.Parameter(torch.empty(self.heads))  # A = -exp(A_log), or the mimetic form
         self.D = nn.Parameter(torch.ones(self.heads))
         self.norm_weight = nn.Parameter(torch.ones(self.d_inner))
-        self.out_proj = nn.Linear(self.d_inner, d_model, bias=False)
+        self.out_proj = Linear(self.d_inner, d_model, bias=False)
         self._initialize()
 
     def _initialize(self) -> None:

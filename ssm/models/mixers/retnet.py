@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, rms_head_norm, scaled_xavier_init, upcast
 from ssm.models.mixers.rotary import rotate, rotation
@@ -26,8 +27,8 @@ class RetNet(Mixer, kind="retnet"):
         self.heads, self.key_dim, self.value_dim = spec.state_shape(d_model)  # H, K, V
         keys, values = self.heads * self.key_dim, self.heads * self.value_dim
         self.sizes = [keys, keys, values, values]
-        self.in_proj = nn.Linear(d_model, sum(self.sizes), bias=False)  # q, k, v, gate
-        self.out_proj = nn.Linear(values, d_model, bias=False)
+        self.in_proj = Linear(d_model, sum(self.sizes), bias=False)  # q, k, v, gate
+        self.out_proj = Linear(values, d_model, bias=False)
         if spec.norm == "rms":
             self.norm_weight = nn.Parameter(torch.ones(self.value_dim))  # shared by the heads
         for weight in self.in_proj.weight.split(self.sizes):

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ssm_kernels import causal_conv1d, diagonal_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import conv_step, inverse_softplus, upcast
 from ssm.models.state import LayerOutput, LayerState
@@ -31,8 +32,8 @@ class Rglru(Mixer, kind="rglru"):
         super().__init__(spec, d_model, n_layers)
         self.width = spec.channels(d_model)  # W
         block = self.width // spec.blocks
-        self.gate_proj = nn.Linear(d_model, self.width)
-        self.in_proj = nn.Linear(d_model, self.width)
+        self.gate_proj = Linear(d_model, self.width)
+        self.in_proj = Linear(d_model, self.width)
         self.conv_weight = nn.Parameter(torch.empty(self.width, spec.d_conv))  # (W, K)
         self.conv_bias = nn.Parameter(torch.zeros(self.width))
         if spec.decay == "input_dependent":
@@ -41,7 +42,7 @@ class Rglru(Mixer, kind="rglru"):
         self.input_weight = nn.Parameter(torch.empty(spec.blocks, block, block))  # W_x, transposed
         self.input_bias = nn.Parameter(torch.zeros(spec.blocks, block))
         self.Lambda = nn.Parameter(torch.empty(self.width))  # a = exp(-softplus(Lambda))
-        self.out_proj = nn.Linear(self.width, d_model)
+        self.out_proj = Linear(self.width, d_model)
         self._initialize()
 
     def _initialize(self) -> None:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.coefficients import Coefficients, scans_of
 from ssm.models.mixers.parts import shifted, upcast
@@ -41,10 +42,10 @@ class Rwkv4(Mixer, kind="rwkv4"):
         self.mix_key = nn.Parameter(torch.empty(D))
         self.mix_value = nn.Parameter(torch.empty(D))
         self.mix_receptance = nn.Parameter(torch.empty(D))
-        self.key = nn.Linear(D, D, bias=False)
-        self.value = nn.Linear(D, D, bias=False)
-        self.receptance = nn.Linear(D, D, bias=False)
-        self.out_proj = nn.Linear(D, D, bias=False)
+        self.key = Linear(D, D, bias=False)
+        self.value = Linear(D, D, bias=False)
+        self.receptance = Linear(D, D, bias=False)
+        self.out_proj = Linear(D, D, bias=False)
         nn.init.orthogonal_(self.value.weight)
         for linear in (self.key, self.receptance, self.out_proj):
             nn.init.zeros_(linear.weight)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ssm_kernels import gated_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, shifted, upcast
 from ssm.models.state import LayerOutput, LayerState
@@ -35,13 +36,13 @@ class Rwkv6(Mixer, kind="rwkv6"):
         self.decay_down = nn.Parameter(torch.zeros(D, N))
         self.decay_up = nn.Parameter(torch.empty(N, D).uniform_(-0.01, 0.01))
         self.bonus = nn.Parameter(torch.empty(self.heads, self.head_dim))  # u
-        self.receptance = nn.Linear(D, D, bias=False)
-        self.key = nn.Linear(D, D, bias=False)
-        self.value = nn.Linear(D, D, bias=False)
-        self.gate = nn.Linear(D, D, bias=False)
+        self.receptance = Linear(D, D, bias=False)
+        self.key = Linear(D, D, bias=False)
+        self.value = Linear(D, D, bias=False)
+        self.gate = Linear(D, D, bias=False)
         self.norm_weight = nn.Parameter(torch.ones(D))
         self.norm_bias = nn.Parameter(torch.zeros(D))
-        self.out_proj = nn.Linear(D, D, bias=False)
+        self.out_proj = Linear(D, D, bias=False)
         for linear, gain in ((self.receptance, 1.0), (self.value, 1.0), (self.key, 0.1), (self.gate, 0.1)):
             nn.init.orthogonal_(linear.weight, gain=gain)
         nn.init.zeros_(self.out_proj.weight)

@@ -8,6 +8,7 @@ import torch
 from ssm_kernels import delta_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.parts import head_norm, l2_norm, shifted, upcast
 from ssm.models.state import LayerOutput, LayerState
@@ -39,12 +40,12 @@ class Rwkv7(Mixer, kind="rwkv7"):
         self.removal = nn.Parameter(torch.empty(D))  # xi: scale of the removed keys
         self.boost = nn.Parameter(torch.full((D,), 1.02))  # alpha: weight of the rate in the added keys
         self.bonus = nn.Parameter(torch.full((self.heads, self.head_dim), -0.04))  # rho
-        self.receptance = nn.Linear(D, D, bias=False)
-        self.key = nn.Linear(D, D, bias=False)
-        self.value = nn.Linear(D, D, bias=False)
+        self.receptance = Linear(D, D, bias=False)
+        self.key = Linear(D, D, bias=False)
+        self.value = Linear(D, D, bias=False)
         self.norm_weight = nn.Parameter(torch.ones(D))
         self.norm_bias = nn.Parameter(torch.zeros(D))
-        self.out_proj = nn.Linear(D, D, bias=False)
+        self.out_proj = Linear(D, D, bias=False)
         for linear, gain in ((self.receptance, 1.0), (self.value, 1.0), (self.key, 0.1)):
             nn.init.orthogonal_(linear.weight, gain=gain)
         nn.init.zeros_(self.out_proj.weight)

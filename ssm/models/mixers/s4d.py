@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear
 from ssm.models.mixers.coefficients import Coefficients
 from ssm.models.mixers.linear_ssm import ChannelSystems, HeadSystems, inverse_imaginary, linear_imaginary
 from ssm.models.mixers.parts import upcast
@@ -30,9 +31,9 @@ class S4d(HeadSystems, ChannelSystems, kind="s4d"):
         imaginary = linear_imaginary if spec.init == "lin" else inverse_imaginary
         self.make_system(d_model, imaginary(spec.d_state // 2))
         if spec.decay == "input_dependent":
-            self.dt_proj = nn.Linear(d_model, d_model, bias=False)  # W
+            self.dt_proj = Linear(d_model, d_model, bias=False)  # W
             nn.init.zeros_(self.dt_proj.weight)
-        self.out_proj = nn.Linear(d_model, 2 * d_model)
+        self.out_proj = Linear(d_model, 2 * d_model)
 
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:
         if self.spec.decay == "constant":

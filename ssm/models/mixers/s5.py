@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ssm_kernels import diagonal_scan
 from torch import Tensor, nn
 
+from ssm.models.linear import Linear, linear
 from ssm.models.mixers.base import Mixer
 from ssm.models.mixers.linear_ssm import discretized, hippo_normal, real_pairs
 from ssm.models.mixers.parts import log_uniform, upcast
@@ -37,7 +38,7 @@ class S5(Mixer, kind="s5"):
         self.B = nn.Parameter(torch.view_as_real(V.mH @ B.to(V.dtype)).clone())  # (P / 2, D, 2)
         self.C = nn.Parameter(torch.view_as_real(C @ V).clone())  # (D, P / 2, 2)
         self.D = nn.Parameter(torch.randn(D))
-        self.gate = nn.Linear(D, D)
+        self.gate = Linear(D, D)
 
     def system(self) -> tuple[Tensor, Tensor, Tensor]:
         """a (P / 2,), b (P / 2, D), c (D, P / 2) of h_t = a h_{t-1} + b x_t, y_t = Re(c h_t)."""
@@ -50,9 +51,9 @@ class S5(Mixer, kind="s5"):
         h0 = None if state is None else torch.view_as_complex(state["memory"]).squeeze(1)  # (B, P / 2)
         a, b, c = self.system()
         # Products of real matrices: Re(c h) = Re c Re h - Im c Im h
-        inputs = upcast(F.linear(u, real_pairs(b.mT).mT.to(u.dtype)))  # (B, T, P)
+        inputs = upcast(linear(u, real_pairs(b.mT).mT.to(u.dtype)))  # (B, T, P)
         h, last = diagonal_scan(a, torch.view_as_complex(inputs.unflatten(-1, (-1, 2))), h0, resets=resets)
-        y = F.linear(real_pairs(h), real_pairs(c.conj()))  # (B, T, D)
+        y = linear(real_pairs(h), real_pairs(c.conj()))  # (B, T, D)
         return self._finish(y, u), {"memory": torch.view_as_real(last).unsqueeze(1)}
 
     def step(self, u: Tensor, state: LayerState | None = None) -> LayerOutput:
