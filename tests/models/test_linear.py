@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from ssm_kernels.native import cpu
-from torch import Tensor
+from torch import Tensor, nn
 
 from ssm.models import linear as module
-from ssm.models.linear import FEWEST_MULTIPLY_ADDS, FEWEST_ROWS, Linear, linear, onednn_is_faster
+from ssm.models.linear import FEWEST_MULTIPLY_ADDS, FEWEST_ROWS, Linear, linear, onednn_is_faster, use_linear
 
 LARGE = (64, 256, FEWEST_MULTIPLY_ADDS // (64 * 256))  # M, K, N
 TOLERANCE = 1e-5  # of a sum of products of normal numbers, relative to the root of their number
@@ -131,3 +131,20 @@ def test_processors(monkeypatch: pytest.MonkeyPatch, processor: str, sets: tuple
     monkeypatch.setattr(cpu, "description", lambda: (processor, frozenset()))
     monkeypatch.setattr(cpu, "instruction_sets", lambda: sets)
     assert onednn_is_faster.__wrapped__() is faster
+
+
+def test_layers_of_another_library(calls: list[torch.Size]) -> None:
+    """`use_linear` changes nn.Linear, and nothing else of it; its subclasses compute as they do."""
+
+    class Doubled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    M, K, N = LARGE
+    model = nn.Sequential(nn.Linear(K, N), nn.Sequential(Doubled(N, K)))
+    x, weights = torch.randn(M, K), model.state_dict()
+    expected = model(x)
+    use_linear(model)
+    torch.testing.assert_close(model(x), expected)
+    assert calls == [(M, K)]
+    assert all(weights[name].data_ptr() == tensor.data_ptr() for name, tensor in model.state_dict().items())

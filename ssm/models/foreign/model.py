@@ -19,6 +19,7 @@ from ssm.models.foreign.cache import ForeignState, begun, ended, is_common, keep
 from ssm.models.foreign.kernels import has_scans, scans_in_float32, without_kernels
 from ssm.models.foreign.self_check import Expected
 from ssm.models.formats.format import usual_peak_lr
+from ssm.models.linear import use_linear
 from ssm.models.state import State
 from ssm.specs.foreign import ForeignSpec
 
@@ -77,6 +78,7 @@ class ForeignModel(nn.Module):
         self.caches: tuple[int, ...] = spec.caches if spec else ()  # layers that keep keys and values
         self.known = spec
         self.code = sorted({type(module).__module__ for module in inner.modules()})  # modules with its forward passes
+        use_linear(inner)
         self.unloaded: list[str] = []  # tensors of its files that transformers does not load
         self.untrainable: str | None = None  # why it cannot be trained from states, for messages
         self.indivisible: str | None = None  # why its states cannot be split by sequences, for messages
