@@ -14,33 +14,25 @@ import torch.nn.functional as F
 from ssm_kernels.native import cpu
 from ssm_kernels.operators import needs_dispatcher
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
-FEWEST_ROWS = 32  # oneDNN is slow for products of a few rows, as in generation
+ROWS = 32  # oneDNN keeps code for each number of rows, so it gets multiples only; it is slow for a few rows
 FEWEST_MULTIPLY_ADDS = 2**21  # below, the overhead of calls is larger than the gain
 
 
 class Linear(nn.Linear):
     """nn.Linear by `linear`."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., in) -> (..., out)."""
-        return linear(x, self.weight, self.bias)
+    def forward(self, input: Tensor) -> Tensor:
+        """(..., K) -> (..., N)."""
+        return linear(input, self.weight, self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b, as torch.nn.functional.linear: x (..., K), weight (N, K), bias (N,) -> (..., N)."""
-    if not _for_onednn(x, weight):
+    if not _for_onednn(x, weight, bias):
         return F.linear(x, weight, bias)
     return _product(x.reshape(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], -1)
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`linear` by oneDNN: x (M, K), weight (N, K), bias (N,) -> (M, N)."""
-    if torch.is_grad_enabled() and (
-        x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    ):
-        return _Product.apply(x, weight, bias)
-    return _onednn(x, weight, bias)
 
 
 def use_linear(model: nn.Module) -> None:
@@ -50,22 +42,31 @@ def use_linear(model: nn.Module) -> None:
             module.__class__ = Linear
 
 
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`linear` by oneDNN: x (M, K), weight (N, K), bias (N,) -> (M, N)."""
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
+        return _Product.apply(x, weight, bias)
+    return _onednn(x, weight, bias)
+
+
 class _Product(torch.autograd.Function):
     """The product and its gradients, which are products with gradients of their own."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
+        for_x, for_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if for_weight else None, weight if for_x else None)
         return _onednn(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
+        multiply = F.linear if needs_dispatcher([dy]) else _product
         dx = dweight = dbias = None
-        if ctx.needs_input_grad[0]:
-            dx = _product(dy, weight.T)  # (M, K)
-        if ctx.needs_input_grad[1]:  # oneDNN copies a transposed first factor, so the smaller one is first
-            dweight = _product(x.T, dy.T).T if x.shape[1] < dy.shape[1] else _product(dy.T, x.T)  # (N, K)
+        if weight is not None:
+            dx = multiply(dy, weight.T)  # (M, K)
+        if x is not None:  # oneDNN copies a transposed first factor, so the smaller one is first
+            dweight = multiply(x.T, dy.T).T if x.shape[1] < dy.shape[1] else multiply(dy.T, x.T)  # (N, K)
         if ctx.needs_input_grad[2]:
             dbias = dy.sum(0)
         return dx, dweight, dbias
@@ -73,26 +74,36 @@ class _Product(torch.autograd.Function):
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x (M, K), weight (N, K), bias (N,) -> (M, N). The operator is that of torch.compile; it has no gradient."""
+    if not (weight.is_contiguous() or weight.T.is_contiguous()):
+        weight = weight.contiguous()  # with gaps, oneDNN is hundreds of times slower
+    if bias is not None:
+        bias = bias.contiguous()  # the operator ignores its stride
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def _for_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN computes this product."""
+def _for_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether oneDNN computes this product. The operator does not check its inputs."""
     return (
         not needs_dispatcher([x, weight])
-        and x.dtype is torch.float32
-        and weight.dtype is torch.float32
-        and x.numel() >= FEWEST_ROWS * x.shape[-1]
         and x.numel() * len(weight) >= FEWEST_MULTIPLY_ADDS
-        and x.device.type == "cpu"
+        and x.numel() % (ROWS * x.shape[-1]) == 0
+        and weight.shape[1:] == x.shape[-1:]
+        and (bias is None or bias.shape == weight.shape[:1])
+        and all(t is None or _is_plain(t) for t in (x, weight, bias))
         and onednn_is_faster()
+        and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
+        and forward_ad._current_level < 0
     )
+
+
+def _is_plain(x: Tensor) -> bool:
+    return x.dtype is torch.float32 and x.device.type == "cpu" and x.layout is torch.strided
 
 
 @cache
 def onednn_is_faster() -> bool:
-    """Whether this processor has AVX-512, is not Intel's, and PyTorch contains oneDNN."""
+    """Whether this processor has AVX-512, is not Intel's, and PyTorch contains oneDNN. On Linux only."""
     return (
         "avx512" in cpu.instruction_sets()
         and "GenuineIntel" not in cpu.description()[0]
