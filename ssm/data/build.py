@@ -6,21 +6,15 @@ final one, and renamed when it is complete.
 
 from __future__ import annotations
 
-import errno
-import glob
 import hashlib
-import os
 import shutil
-import socket
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import ConfigError, DataError, MissingFilesError, OutputError
-from ssm.base.files import new_folder, reading, write_json, write_text, writing
+from ssm.base.files import name_lock, new_folder, reading, scratch_folder, write_json, write_text, writing
 from ssm.base.progress import Progress
 from ssm.base.provenance import provenance
 from ssm.base.seeds import derived_seed
@@ -47,7 +41,8 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8
 
     Raises:
         DataError: the corpus or the tokenizer is missing, unreadable or empty; or a split would be empty.
-        OutputError: the folder holds something else, or the tokens of files that have changed; or cannot be written.
+        OutputError: the folder holds something else, or the tokens of files that have changed; or cannot be written; or
+            another process builds it.
     """
     if workers is not None and workers < 1:
         raise ConfigError(f"workers: expected at least 1, got {workers}")
@@ -55,19 +50,14 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8
     if _already_there(spec, folder):
         _require_unchanged(spec, folder)
         return False
-    with _temporary_folder(folder) as temporary:
-        with writing(folder, within=temporary):
-            _build(spec, temporary, workers or usable_cores(), utf8)
+    with name_lock(folder), scratch_folder(folder) as temporary:
+        _build(spec, temporary, workers or usable_cores(), utf8)
+        if _already_there(spec, folder):  # another process has built it meanwhile
+            return False
         with writing(folder):
-            try:
-                temporary.rename(folder)  # it may be an empty folder
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                if _already_there(spec, folder):  # another process has built it meanwhile
-                    return False
-                shutil.rmtree(folder)  # parts of a store without a manifest
-                temporary.rename(folder)
+            if folder.exists():
+                shutil.rmtree(folder)  # empty, or parts of a store without a manifest
+            temporary.rename(folder)
     return True
 
 
@@ -263,32 +253,3 @@ def _already_there(spec: Data, folder: Path) -> bool:
 
 def _is_part_of_store(path: Path) -> bool:
     return path.suffix in (".tokens", ".documents") or path.name == TOKENIZER
-
-
-@contextmanager
-def _temporary_folder(folder: Path) -> Iterator[Path]:
-    """A new folder next to `folder`, deleted afterwards unless renamed. First removes the remains of killed builds."""
-    host = socket.gethostname()
-    temporary = folder.parent / f".{folder.name}.{host}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in folder.parent.glob(f"{glob.escape(f'.{folder.name}.{host}')}.*.tmp"):
-            if not _is_alive(leftover.name.split(".")[-3]):
-                shutil.rmtree(leftover, ignore_errors=True)
-        temporary.mkdir()
-    try:
-        yield temporary
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(temporary)
-
-
-def _is_alive(process: str) -> bool:
-    """Whether a process of this machine is alive."""
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, ValueError):
-        return True
-    return True

@@ -26,6 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssm.base.errors import ConfigError, DataError, OutputError
+from ssm.base.files import name_lock
 from ssm.data import build as build_module
 from ssm.data import encoding
 from ssm.data.build import build_store, is_held_out
@@ -349,16 +350,22 @@ def test_a_source_that_cannot_be_read_does_not_blame_the_store(tmp_path: Path, m
     assert not list(tmp_path.glob(".store*"))
 
 
+def test_two_processes_do_not_build_the_same_store(tmp_path: Path) -> None:
+    spec = data(corpus(tmp_path, texts(50)))
+    with name_lock(tmp_path / "store"), pytest.raises(OutputError, match="store: another process is writing it"):
+        build_store(spec, tmp_path / "store")
+
+
 def test_the_store_of_a_process_that_ends_first_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec, rename = data(corpus(tmp_path, texts(50))), Path.rename
+    """As on a disk without locks, where two processes can build at the same time."""
+    spec, build = data(corpus(tmp_path, texts(50))), build_module._build
     build_store(spec, tmp_path / "other")
 
-    def second(path: Path, target: Path) -> Path:
-        if (tmp_path / "other").exists():
-            rename(tmp_path / "other", target)
-        return rename(path, target)
+    def second(*arguments: Any) -> None:
+        build(*arguments)
+        (tmp_path / "other").rename(tmp_path / "store")
 
-    monkeypatch.setattr(Path, "rename", second)
+    monkeypatch.setattr(build_module, "_build", second)
     (tmp_path / "store").mkdir()  # as Snakemake makes it
     first = (tmp_path / "other").stat().st_ino
     assert not build_store(spec, tmp_path / "store")
@@ -432,7 +439,7 @@ def test_a_killed_build_leaves_no_store_and_the_next_one_cleans_up(tmp_path: Pat
     (tmp_path / "spec.json").write_text(json.dumps(spec.content()))
     command = [sys.executable, "-c", KILLED, str(tmp_path / "spec.json"), str(tmp_path / "store")]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    (leftover,) = tmp_path.glob(".store*")
+    (leftover,) = tmp_path.glob(".store.*.tmp")
     assert list(leftover.glob("*.tokens"))
     for folder in (leftover, tmp_path / "store"):
         with pytest.raises(DataError):
