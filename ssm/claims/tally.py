@@ -88,5 +88,5 @@ def tally_lines(found: Tally) -> list[str]:
 def expected_misses(found: Tally) -> str:
     """The number of wrong verdicts that chance explains, as text."""
     wrong = f"about {number(round(found.wrong) or found.wrong)}"
-    miss = f"{wrong} miss the true value by chance, so up to {wrong} verdicts may be wrong"
+    miss = f"{wrong} miss the true value by chance, so up to {wrong} verdicts may be wrong, not counting earlier seeds"
     return f"{counted(found.intervals, 'interval')} of 95%: {miss}"

@@ -42,7 +42,7 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "3 verdicts on 3 statements, each counted once",
         "  statements of the papers: 1 confirmed, 1 refuted, 0 mixed, 0 not decided",
         "  added checks: 0 confirmed, 0 refuted, 0 mixed, 1 not decided",
-        "  2 intervals of 95%: about 0.1 miss the true value by chance, so up to about 0.1 verdicts may be wrong",
+        "  2 intervals of 95%: about 0.1 miss the true value by chance, so up to about 0.1 verdicts may be wrong, not counting earlier seeds",
     ]
 
     pages = tmp_path / "report"
