@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ssm.base.errors import CheckpointError
+from ssm.base.errors import CheckpointError, nearest
 from ssm.base.files import reading
 
 HUB = r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?"  # owner/model, or owner/model@revision; ./model is a path
@@ -22,7 +22,14 @@ def require_model(name: str | Path) -> None:
     with reading(CheckpointError):
         there = Path(name).is_dir() or Path(name).is_file()
     if not (there or re.fullmatch(HUB, str(name))):
-        raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub (owner/model)")
+        hint = near(name, "expected a folder, a file or owner/model")
+        raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub; {hint}")
+
+
+def near(name: str | Path, otherwise: str) -> str:
+    """The hint after a model that is not there: the nearest folder or file beside it, or `otherwise`."""
+    path = Path(name)
+    return nearest(path.name, [found.name for found in path.parent.glob("*")], otherwise)
 
 
 def is_name(text: str) -> bool:

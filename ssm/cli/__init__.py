@@ -15,6 +15,11 @@ from ssm.base.paths import is_utf8
 
 LONGEST_NAME, LONGEST_PATH = 255, 3500  # bytes; Linux allows paths of 4,095 bytes
 PARTS = ("specs", "runs", "tables", "verdicts")  # folders in the results of a scale
+PAGES = {
+    "diagnosis.json": "ssm diagnose",
+    "extension.json": "ssm extend",
+}  # a file of another folder -> its command
+MOST_HINTS = 3
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
@@ -62,16 +67,24 @@ def config_folder(text: str) -> Path:
 def results_folder(text: str) -> Path:
     """An argparse type for the results of one scale, which must exist."""
     folder = _existing(path(text), "expected the results of one scale, which `make figures` makes")
+    if (other := _other_command(folder)) is not None:
+        hint = f"expected the results of one scale, but `{other}` wrote this folder; open its index.html"
+        raise argparse.ArgumentTypeError(f"{folder}: {hint}")
     if not _of_one_scale(folder):
         near = sorted(str(child) for child in folder.glob("*/") if _of_one_scale(child))
         if near:
-            hint = f"expected the results of one scale; did you mean {' or '.join(near)}?"
+            hint = f"expected the results of one scale; did you mean {' or '.join(near[:MOST_HINTS])}?"
             raise argparse.ArgumentTypeError(f"{folder}: {hint}")
     return folder
 
 
 def _of_one_scale(folder: Path) -> bool:
-    return any((folder / part).is_dir() for part in PARTS)
+    return _other_command(folder) is None and any((folder / part).is_dir() for part in PARTS)
+
+
+def _other_command(folder: Path) -> str | None:
+    """The command that wrote a folder with the results of one model."""
+    return next((command for file, command in PAGES.items() if (folder / file).is_file()), None)
 
 
 def _existing(folder: Path, expected: str) -> Path:

@@ -123,6 +123,8 @@ class _Parser(argparse.ArgumentParser):
     """Reports wrong arguments in one line, like all other errors."""
 
     def error(self, message: str) -> NoReturn:
+        if message.endswith("are required: MODEL"):
+            message += "; write it before --text, which takes every word after it"
         raise UserError(f"{message} (see `{self.prog} --help`)")
 
 

@@ -198,14 +198,19 @@ def given_settings(pairs: Sequence[str], option: str, files: Sequence[Path] = ()
     return settings
 
 
+def require_config(folder: Path) -> None:
+    """Raise ConfigError if there is no config folder."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder; start the command in the clone, or give --config")
+
+
 def figure_targets(folder: Path) -> tuple[str, ...]:
     """The targets that have a file in config/figures, in natural order (lg_fig2 before lg_fig11).
 
     Raises:
         ConfigError: there is no config folder.
     """
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder; start the command in the clone, or give --config")
+    require_config(folder)
     return tuple(sorted((path.stem for path in (folder / "figures").glob("*.yaml")), key=natural))
 
 

@@ -12,7 +12,7 @@ from ssm.base.files import write_text
 from ssm.claims.preregistration import Preregistration, Preregistrations, read_preregistrations
 from ssm.claims.statements import ALL
 from ssm.figures.figure import FigureTask
-from ssm.plan.library import load_config, targets_of
+from ssm.plan.library import load_config, require_config, targets_of
 from ssm.plan.plan import make_plan
 from ssm.plan.review import Findings, contents, review, seeds_of
 
@@ -33,6 +33,7 @@ def preregister_figures(
     Raises:
         ConfigError: the config folder does not make a plan, or the only scale lacks a figure.
     """
+    require_config(Path(folder))
     before = preregistrations = read_preregistrations(Path(folder))
     findings, added = Findings(), []
     for scale in scales:

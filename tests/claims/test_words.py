@@ -61,7 +61,8 @@ def test_lines_are_aligned_and_end_with_totals() -> None:
     assert lines[4:] == [
         "3 verdicts on 3 statements, each counted once",
         "  statements of the papers: 1 confirmed, 1 refuted, 0 mixed, 1 not decided",
-        "  3 intervals of 95%: about 0.15 miss the true value by chance, so up to about 0.15 verdicts may be wrong, not counting earlier seeds",
+        "  3 intervals of 95%: about 0.15 miss the true value by chance, "
+        "so up to about 0.15 verdicts may be wrong, not counting earlier seeds",
     ]
     for width in (None, 80):
         assert verdict_lines([], width)[1:] == ["0 verdicts on 0 statements, each counted once"]
@@ -132,8 +133,9 @@ def test_expected_number_of_wrong_verdicts() -> None:
     assert tally(row(number=str(i)) for i in range(40)).wrong == 2.0
     assert tally(row(number=str(i), estimate=None, interval="none") for i in range(40)).wrong == 0
     for count, wrong in ((137, "7"), (9, "0.45")):
-        told = f"about {wrong} miss the true value by chance, so up to about {wrong} verdicts may be wrong, not counting earlier seeds"
-        assert expected_misses(tally(row(number=str(i)) for i in range(count))) == f"{count} intervals of 95%: {told}"
+        told = expected_misses(tally(row(number=str(i)) for i in range(count)))
+        miss = f"{count} intervals of 95%: about {wrong} miss the true value by chance"
+        assert told == f"{miss}, so up to about {wrong} verdicts may be wrong, not counting earlier seeds"
 
 
 def test_without_a_terminal_nothing_is_cut() -> None:

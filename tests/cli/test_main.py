@@ -91,6 +91,13 @@ def test_exit_codes(
 
 
 @pytest.mark.parametrize("verb", ["diagnose", "extend"])
+def test_a_model_after_the_texts(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--text", "x.txt", "my/model", "-o", str(tmp_path / "out")]) == 2
+    said = "the following arguments are required: MODEL; write it before --text, which takes every word after it"
+    assert capsys.readouterr().err == f"ssm {verb}: {said} (see `ssm {verb} --help`)\n"
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "extend"])
 def test_a_model_whose_name_is_too_long(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "x" * 256, "--text", "x.txt", "-o", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err.endswith(": cannot be read (File name too long)\n")

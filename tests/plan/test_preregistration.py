@@ -81,8 +81,8 @@ def test_without_a_config_folder_nothing_is_as_registered(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["register", "--check", *targets]) == 2
-    said = "ssm register: config: no such folder; start the command in the clone, or give --config"
-    assert capsys.readouterr().err.startswith(said)
+    said = "ssm register: config: no such folder; start the command in the clone, or give --config\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_paper_is_registered_at_all_scales_that_it_has(folder: Path) -> None:

@@ -42,7 +42,8 @@ def test_judge_verdicts_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "3 verdicts on 3 statements, each counted once",
         "  statements of the papers: 1 confirmed, 1 refuted, 0 mixed, 0 not decided",
         "  added checks: 0 confirmed, 0 refuted, 0 mixed, 1 not decided",
-        "  2 intervals of 95%: about 0.1 miss the true value by chance, so up to about 0.1 verdicts may be wrong, not counting earlier seeds",
+        "  2 intervals of 95%: about 0.1 miss the true value by chance, "
+        "so up to about 0.1 verdicts may be wrong, not counting earlier seeds",
     ]
 
     pages = tmp_path / "report"
@@ -150,7 +151,16 @@ def test_results_that_are_not_those_of_one_scale_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("results/smoke/specs").mkdir(parents=True)
+    for page in ("diagnosis.json", "extension.json"):
+        Path(f"results/{page}/tables").mkdir(parents=True)
+        Path(f"results/{page}/{page}").touch()
+    for number in range(5):
+        Path(f"many/{number}/runs").mkdir(parents=True)
+    wrote = "expected the results of one scale, but `{}` wrote this folder; open its index.html"
     for given, said in (
+        ("results/diagnosis.json", f"results/diagnosis.json: {wrote.format('ssm diagnose')}"),
+        ("results/extension.json", f"results/extension.json: {wrote.format('ssm extend')}"),
+        ("many", "many: expected the results of one scale; did you mean many/0 or many/1 or many/2?"),
         ("results", "results: expected the results of one scale; did you mean results/smoke?"),
         ("results/smok", "results/smok: no such folder; did you mean 'smoke'?"),
         ("x/y", "x/y: no such folder; expected the results of one scale, which `make figures` makes"),

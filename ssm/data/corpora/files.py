@@ -288,7 +288,7 @@ def _parsed(content: str, path: Path, line: int) -> object:
         return json.loads(content)
     except json.JSONDecodeError as error:
         number = line + error.lineno - 1
-        raise DataError(f"{path}:{number}: not JSON ({error.msg} at column {error.colno})") from error
+        raise DataError(f"{path}:{number}: not JSON (column {error.colno}: {error.msg.removesuffix(' at')})") from error
     except (ValueError, RecursionError) as error:  # thousands of digits or of brackets
         raise DataError(f"{path}:{line}: this JSON cannot be read ({first_line(error)})") from error
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from ssm.base.counting import first_of
 from ssm.base.errors import CheckpointError, first_line, is_lack_of_memory
 from ssm.base.files import reading
-from ssm.base.hub import require_model
+from ssm.base.hub import near, require_model
 from ssm.base.safetensors_header import refuse_pointer, safetensors_header
 from ssm.base.strict_parsing import read_json
 from ssm.specs.base import LONGEST_NAME
@@ -136,13 +136,15 @@ def find_source(name: str | Path) -> Source:
     """Open a folder, a file of weights, or a model of the hub ("owner/model", or "owner/model@revision").
 
     Raises:
-        CheckpointError: `name` is none of these; config.json, weights or a shard are missing or unreadable.
+        CheckpointError: `name` is none of these, or one of several shards; config.json, weights or a shard are missing
+            or unreadable.
     """
     require_model(name)
     path = Path(name)
     if path.is_dir():
         folder, weights = path, _weights_of(path)
     elif path.is_file():
+        _require_no_shard(path)
         folder, weights = path.parent, path
     else:
         folder = _downloaded(str(name))
@@ -187,6 +189,14 @@ def _weights_of(folder: Path) -> Path:
         if index.is_file():
             return index
     raise CheckpointError(f"{folder}: has no weights ({' or '.join(WEIGHTS)}, or an index of shards)")
+
+
+def _require_no_shard(file: Path) -> None:
+    """Raise CheckpointError if the index next to a file lists it as one of several shards."""
+    index = file.with_name(index_of(file.name))
+    shards = set(listed_in(index).values()) if index.is_file() else set()
+    if file.name in shards and len(shards) > 1:
+        raise CheckpointError(f"{file}: is one of {len(shards)} shards of a model; give its folder, {file.parent}")
 
 
 def index_of(shard: str) -> str:
@@ -303,9 +313,9 @@ def _downloaded(name: str, only: list[str] | None = None) -> Path:
             folder = fetched([*patterns, WEIGHTS[1], "pytorch_model-*.bin", WEIGHTS[1] + INDEX])
     except Exception as error:  # the package raises many types, also those of its network libraries
         cache = huggingface_hub.constants.HF_HUB_CACHE
+        advice = f"{by_hand}, or the hub's cache of another machine to {cache}"
         raise CheckpointError(
-            f"{name}: no such folder, and the hub does not provide it ({first_line(error)}); {by_hand}, or the hub's "
-            f"cache of another machine to {cache}"
+            f"{name}: no such folder, and the hub does not provide it ({first_line(error)}); {near(name, advice)}"
         ) from error
     return folder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,10 @@ def test_a_name_of_the_hub(original: Path, tmp_path: Path, monkeypatch: pytest.M
     assert import_checkpoint("someone/their-mamba@half").source.files[0].name == "pytorch_model.bin"
     with pytest.raises(CheckpointError, match=r"^someone/other: no such folder, and the hub does not provide it \("):
         import_checkpoint("someone/other")
+    monkeypatch.chdir(cached)
+    (cached / "snapshots" / "main").mkdir()
+    with pytest.raises(CheckpointError, match=r"^snapshots/maim: no such folder, .*; did you mean 'main'\?$"):
+        import_checkpoint("snapshots/maim")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(CheckpointError, match=r"need `pip install '\.\[hub\]'` in the clone"):
         import_checkpoint("someone/other")
@@ -92,6 +97,14 @@ def test_a_single_file_comes_before_an_index_of_earlier_shards(
     assert not (out / "model.safetensors.index.json").exists()
 
 
+def test_one_of_several_shards_is_no_model(original: Path) -> None:
+    shard(original)
+    first, *others = sorted(original.glob("model-*.safetensors"))
+    said = f"{first}: is one of {1 + len(others)} shards of a model; give its folder, {original}"
+    with pytest.raises(CheckpointError, match=f"^{re.escape(said)}$"):
+        import_checkpoint(first)
+
+
 def test_shards_stay_the_same_shards(original: Path, tmp_path: Path) -> None:
     shard(original)
     imported = import_checkpoint(original)
@@ -111,6 +124,7 @@ def test_one_shard_keeps_its_name_and_an_index(original: Path, tmp_path: Path, c
         as_bin(original)
     one_shard(original)
     imported = import_checkpoint(original)
+    import_checkpoint(*imported.source.files)
     out = export_checkpoint(imported.model, imported, tmp_path / "out")
     assert set(content(out)) == set(content(original))
     round_trip.assert_bitwise(round_trip.weights(original), round_trip.weights(out))
