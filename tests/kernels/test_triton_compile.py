@@ -108,6 +108,8 @@ CALLS: dict[str, Callable[..., list[Launch]]] = {
     "gated, by key and bonus, bfloat16": partial(gated, torch.bfloat16, "key", bonus=True),
     "gated, by key, float32": partial(gated, torch.float32, "key"),
     "gated, by key, float64": partial(gated, torch.float64, "key"),
+    "gated, by head and bonus, float64": partial(gated, torch.float64, "head", bonus=True),
+    "gated, by key and bonus, float64": partial(gated, torch.float64, "key", bonus=True),
     "delta, by head, bfloat16": partial(delta, torch.bfloat16, "head"),
     "delta, by head, float32": partial(delta, torch.float32, "head"),
     "delta, by head, K 256, bfloat16": partial(delta, torch.bfloat16, "head", keys=256),
