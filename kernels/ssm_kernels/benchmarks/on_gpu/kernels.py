@@ -8,10 +8,11 @@ would take too long.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from ssm_kernels import backends
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
 from ssm_kernels.testing.cases import EVERY, NORM, Case, Function, make, variants
 from ssm_kernels.testing.numerics import error, largest_error, same_bits, with_gradients
+from ssm_kernels.timing import wait
 
 BACKENDS = ("triton", "cuda", "torch")
 # B, T, width, state: odd sizes, multiples of a tile, and sizes around them.
@@ -53,10 +55,10 @@ def names(setting: Setting) -> list[str]:
 
 
 def run(setting: Setting, name: str) -> dict[str, Any]:
-    """The largest errors, by form.
+    """All errors, by form. A form that fails does not hide the others.
 
     Raises:
-        TaskError: an error is above its limit.
+        TaskError: an error is above its limit, or a form could not run.
         TaskSkippedError: the backend cannot run here.
     """
     check, operation, backend, *form = name.split(", ")
@@ -64,43 +66,69 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     if missing is not None:
         raise TaskSkippedError(missing)
     forms = [int(form[0].removeprefix("form "))] if form else _forms(setting, check, operation)
-    errors = dict(CHECKS[check](setting, operation, backend, forms))
-    return {"errors": errors, "says": f"largest error {max(errors.values()):.1e}"}
+    errors: dict[str, list[Error]] = {}
+    failures: list[str] = []
+    for about, compare in CHECKS[check](setting, operation, backend, forms):
+        try:
+            errors[about] = compare()
+        except Exception as problem:  # it cannot be compiled or started; other forms may
+            traceback.print_exc()
+            failures.append(f"{about}: {type(problem).__name__}: {(str(problem).splitlines() or [''])[0]}")
+            if _lost(setting):
+                break
+            continue
+        failures += [f"{about}: {x.what} is {x.value:.2g}, above {x.limit:g}" for x in errors[about] if x.above]
+    found = {"errors": {about: {x.what: (x.value, x.limit) for x in each} for about, each in errors.items()}}
+    if failures:
+        raise TaskError("; ".join(failures), found | {"failures": failures})
+    return found | {"says": f"largest error {max(x.value for each in errors.values() for x in each):.1e}"}
 
 
-Errors = Iterator[tuple[str, float]]  # description of the case, its largest error
+class Error(NamedTuple):
+    """A measured error."""
+
+    what: str
+    value: float
+    limit: float
+
+    @property
+    def above(self) -> bool:
+        return not self.value <= self.limit  # NaN is
+
+
+Errors = Iterator[tuple[str, Callable[[], list[Error]]]]  # description of the case, the function that measures it
 Forms = Sequence[int]  # numbers of the operation's forms, as in `variants`
 
 
 def usual(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """Decays of all kinds, with resets and an initial state, in float32."""
     for case, about in _cases(setting, operation, forms, (2, 130, 48, 20), decay="mixed", resets=0.1):
-        yield _compared(setting, case, torch.float32, backend, about)
+        yield _comparison(setting, case, torch.float32, backend, about)
 
 
 def layers(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """Sizes of published models, with the tiles that these have, in float32."""
     for case, about in _cases(setting, operation, forms, _of_layers(operation), resets=0.01):
-        yield _compared(setting, case, torch.float32, backend, about)
+        yield _comparison(setting, case, torch.float32, backend, about)
 
 
 def bfloat16(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """The same sizes in bfloat16."""
     for case, about in _cases(setting, operation, forms, _of_layers(operation), resets=0.01):
-        yield _compared(setting, case, torch.bfloat16, backend, about)
+        yield _comparison(setting, case, torch.bfloat16, backend, about)
 
 
 def float16(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """One form in float16. The last chunk of the sequence has few tokens."""
     for case, about in _cases(setting, operation, forms[:1], (2, 130, 48, 20), resets=0.1):
-        yield _compared(setting, case, torch.float16, backend, about)
+        yield _comparison(setting, case, torch.float16, backend, about)
 
 
 def long(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """A long sequence with few channels, which the kernels cut into segments."""
     for case, about in _cases(setting, operation, forms[:2], (1, 4096, 16, 4)):
         for dtype in _dtypes(case):
-            yield _compared(setting, case, dtype, backend, about, slack=2.0)
+            yield _comparison(setting, case, dtype, backend, about, slack=2.0)
 
 
 def odd(number: int, setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
@@ -109,38 +137,34 @@ def odd(number: int, setting: Setting, operation: str, backend: str, forms: Form
     more = {"start": not plain, "resets": 0.0 if plain else 0.1, "seed": number}
     for case, about in _cases(setting, operation, forms[:1], ODD[number], **more):
         for dtype in _dtypes(case)[: 2 if several else 1]:
-            yield _compared(setting, case, dtype, backend, about)
+            yield _comparison(setting, case, dtype, backend, about)
 
 
 def pieces(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """A sequence cut into three, with the state passed on, equals the whole. The second piece has several chunks."""
     for case, about in _cases(setting, operation, forms[:2], (2, 130, 48, 20), resets=0.05):
         for dtype in _dtypes(case):
-            yield _compared(setting, case, dtype, backend, about, cuts=() if operation == NORM else (7, 80))
+            yield _comparison(setting, case, dtype, backend, about, cuts=() if operation == NORM else (7, 80))
 
 
 def equal_bits(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """Equal calls give equal bits, at the sizes of published models."""
     for case, about in _cases(setting, operation, forms, _of_layers(operation), resets=0.01):
         for dtype in _dtypes(case):
-            same = case.to(dtype)
-            first, *others = (_results(same, same.function(backend)) for _ in range(2 if setting.rehearse else CALLS))
-            if not all(same_bits(first, other) for other in others):
-                raise TaskError(f"{about}, {_name(dtype)}: equal calls give different bits")
-            yield f"{about}, {_name(dtype)}", 0.0
+            yield f"{about}, {_name(dtype)}", partial(_other_bits, setting, case.to(dtype), backend)
 
 
 def float64(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """Everything in float64."""
     for case, about in _cases(setting, operation, forms, (2, 130, 20, 9), decay="mixed", resets=0.1):
-        yield _compared(setting, case, torch.float64, backend, about)
+        yield _comparison(setting, case, torch.float64, backend, about)
 
 
 def sanitized(setting: Setting, operation: str, backend: str, forms: Forms) -> Errors:
     """One small case, for the stage sanitizer."""
     for case, about in _cases(setting, operation, forms[:1], (2, 70, 20, 20), resets=0.1):
         for dtype in _dtypes(case):
-            yield _compared(setting, case, dtype, backend, about)
+            yield _comparison(setting, case, dtype, backend, about)
 
 
 Check = Callable[[Setting, str, str, Forms], Errors]
@@ -197,27 +221,33 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _compared(
+def _comparison(
     setting: Setting, case: Case, dtype: torch.dtype, backend: str, about: str, slack: float = 1.0,
     cuts: Sequence[int] = (),
-) -> tuple[str, float]:  # fmt: skip
-    """Compare a case in one precision with the oracle. Final states are in float32, except for the norm.
+) -> tuple[str, Callable[[], list[Error]]]:  # fmt: skip
+    """The comparison of a case in one precision with the oracle. Final states are in float32, except for the norm.
 
     Args:
         slack: factor of all limits.
         cuts: the first steps of the pieces into which the sequence is cut.
-
-    Raises:
-        TaskError: an error is above its limit.
     """
-    case, about = case.to(dtype), f"{about}, {_name(dtype)}"
-    found = _results(case, case.in_pieces(backend, cuts) if cuts else case.function(backend))
     y = gradient = state = slack * LIMITS[dtype]
     if dtype in HALF:
         y *= 2.0 if setting.rehearse else 1.0  # Triton's interpreter does not round to bfloat16, but cuts off digits
         gradient = 2.5 * y  # one with few elements can be rounded by more than the usual error
         state = y if case.operation == NORM else slack * LIMITS[torch.float32]
-    return about, _checked(found, _exact(case, found[0].dtype), about, (y, state, gradient))
+    limits = (y, state, gradient)
+    return f"{about}, {_name(dtype)}", partial(_compared, case.to(dtype), backend, limits, cuts)
+
+
+def _compared(case: Case, backend: str, limits: tuple[float, float, float], cuts: Sequence[int] = ()) -> list[Error]:
+    found = _results(case, case.in_pieces(backend, cuts) if cuts else case.function(backend))
+    return _errors(found, _exact(case, found[0].dtype), limits)
+
+
+def _other_bits(setting: Setting, case: Case, backend: str) -> list[Error]:
+    first, *others = (_results(case, case.function(backend)) for _ in range(2 if setting.rehearse else CALLS))
+    return [Error("the number of equal calls with other bits", sum(not same_bits(first, x) for x in others), 0)]
 
 
 def _results(case: Case, function: Function) -> list[Tensor]:
@@ -238,28 +268,30 @@ def _exact(case: Case, dtype: torch.dtype) -> list[Tensor]:
     return with_gradients(function, wide.values, 0)
 
 
-def _checked(found: list[Tensor], exact: list[Tensor], about: str, limits: tuple[float, float, float]) -> float:
-    """The largest error.
+def _errors(found: list[Tensor], exact: list[Tensor], limits: tuple[float, float, float]) -> list[Error]:
+    """Two errors of each tensor.
 
     Args:
         limits: of y, the final state and the gradients.
-
-    Raises:
-        TaskError: one is above its limit.
     """
-    errors = [error(a, b) for a, b in zip(found, exact, strict=True)]
-    for place, (value, a, b) in enumerate(zip(errors, found, exact, strict=True)):
+    errors = []
+    for place, (a, b) in enumerate(zip(found, exact, strict=True)):
         what = ("y", "the final state")[place] if place < 2 else f"gradient {place - 1}"
         limit = limits[min(place, 2)]
-        if not value <= limit:
-            raise TaskError(f"{about}: the relative error of {what} is {value:.2g}, above {limit:g}")
-        single = largest_error(a, b)
-        if not single <= ONE_ELEMENT * limit:
-            raise TaskError(
-                f"{about}: the largest error of {what} is {single:.2g} of its largest element, "
-                f"above {ONE_ELEMENT * limit:g}"
-            )
-    return max(errors)
+        errors.append(Error(f"the relative error of {what}", error(a, b), limit))
+        errors.append(
+            Error(f"the largest error of {what}, by its largest element,", largest_error(a, b), ONE_ELEMENT * limit)
+        )
+    return errors
+
+
+def _lost(setting: Setting) -> bool:
+    """Whether an error broke the CUDA context, so that every later call would fail."""
+    try:
+        wait(torch.device(setting.device))
+    except RuntimeError:
+        return True
+    return False
 
 
 @contextmanager

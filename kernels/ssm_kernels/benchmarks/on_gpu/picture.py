@@ -22,12 +22,16 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
         TaskError: the stage speed has no times yet.
     """
     speeds = report.read("speed", setting.out)
-    done = {case: task["result"] for case, task in speeds.tasks.items() if task["state"] == "passed"}
+    done = {case: task["result"] for case, task in speeds.tasks.items() if _timed(task)}  # also of a failed task
     if not done:
         raise TaskError("the stage speed has no results yet; run it first")
     path = setting.out / "speed.png"
     _draw(done, speeds.about["device"]["name"], path)
     return {"says": f"{len(done)} cases in {path.name}"}
+
+
+def _timed(task: dict[str, Any]) -> bool:
+    return any(entry["share"] for entry in task.get("result", {}).get("found", ()))
 
 
 def _draw(done: dict[str, dict[str, Any]], device: str, path: Any) -> None:

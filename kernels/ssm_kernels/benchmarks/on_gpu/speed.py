@@ -56,11 +56,12 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     device = torch.device(setting.device)
     able = [name for name in OURS if unavailable(case.operation, name, device) is None]
     wrong = [speed for speed in speeds if speed.contestant in able and not speed.milliseconds]
-    if wrong:
-        raise TaskError(f"{wrong[0].contestant}: {wrong[0].reason}")
     timed = sorted((speed for speed in speeds if speed.milliseconds), key=lambda speed: speed.median)
     says = ", ".join(f"{speed.contestant} {speed.median:.3g} ms ({limit / speed.median:.0%})" for speed in timed)
-    return {"says": says, "limit_ms": limit, "limits": limits.content(), "case": _about(case), "found": found}
+    result = {"says": says, "limit_ms": limit, "limits": limits.content(), "case": _about(case), "found": found}
+    if wrong:
+        raise TaskError("; ".join(f"{speed.contestant}: {speed.reason}" for speed in wrong), result)
+    return result
 
 
 def _about(case: Case) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,14 @@ class Setting:
 
 class TaskError(Exception):
     """The task found something wrong. The message has one line."""
+
+    def __init__(self, message: str, found: dict[str, Any] | None = None) -> None:
+        """
+        Args:
+            found: what goes into the result file in spite of it, as the result of `run`.
+        """
+        super().__init__(message)
+        self.found = found
 
 
 class TaskSkippedError(Exception):

@@ -93,7 +93,7 @@ def _done(module: Any, setting: Setting, name: str) -> dict[str, Any]:
     except TaskSkippedError as error:
         answer = {"state": "skipped", "reason": _line(error)}
     except TaskError as error:
-        answer = {"state": "failed", "reason": _line(error)}
+        answer = {"state": "failed", "reason": _line(error)} | ({"result": error.found} if error.found else {})
     except Exception as error:
         traceback.print_exc()
         answer = {"state": "failed", "reason": f"{type(error).__name__}: {_line(error)}"}
