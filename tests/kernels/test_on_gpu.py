@@ -191,6 +191,7 @@ def test_a_crash_and_a_hang_cost_one_task(
     said = capsys.readouterr().out
     assert "made: crash: the process was ended by signal 6" in said
     assert "failed      2 passed, 4 failed, 1 skipped" in said
+    assert "made: 1 skipped: no tool" in said
 
 
 def test_a_worker_ends_with_its_parent(stage: Callable[..., Stage], tmp_path: Path) -> None:
@@ -322,8 +323,8 @@ def test_a_stage_ends_in_its_time_and_continues(
     stage: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["made", "--rehearse", "--out", str(tmp_path)]
-    stage(COUNTED, seconds=1.25)  # with the start of the worker
-    assert main(words) == 1
+    stage(COUNTED)
+    assert main([*words, "--seconds", "5"]) == 1  # with the start of the worker
     assert result(tmp_path, "made")["state"] == "unfinished"
     assert "the same command continues" in capsys.readouterr().out
     (tmp_path / "fast").touch()
@@ -491,6 +492,7 @@ def test_a_call_with_other_bits_is_found() -> None:
 def test_a_backend_that_cannot_run_leaves_the_times_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(True, tmp_path, ROOT)
     name = next(name for name, case in speed._cases(setting).items() if case.operation == "selective_scan")
+    monkeypatch.setattr(speed, "_cases", mock.Mock(return_value=speed._cases(setting)))
     found = [Speed("triton", (2.0,), 0.0), Speed("cuda", reason="no nvcc")]
     monkeypatch.setattr(speed, "scan_speed", lambda *_: found)
     monkeypatch.setattr(speed, "_limits", lambda _: mock.Mock())
@@ -498,9 +500,8 @@ def test_a_backend_that_cannot_run_leaves_the_times_of_others(tmp_path: Path, mo
     missing = {"triton": None, "cuda": "no nvcc"}
     monkeypatch.setattr(speed, "unavailable", lambda operation, backend, device: missing[backend])
     assert speed.run(setting, name)["says"] == "triton 2 ms (50%)"
-    missing["cuda"] = None
-    with pytest.raises(TaskError, match="cuda: no nvcc") as raised:
-        speed.run(setting, name)
+    with pytest.raises(TaskError, match="cuda: no nvcc") as raised, mock.patch.object(Setting, "device", "cpu"):
+        speed.run(Setting(False, tmp_path, ROOT), name)
     assert raised.value.found is not None
     assert [(entry["name"], entry["ms"]) for entry in raised.value.found["found"]] == [("triton", 2.0), ("cuda", None)]
 
@@ -542,6 +543,17 @@ def test_a_rule_that_fails_is_no_skipped_task(tmp_path: Path, monkeypatch: pytes
     missing.return_value = "no triton"
     with pytest.raises(TaskSkippedError, match=r"^no triton$"):
         rules.run(setting, name)
+
+
+def test_a_backend_that_cannot_run_on_a_gpu_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without nvcc, the CUDA kernels are not shown to be right."""
+    monkeypatch.setattr(kernels.backends, "unavailable", mock.Mock(return_value="no nvcc"))
+    for rehearse, error in ((True, TaskSkippedError), (False, TaskError)):
+        setting = Setting(rehearse, tmp_path, ROOT)
+        with pytest.raises(error, match=r"^no nvcc$"):
+            kernels.run(setting, "usual, selective_scan, cuda")
+        with pytest.raises(error, match=r"^no nvcc$"):
+            rules.run(setting, next(name for name in rules.names(setting) if name.endswith("cuda")))
 
 
 def test_a_skipped_kernel_is_skipped_under_the_sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

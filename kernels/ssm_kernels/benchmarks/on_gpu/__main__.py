@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ def main(words: Sequence[str]) -> int:
     chosen = [STAGES[name] for name in args.stages or STAGES]
     if args.rehearse:
         chosen = [rehearsed(stage) for stage in chosen]
+    if args.seconds is not None:
+        chosen = [replace(stage, seconds=min(stage.seconds, args.seconds)) for stage in chosen]
     _say_missing(chosen)
     try:
         reports = [_run(stage, setting, args) for stage in chosen]
@@ -65,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rehearse", action="store_true", help="without a GPU, at tiny sizes, with stand-ins")
     parser.add_argument("--again", action="store_true", help="also run what is finished")
     parser.add_argument("--only", metavar="TEXT", default="", help="only tasks with TEXT in their name")
+    parser.add_argument("--seconds", type=float, metavar="N", help="end each stage after N seconds, if that is sooner")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the folder of the results (default: reports/gpu)")
     return parser
 
@@ -132,7 +137,7 @@ def _line(name: str, answer: dict[str, Any]) -> str:
 
 
 def _summary(reports: Sequence[Report]) -> list[str]:
-    """One line for each stage, then one for each task that failed."""
+    """One line for each stage, then one for each task that failed, and for each reason of skipped tasks."""
     lines = []
     for found in reports:
         counts = ", ".join(f"{count} {state}" for state, count in found.counts().items() if count)
@@ -141,6 +146,8 @@ def _summary(reports: Sequence[Report]) -> list[str]:
         for name, task in found.tasks.items():
             if task["state"] == "failed":
                 lines.append(f"{found.stage}: {name}: {task['reason']}")
+        skipped = Counter(task["reason"] for task in found.tasks.values() if task["state"] == "skipped")
+        lines += [f"{found.stage}: {count} skipped: {reason}" for reason, count in skipped.items()]
     if any(found.state == "unfinished" for found in reports):
         lines.append("Unfinished: the same command continues.")
     return lines

@@ -20,7 +20,7 @@ import torch
 from ssm_kernels import backends
 from ssm_kernels.benchmarks.cases import Case, rehearsed
 from ssm_kernels.benchmarks.on_gpu.stages import STAGES
-from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, TaskSkippedError
+from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, cannot_run
 from ssm_kernels.benchmarks.race import Contestant, race
 from ssm_kernels.benchmarks.scans import DeviceLostError, oracle, timed_scan
 from ssm_kernels.native import cuda, triton_launch
@@ -49,15 +49,15 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     """The time of each trial over that of the rule, for the trials that start in time.
 
     Raises:
-        TaskError: the rule itself gives no right results, or a trial broke the CUDA context.
-        TaskSkippedError: the backend cannot run here.
+        TaskError: the backend cannot run, the rule gives no right results, or a trial broke the CUDA context.
+        TaskSkippedError: the backend cannot be rehearsed here.
     """
     end = time.monotonic() + NO_MORE * STAGES["rules"].task_seconds
     case, backend = _cases(setting)[name]
     device = torch.device(setting.device)
     missing = backends.unavailable(case.operation, backend, device)
     if missing is not None:
-        raise TaskSkippedError(missing)
+        raise cannot_run(setting, missing)
     arguments = case.arguments(device)
     expected = oracle(case, arguments, device)
     kernels: dict[str, None] = {}  # names, in order

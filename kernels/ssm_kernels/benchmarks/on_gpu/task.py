@@ -40,4 +40,9 @@ class TaskError(Exception):
 
 
 class TaskSkippedError(Exception):
-    """The task cannot be done here. The message says in one line what is missing."""
+    """The task cannot be done here, and need not. The message says in one line what is missing."""
+
+
+def cannot_run(setting: Setting, missing: str) -> Exception:
+    """The error for one of our backends that cannot run. On a GPU, a stage without it does not pass."""
+    return TaskSkippedError(missing) if setting.rehearse else TaskError(missing)
