@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -206,6 +207,24 @@ def test_scans_are_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixtu
     made = read_provenance(tmp_path / "scans.parquet")
     assert made["limits"]["memory"] == 3e10
     assert "transformers" in made["peers"]
+
+
+def test_peers_do_not_get_the_settings_of_our_triton_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our kernels set DISABLE_MMA_V3 at their first launch, and it stays set for their later ones."""
+    monkeypatch.setenv("DISABLE_MMA_V5", "0")
+    monkeypatch.setattr(scans_module, "PRODUCTS", {"DISABLE_MMA_V3": None, "DISABLE_MMA_V5": "0"})
+    seen: list[tuple[str, str | None, str | None]] = []
+
+    def called(name: str, *_: Any) -> tuple[None, str]:
+        seen.append((name, os.environ.get("DISABLE_MMA_V3"), os.environ.get("DISABLE_MMA_V5")))
+        if name == "triton":
+            monkeypatch.setenv("DISABLE_MMA_V3", "1")
+        return None, "not timed"
+
+    monkeypatch.setattr(scans_module, "_checked", called)
+    monkeypatch.setattr(scans_module, "_contestants", lambda *_: [(x, abs) for x in ("triton", "fla", "torch")])
+    scans_module.scan_speed(SMALL, CPU, 1, 1.0)
+    assert seen == [("triton", None, "0"), ("fla", None, "0"), ("torch", "1", "0")]
 
 
 def test_what_was_measured_before_the_device_broke_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,9 @@ autograd takes more memory than a GPU has.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median
 
@@ -28,6 +30,10 @@ Scan = Callable[[Arguments], Outputs]
 # Largest relative error (norm of the difference over norm) of an implementation that is timed.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3}
 SLOW = ("reference",)  # the oracle is not timed
+
+
+# The user's settings of Triton's matrix products. On some GPUs, our kernels set them for the whole process.
+PRODUCTS = {name: os.environ.get(name) for name in ("DISABLE_MMA_V3", "DISABLE_MMA_V5")}
 
 
 class DeviceLostError(Exception):
@@ -68,7 +74,8 @@ def scan_speed(case: Case, device: torch.device, repeats: int, seconds: float) -
         if isinstance(scan, str):
             reasons[name] = scan
             continue
-        error, call = _checked(name, scan, case, arguments, expected)
+        with nullcontext() if name in backends.available(case.operation) else _as_for_its_users():
+            error, call = _checked(name, scan, case, arguments, expected)
         if error is not None:
             errors[name] = error
         if isinstance(call, str):
@@ -110,6 +117,25 @@ def _checked(
     except RuntimeError as problem:  # otherwise all later contestants get the blame
         raise DeviceLostError(f"{name}: {_first_line(problem)}") from problem
     return error, call
+
+
+@contextmanager
+def _as_for_its_users() -> Iterator[None]:
+    """Within this block, Triton compiles products as the user set it: a peer is not slower because of our kernels."""
+    ours = {name: os.environ.get(name) for name in PRODUCTS}
+    _set(PRODUCTS)
+    try:
+        yield
+    finally:
+        _set(ours)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _first_line(problem: Exception) -> str:
