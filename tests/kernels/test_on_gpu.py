@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -85,7 +86,7 @@ def test_kernels_are_rehearsed_on_a_bare_machine(bare: Path, tmp_path: Path) -> 
 REHEARSED = [
     ("kernels", "diagonal_scan"),
     ("kernels", "causal_conv1d"),
-    ("speed picture", ""),
+    ("compile speed picture", ""),
     ("figure", ""),
     ("training", ""),
     ("sanitizer", "_scan, cuda"),
@@ -362,7 +363,20 @@ def test_wheels_have_the_names_of_the_index() -> None:
 
 def test_no_stage_takes_longer_than_nine_minutes() -> None:
     assert all(stage.seconds <= LONGEST == 540 for stage in STAGES.values())
-    assert [name for name, stage in STAGES.items() if stage.packages == KERNELS][:2] == ["kernels", "speed"]
+    assert [name for name, stage in STAGES.items() if stage.packages == KERNELS][:3] == ["kernels", "compile", "speed"]
+
+
+def test_a_stage_that_must_run_first_does_so_once(
+    stage: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = stage("", first="before", packages=("no_such_package",))
+    monkeypatch.setitem(STAGES, "before", replace(made, name="before", first=None))
+    main(["made", "before", "--rehearse", "--out", str(tmp_path)])
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("==")] == [
+        "== before: for tests",
+        "== made: for tests",
+    ]
+    assert STAGES["speed"].first == "compile"
 
 
 def test_a_damaged_result_file_is_done_again(tmp_path: Path) -> None:
@@ -372,7 +386,9 @@ def test_a_damaged_result_file_is_done_again(tmp_path: Path) -> None:
 
 def test_an_unknown_stage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernel"]) == 2
-    assert capsys.readouterr().err.startswith("on_gpu: unknown stage 'kernel', expected one of kernels, speed, ")
+    assert capsys.readouterr().err.startswith(
+        "on_gpu: unknown stage 'kernel', expected one of kernels, compile, speed, "
+    )
 
 
 def test_a_machine_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -491,8 +507,8 @@ def test_a_call_with_other_bits_is_found() -> None:
 
 def test_a_backend_that_cannot_run_leaves_the_times_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(True, tmp_path, ROOT)
-    name = next(name for name, case in speed._cases(setting).items() if case.operation == "selective_scan")
-    monkeypatch.setattr(speed, "_cases", mock.Mock(return_value=speed._cases(setting)))
+    name = next(name for name, case in speed.cases(setting).items() if case.operation == "selective_scan")
+    monkeypatch.setattr(speed, "cases", mock.Mock(return_value=speed.cases(setting)))
     found = [Speed("triton", (2.0,), 0.0), Speed("cuda", reason="no nvcc")]
     monkeypatch.setattr(speed, "scan_speed", lambda *_: found)
     monkeypatch.setattr(speed, "_limits", lambda _: mock.Mock())
@@ -536,7 +552,7 @@ def test_a_rule_that_fails_is_no_skipped_task(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(TaskError, match=r"^tiles x 2: triton: CUDA error: an illegal access$"):
         rules.run(setting, name)
     calls.side_effect = [lambda: None, "no shared memory"]
-    with mock.patch.object(rules.time, "monotonic", side_effect=[0, 79, 81]):
+    with mock.patch.object(rules.time, "monotonic", side_effect=[0, 37, 38]):
         found = rules.run(setting, name)
     assert found["says"] == "no trial ran; only 1 of 3 trials in time"
     assert found["trials"] == {"tiles x 0.5": "no shared memory"}

@@ -144,7 +144,12 @@ def _first_line(problem: Exception) -> str:
 
 def oracle(case: Case, arguments: Arguments, device: torch.device) -> list[Tensor | None]:
     """Outputs and gradients in float64."""
-    return _results(_ours(case, "torch" if device.type == "cuda" else "reference"), _doubled(arguments), case)
+    return results(case, "torch" if device.type == "cuda" else "reference", _doubled(arguments))
+
+
+def results(case: Case, backend: str, arguments: Arguments) -> list[Tensor | None]:
+    """Outputs and gradients of one of our backends."""
+    return _results(_ours(case, backend), arguments, case)
 
 
 def _contestants(case: Case, device: torch.device) -> Iterator[tuple[str, Scan | str]]:
@@ -171,11 +176,11 @@ def _results(scan: Scan, arguments: Arguments, case: Case) -> list[Tensor | None
     leaves = {name: None if x is None else x.detach().requires_grad_(case.backward) for name, x in arguments.items()}
     with torch.set_grad_enabled(case.backward):
         y, state = scan(leaves)
-    results: list[Tensor | None] = [y.detach(), None if state is None else state.detach()]
+    found: list[Tensor | None] = [y.detach(), None if state is None else state.detach()]
     if case.backward:
         _loss(y, state, case).backward()
-        results += [None if x is None else x.grad for x in leaves.values()]
-    return results
+        found += [None if x is None else x.grad for x in leaves.values()]
+    return found
 
 
 def _loss(y: Tensor, state: Tensor | None, case: Case) -> Tensor:

@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
     folder = args.out or root / ("results/gpu_rehearsal" if args.rehearse else "reports/gpu")
     setting = Setting(args.rehearse, folder.resolve(), root)
     setting.out.mkdir(parents=True, exist_ok=True)
-    chosen = [STAGES[name] for name in args.stages or STAGES]
+    chosen = [STAGES[name] for name in _in_order(args.stages or list(STAGES))]
     if args.rehearse:
         chosen = [rehearsed(stage) for stage in chosen]
     if args.seconds is not None:
@@ -72,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, metavar="N", help="end each stage after N seconds, if that is sooner")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the folder of the results (default: reports/gpu)")
     return parser
+
+
+def _in_order(names: Sequence[str]) -> list[str]:
+    """The chosen stages, each once, and before them what must run first."""
+    return list(dict.fromkeys(stage for name in names for stage in (STAGES[name].first, name) if stage is not None))
 
 
 def _say_missing(stages: Sequence[Stage]) -> None:

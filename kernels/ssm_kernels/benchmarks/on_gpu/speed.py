@@ -27,7 +27,7 @@ TINY = {  # sizes of a measurement of limits in a rehearsal
 
 
 def names(setting: Setting) -> list[str]:
-    return list(_cases(setting))
+    return list(cases(setting))
 
 
 def run(setting: Setting, name: str) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     Raises:
         TaskError: one of our kernels is wrong or could not run, or an implementation broke the CUDA context.
     """
-    case, limits = _cases(setting)[name], _limits(setting)
+    case, limits = cases(setting)[name], _limits(setting)
     repeats = 1 if setting.rehearse else REPEATS
     try:
         speeds = scan_speed(case, torch.device(setting.device), repeats, SECONDS)
@@ -69,13 +69,13 @@ def _about(case: Case) -> dict[str, Any]:
 
 
 @cache
-def _cases(setting: Setting) -> dict[str, Case]:
+def cases(setting: Setting) -> dict[str, Case]:
     """The cases by name. A rehearsal has one of every kind, at tiny sizes and in float32."""
-    cases = gpu_cases()
+    chosen = gpu_cases()
     if setting.rehearse:
-        kinds = {(case.operation, case.system): case for case in reversed(cases) if case.backward}
-        cases = [rehearsed(case) for case in kinds.values()]
-    return {f"{case.name}, {case.shape}, {case.direction}": case for case in cases}
+        kinds = {(case.operation, case.system): case for case in reversed(chosen) if case.backward}
+        chosen = [rehearsed(case) for case in kinds.values()]
+    return {f"{case.name}, {case.shape}, {case.direction}": case for case in chosen}
 
 
 @cache

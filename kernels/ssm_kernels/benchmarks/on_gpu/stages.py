@@ -21,6 +21,7 @@ class Stage:
     packages: tuple[str, ...] = KERNELS  # names of imports
     whole_project: bool = False  # whether its results depend on all code, not on that of the kernels alone
     repeats: bool = False  # whether it runs every time
+    first: str | None = None  # the stage that must run before
 
 
 PROJECT = (
@@ -34,7 +35,14 @@ STAGES = {
     stage.name: stage
     for stage in (
         Stage("kernels", "every Triton and CUDA kernel against the float64 oracle", 360, workers=8, task_seconds=300),
-        Stage("speed", "scans against the chip's limits, PyTorch, mamba_ssm and fla", 420, task_seconds=120),
+        Stage("compile", "what the stage speed compiles, in several processes", 120, workers=8, repeats=True),
+        Stage(
+            "speed",
+            "scans against the chip's limits, PyTorch, mamba_ssm and fla",
+            420,
+            task_seconds=120,
+            first="compile",
+        ),
         Stage("figure", "lg_fig5 at scale gpu, from tokens to verdicts", 480, packages=WORKFLOW, whole_project=True),
         Stage("training", "training steps at the papers' sizes", 300, packages=PROJECT, whole_project=True),
         Stage("sanitizer", "memcheck, racecheck and synccheck of compute-sanitizer", 240, workers=6, task_seconds=200),
