@@ -489,6 +489,18 @@ def test_chunks_segments_and_cuts_are_checked_in_half_precision(check: str) -> N
     assert set(found["errors"]) == {"form 0, float32", "form 0, bfloat16"}
 
 
+def test_the_errors_of_exponentials_add_up_in_a_selective_scan() -> None:
+    def limit(check: str, operation: str) -> float:
+        found = kernels.run(Setting(True, Path(), ROOT), f"{check}, {operation}, torch")["errors"]
+        return max(limit for what, (_, limit) in found["form 0, float32"].items() if "relative" in what)
+
+    assert limit("long", "selective_scan") == pytest.approx(1e-4)
+    assert limit("usual", "selective_scan") == pytest.approx(3e-5)
+    assert limit("layers", "selective_scan") == pytest.approx(3e-5)
+    assert limit("long", "diagonal_scan") == pytest.approx(2e-5)
+    assert limit("usual", "diagonal_scan") == pytest.approx(1e-5)
+
+
 def test_the_rounding_of_the_gradient_of_y_is_no_error() -> None:
     """Terms of the gradient of dt_bias cancel here: against the gradient that is not rounded, it is off by 2%."""
     case = make("selective_scan", 3, length=300, batch=1, width=2, resets=0.1)
@@ -585,6 +597,18 @@ def test_a_device_that_the_sanitizer_does_not_know_is_skipped(tmp_path: Path, mo
     monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
     with pytest.raises(TaskSkippedError, match="compute-sanitizer does not know this device"):
         sanitizer.run(Setting(True, tmp_path, ROOT), "memcheck, selective_scan, cuda")
+
+
+def test_errors_that_the_api_returns_to_pytorch_are_not_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = mock.Mock(return_value=subprocess.CompletedProcess([], 0, "========= ERROR SUMMARY: 0 errors\n", ""))
+    monkeypatch.setattr(sanitizer, "called", called)
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda *_, **__: "compute-sanitizer")
+    found = sanitizer.run(Setting(False, tmp_path, ROOT), "memcheck, selective_scan, cuda")
+    assert found["says"] == "========= ERROR SUMMARY: 0 errors"
+    words = " ".join(called.call_args.args[0])
+    assert words.startswith("compute-sanitizer --tool memcheck --error-exitcode 9 --report-api-errors no ")
 
 
 def test_only_the_cuda_sources_are_checked_for_races(tmp_path: Path) -> None:
