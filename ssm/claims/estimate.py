@@ -48,8 +48,6 @@ class Estimate:
     words: str  # what was computed, as text
     by_seed: BySeed = field(default_factory=dict)  # what the interval is computed from; empty: not from seeds
     tails: Tails | None = None  # p-values by the method of the interval; None: exact
-    may_be_lower: bool = False  # a seed has an upper bound in place of its number, so the interval says nothing below
-    may_be_higher: bool = False  # a seed has a lower bound
 
 
 @dataclass(frozen=True)

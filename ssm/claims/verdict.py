@@ -127,21 +127,11 @@ def _decided(task: JudgedFigure, claim: ClaimSpec, panel: str, found: Estimate) 
     numbers = {"estimate": value, "low": low, "high": high, "interval": found.interval.words()}
     if _separate_trainings(task, claim, panel):
         return {**numbers, "p": None, "verdict": OPEN, "reason": ONE_SEED}
-    verdict, reason = _decide_on(found, low, high, claim.expected)
-    exactly, _ = _decide_on(found, found.low, found.high, claim.expected)
+    verdict, reason = decide(low, high, claim.expected)
+    exactly, _ = decide(found.low, found.high, claim.expected)
     if exactly != verdict:
         reason += f"; only rounding would make it {exactly}"
     return {**numbers, "p": p_value(found, claim.expected, verdict), "verdict": verdict, "reason": reason}
-
-
-def _decide_on(found: Estimate, low: float, high: float, expected: Expected) -> tuple[str, str]:
-    """`decide`, but not by an end of the interval beyond which the true number of a seed may lie."""
-    verdict, reason = decide(low, high, expected)
-    possible = (-math.inf if found.may_be_lower else low, math.inf if found.may_be_higher else high)
-    if decide(*possible, expected)[0] == verdict:
-        return verdict, reason
-    side = "lower" if found.may_be_lower else "higher"
-    return OPEN, f"{reason}, but the true number may be {side}: a seed has only a bound"
 
 
 def _as_json(by_seed: BySeed) -> str:
