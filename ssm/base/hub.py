@@ -22,14 +22,14 @@ def require_model(name: str | Path) -> None:
     with reading(CheckpointError):
         there = Path(name).is_dir() or Path(name).is_file()
     if not (there or re.fullmatch(HUB, str(name))):
-        hint = near(name, "expected a folder, a file or owner/model")
-        raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub; {hint}")
+        raise CheckpointError(f"{name}: no such folder or file, and not a name of the hub (owner/model){near(name)}")
 
 
-def near(name: str | Path, otherwise: str) -> str:
-    """The hint after a model that is not there: the nearest folder or file beside it, or `otherwise`."""
-    path = Path(name)
-    return nearest(path.name, [found.name for found in path.parent.glob("*")], otherwise)
+def near(name: str | Path) -> str:
+    """The end of a message on a model that is not there: the nearest folder or file beside it, if one is near."""
+    path, none = Path(name), " "
+    hint = nearest(path.name, [found.name for found in path.parent.glob("*")], none)
+    return "" if hint == none else f"; {hint}"
 
 
 def is_name(text: str) -> bool:

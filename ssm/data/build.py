@@ -55,9 +55,9 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8
         if _already_there(spec, folder):  # another process has built it meanwhile
             return False
         with writing(folder):
-            if folder.exists():
-                shutil.rmtree(folder)  # empty, or parts of a store without a manifest
-            temporary.rename(folder)
+            if any(folder.glob("*")):
+                shutil.rmtree(folder)  # parts of a store without a manifest
+            temporary.rename(folder)  # it may be an empty folder
     return True
 
 

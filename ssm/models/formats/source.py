@@ -313,9 +313,9 @@ def _downloaded(name: str, only: list[str] | None = None) -> Path:
             folder = fetched([*patterns, WEIGHTS[1], "pytorch_model-*.bin", WEIGHTS[1] + INDEX])
     except Exception as error:  # the package raises many types, also those of its network libraries
         cache = huggingface_hub.constants.HF_HUB_CACHE
-        advice = f"{by_hand}, or the hub's cache of another machine to {cache}"
         raise CheckpointError(
-            f"{name}: no such folder, and the hub does not provide it ({first_line(error)}); {near(name, advice)}"
+            f"{name}: no such folder, and the hub does not provide it ({first_line(error)}); {by_hand}, or the hub's "
+            f"cache of another machine to {cache}{near(name)}"
         ) from error
     return folder
 

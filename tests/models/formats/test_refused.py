@@ -173,7 +173,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere: no such folder or file, and not a name of the hub"):
         import_checkpoint(tmp_path / "nowhere")
     (tmp_path / "mamba").mkdir()
-    with pytest.raises(CheckpointError, match=r"/mambba: no such folder or file, .*; did you mean 'mamba'\?$"):
+    with pytest.raises(CheckpointError, match=r"/mambba: no such folder or file, .*\); did you mean 'mamba'\?$"):
         import_checkpoint(tmp_path / "mambba")
 
 

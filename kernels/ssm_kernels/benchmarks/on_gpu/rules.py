@@ -27,6 +27,7 @@ from ssm_kernels.native import cuda, triton_launch
 from ssm_kernels.native.triton_launch import PROGRAMS, Launch, launching
 
 REPEATS, SECONDS = 10, 0.5  # at most, for each trial
+SHARE = 0.8  # of the stage's time, for new trials; the rest is for starts of workers and for last trials
 SHAPES = (
     ("gated_scan", "Mamba-2", (8, 2048, 64, 128, 64)),
     ("selective_scan", "Mamba", (8, 2048, 4096, 16)),
@@ -51,7 +52,7 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
         TaskError: the backend cannot run, the rule gives no right results, or a trial broke the CUDA context.
         TaskSkippedError: the backend cannot be rehearsed here.
     """
-    end = time.monotonic() + STAGES["rules"].seconds / len(_cases(setting))  # no trial starts after it
+    end = time.monotonic() + SHARE * STAGES["rules"].seconds / len(_cases(setting))  # no trial starts after it
     case, backend = _cases(setting)[name]
     device = torch.device(setting.device)
     missing = backends.unavailable(case.operation, backend, device)

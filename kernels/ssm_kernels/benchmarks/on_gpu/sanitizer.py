@@ -39,8 +39,9 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if program is None and not setting.rehearse:
         raise TaskSkippedError("compute-sanitizer is not installed; it is part of the CUDA toolkit")
-    # Not errors that a call of the CUDA API returns: PyTorch asks for what a device may refuse, and handles the answer.
-    options = ("--tool", tool, "--error-exitcode", str(FOUND), "--report-api-errors", "no")
+    options = ["--tool", tool, "--error-exitcode", str(FOUND)]
+    if tool == "memcheck":  # PyTorch asks the CUDA API for what a device may refuse, and handles the error
+        options += ["--report-api-errors", "no"]
     before = [] if setting.rehearse else [str(program), *options]
     task = command(
         kernels.__name__.rsplit(".", 1)[1], setting, "--task", f"{kernels.SANITIZED}, {operation}, {backend}"
