@@ -62,6 +62,10 @@ def problem(inputs: Inputs) -> Problem:
     (batch, T, H, V), (G, K) = v.shape, k.shape[2:]
     dtype = compute_dtype(*inputs)
     half = all(x.element_size() == 2 for x in (q, k, v))
+    # Triton chooses the layout of a product's operand by the narrowest number that it is computed from. Triton 3.6
+    # cannot compile a float64 product if that is a byte. In float32, resets as bytes need fewer registers.
+    if resets is not None and dtype == torch.float64:
+        resets = resets.to(torch.int32)
     precision = "ieee" if dtype == torch.float64 else HALF if half else FLOAT32
     (q, q_row), (k, k_row), (v, v_row) = rows(q), rows(k), rows(v)
     decay = "none" if log_decay is None else {1: "constant", 3: "head", 4: "key"}[log_decay.dim()]

@@ -178,14 +178,11 @@ def all_rows(*tensors: Tensor | None) -> tuple[list[Any], tuple[int, ...]]:
 
 
 def plain(x: Tensor | None) -> Tensor | None:
-    """The tensor, contiguous; bools become int32.
-
-    Triton chooses the layout of a product's operand by the narrowest number that it is computed from. Triton 3.6 cannot
-    compile a float64 product if that is a byte.
-    """
+    """The tensor, contiguous; bools become bytes."""
     if x is None:
         return None
-    return (x.to(torch.int32) if x.dtype == torch.bool else x).contiguous()
+    x = x.contiguous()
+    return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
 def real_dtype(dtype: torch.dtype) -> tl.dtype:
