@@ -13,6 +13,8 @@ from report.folder import results_folder
 
 from ssm.base.tables import VERDICTS, read_provenance, read_table
 from ssm.cli.main import main
+from ssm.diagnosis import RECORD
+from ssm.extension.folder import SETTINGS
 from ssm.report.papers import PAGES
 
 
@@ -151,7 +153,7 @@ def test_results_that_are_not_those_of_one_scale_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("results/smoke/specs").mkdir(parents=True)
-    for page in ("diagnosis.json", "extension.json"):
+    for page in (RECORD, SETTINGS):
         Path(f"results/{page}/tables").mkdir(parents=True)
         Path(f"results/{page}/{page}").touch()
     for number in range(5):

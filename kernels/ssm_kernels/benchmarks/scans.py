@@ -111,11 +111,11 @@ def _checked(
         right = error <= TOLERANCE[case.dtype]
         call = _call(scan, arguments, case) if right else f"wrong: its relative error is {error:.2g}"
     except Exception as problem:  # it lacks a feature, or cannot be compiled, started or imported here
-        call = _first_line(problem)
+        call = first_line(problem)
     try:
         wait(next(x.device for x in expected if x is not None))
     except RuntimeError as problem:  # otherwise all later contestants get the blame
-        raise DeviceLostError(f"{name}: {_first_line(problem)}") from problem
+        raise DeviceLostError(f"{name}: {first_line(problem)}") from problem
     return error, call
 
 
@@ -138,7 +138,8 @@ def _set(variables: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _first_line(problem: Exception) -> str:
+def first_line(problem: Exception) -> str:
+    """The first line of an error's message, or its type if it has none."""
     return (str(problem).strip() or type(problem).__name__).splitlines()[0]
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ssm_kernels import backends
 from ssm_kernels.benchmarks.on_gpu.task import Setting, TaskError, cannot_run
+from ssm_kernels.benchmarks.scans import first_line
 from ssm_kernels.testing.cases import EVERY, NORM, Case, Function, make, variants
 from ssm_kernels.testing.numerics import error, largest_error, same_bits, with_gradients
 from ssm_kernels.timing import wait
@@ -78,7 +79,7 @@ def run(setting: Setting, name: str) -> dict[str, Any]:
             errors[about] = compare()
         except Exception as problem:  # it cannot be compiled or started; other forms may
             traceback.print_exc()
-            failures.append(f"{about}: {type(problem).__name__}: {(str(problem).splitlines() or [''])[0]}")
+            failures.append(f"{about}: {type(problem).__name__}: {first_line(problem)}")
             if _lost(setting):
                 break
             continue
