@@ -30,4 +30,4 @@ class Tbtt(InitialState):
         return held_for_passing(sequences, zeroes=self.p_zero > 0)
 
     def unlike_the_paper(self) -> tuple[str, ...]:
-        return ("the state is reset where a document starts, the paper's is not",) if self.resets else ()
+        return ("the state is reset where a document starts, and the paper mentions no reset",) if self.resets else ()
