@@ -171,7 +171,8 @@ class Operator:
             f"ssm_kernels::{self.name}_backward",
             self._run_backward,
             mutates_args=(),
-            schema=f"({grads}, {tensors}, str backend{options}) -> Tensor[]",
+            # Not Tensor[], of which torch.vmap has no fallback.
+            schema=f"({grads}, {tensors}, str backend{options}) -> ({', '.join(['Tensor'] * self._tensors)})",
         )
         self._forward.register_fake(self._fake_forward)
         self._backward.register_fake(self._fake_backward)
@@ -202,11 +203,11 @@ class Operator:
 
     def _run_backward(
         self, dy: Tensor, dstate: Tensor | None, saved: Tensor, y: Tensor | None, *args: Any
-    ) -> list[Tensor]:
+    ) -> tuple[Tensor, ...]:
         """The gradients, with empty tensors in place of None, which an operator cannot return."""
         inputs, (name, *rest) = args[: self._tensors], args[self._tensors :]
         gradients = self._gradients(dy, dstate, saved, y, inputs, name, self.options(*rest))
-        return [dy.new_empty(0) if gradient is None else gradient for gradient in gradients]
+        return tuple(dy.new_empty(0) if gradient is None else gradient for gradient in gradients)
 
     def _fake_forward(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
         inputs, (name, save, *rest) = self.inputs(*args[: self._tensors]), args[self._tensors :]
@@ -220,11 +221,13 @@ class Operator:
             like.new_empty(saved, dtype=dtype),
         )
 
-    def _fake_backward(self, dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, *args: Any) -> list[Tensor]:
-        return [
+    def _fake_backward(
+        self, dy: Tensor, dstate: Tensor, saved: Tensor, y: Tensor | None, *args: Any
+    ) -> tuple[Tensor, ...]:
+        return tuple(
             dy.new_empty(0) if x is None or not differentiable(x) else x.new_empty(x.shape)
             for x in args[: self._tensors]
-        ]
+        )
 
     def _setup(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
         tensors, (name, ctx.saves, *rest) = inputs[: self._tensors], inputs[self._tensors :]
@@ -327,6 +330,9 @@ class Direct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         operator, name = ctx.operator, ctx.backend
+        if not all(torch._C._has_storage(x) for x in grads if x is not None):  # vmap over the backward pass
+            ctx.saves = True
+            return None, *operator._differentiate(ctx, *grads, None)[: operator._tensors]
         *given, inputs = operator._saved_for_backward(
             ctx, *grads, none_is_zero=operator._functions[name].zero_dstate_is_none
         )

@@ -272,6 +272,24 @@ def test_vmap(operation: str, backend: str, variant: int) -> None:
         assert same_bits([x[i] for x in gradients], list(alone))
 
 
+@each
+def test_vmap_over_the_backward_pass(operation: str, backend: str, variant: int) -> None:
+    """Many gradients of one call, as for a Jacobian: by `is_grads_batched` and by torch.vmap."""
+    case = make(operation, 19, length=5, variant=variant)
+    leaves = [x.requires_grad_() for x in case.values]
+    outputs = case.function(backend)(*leaves)
+    weights = [torch.stack([torch.ones_like(x), torch.randn_like(x)]) for x in outputs]
+
+    def gradients(*grads: Tensor, batched: bool = False) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(outputs, leaves, grads, retain_graph=True, is_grads_batched=batched)
+
+    alone = [gradients(*(w[i] for w in weights)) for i in range(2)]
+    for got in (gradients(*weights, batched=True), torch.vmap(gradients)(*weights)):
+        assert worst(got, [torch.stack(x) for x in zip(*alone, strict=True)]) < 1e-13
+    of_y = torch.autograd.grad(outputs[0], leaves[0], weights[0], retain_graph=True, is_grads_batched=True)[0]
+    assert worst([of_y[0]], torch.autograd.grad(outputs[0], leaves[:1], weights[0][0])) < 1e-13
+
+
 @pytest.mark.one_build
 @each
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
