@@ -31,7 +31,7 @@ log = logging.getLogger("ssm_kernels")
 _lock = threading.Lock()
 _blocks: dict[object, str] = {}  # open blocks of `use_backend`, in the order in which they began -> backend
 _wanted = "auto"  # current meaning of "auto": the backend of the last open block
-_chosen: dict[tuple[str, ...], str] = {}  # (operation, device type, backends skipped for its inputs) -> backend
+_chosen: dict[tuple[Any, ...], str] = {}  # (operation, device, *backends skipped for its inputs) -> backend
 
 _warned: set[str] = set()  # reasons for skipping the fastest backend that were logged as a warning
 
@@ -87,7 +87,7 @@ def choose(
         BackendError: the backend is unknown, does not implement the operation, cannot run here, or does not take these
             inputs. The message says why.
     """
-    backend, problem = _resolve(operation, available, _wanted if name == "auto" else name, device.type, skipped)
+    backend, problem = _resolve(operation, available, _wanted if name == "auto" else name, device, skipped)
     if problem is not None:
         raise BackendError(problem)
     return backend
@@ -95,13 +95,13 @@ def choose(
 
 @constant_when_compiled  # torch.compile traces the backend that was chosen, not the choice
 def _resolve(
-    operation: str, available: tuple[str, ...], name: str, device_type: str, skipped: tuple[tuple[str, str], ...]
+    operation: str, available: tuple[str, ...], name: str, device: torch.device, skipped: tuple[tuple[str, str], ...]
 ) -> tuple[str, str | None]:
     """The backend, and the problem with it. `choose` raises it, because torch.compile hides errors raised here."""
     if name == "auto":
-        key = (operation, device_type, *(unsuited for unsuited, _ in skipped))
+        key = (operation, device, *(unsuited for unsuited, _ in skipped))
         if key not in _chosen:
-            backend, problem = _fastest(operation, available, torch.device(device_type), dict(skipped))
+            backend, problem = _fastest(operation, available, device, dict(skipped))
             if problem is not None:
                 return name, problem
             _chosen[key] = backend
@@ -112,8 +112,8 @@ def _resolve(
     if problem is None and name not in available:
         problem = f"{operation}: has no backend '{name}'; it has {', '.join(available)}"
     if problem is None:
-        missing = unavailable(operation, name, torch.device(device_type))
-        problem = missing and f"{operation}: backend '{name}' cannot run on {device_type}: {missing}"
+        missing = unavailable(operation, name, device)
+        problem = missing and f"{operation}: backend '{name}' cannot run on {device.type}: {missing}"
     return name, problem
 
 
@@ -124,8 +124,8 @@ def chosen() -> dict[str, str]:
     {"selective_scan on cuda, not cuda": "triton"}.
     """
     return {
-        f"{operation} on {device}{', not ' if unsuited else ''}{' or '.join(unsuited)}": name
-        for (operation, device, *unsuited), name in sorted(_chosen.items())
+        f"{operation} on {device.type}{', not ' if unsuited else ''}{' or '.join(unsuited)}": name
+        for (operation, device, *unsuited), name in sorted(_chosen.items(), key=str)
     }
 
 

@@ -311,3 +311,15 @@ def test_ssm_kernels_does_not_import_torch_dynamo() -> None:
 
     torch.compiler.assume_constant_result(marked)
     assert vars(backends.constant_when_compiled(ours)) == vars(marked) != {}
+
+
+def test_each_device_of_a_machine_has_its_own_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPUs of a machine may differ."""
+    asked: list[torch.device] = []
+    monkeypatch.setattr(backends, "_chosen", {})
+    monkeypatch.setattr(backends, "unavailable", lambda operation, name, device: asked.append(device))
+    devices = [torch.device("cuda", i) for i in range(2)]
+    for device in (*devices, *devices):
+        assert backends.choose("gated_scan", ("triton",), "auto", device) == "triton"
+    assert asked == devices
+    assert backends.chosen() == {"gated_scan on cuda": "triton"}
