@@ -7,9 +7,9 @@ The module of a backend has one of two forms. Either autograd differentiates it:
 
 or it has its own backward pass:
 
-    saved_shape(inputs, options) -> tuple[int, ...]                  shape of the one tensor that backward needs
     forward(inputs, options, save) -> (y, state, saved)
     backward(dy, dstate, saved, y, inputs, options) -> gradients     one per field of Inputs; None: no gradient
+    saved_shape(inputs, options) -> tuple[int, ...]                  shape of `saved`. Without it, nothing is saved
 
 The second form is registered with torch.library, as ssm_kernels::<operation> and ssm_kernels::<operation>_backward.
 Calls go through these operators if something inspects operators: torch.compile, torch.jit.trace, a dispatch mode (fake
@@ -214,7 +214,8 @@ class Operator:
         options = self.options(*rest)
         like = inputs[0]
         shapes, dtype = self.outputs(inputs), compute_dtype(*inputs)
-        saved = backends.module(self.name, name).saved_shape(inputs, options) if save else (0,)
+        saved_shape = getattr(backends.module(self.name, name), "saved_shape", None)
+        saved = saved_shape(inputs, options) if save and saved_shape is not None else (0,)
         return (
             like.new_empty(shapes.y, dtype=shapes.y_dtype),
             like.new_empty(shapes.state, dtype=dtype),

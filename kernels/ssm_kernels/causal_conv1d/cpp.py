@@ -18,11 +18,6 @@ ZERO_DSTATE_IS_NONE = True
 unavailable = partial(why_not_on, SOURCE)
 
 
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Empty: backward computes the values before the activation again."""
-    return (0,)
-
-
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
     """y (B, T, D) and the last inputs, which are the next state (B, K - 1, D)."""
     x, *others = _dense(inputs)

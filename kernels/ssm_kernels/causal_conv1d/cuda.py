@@ -38,11 +38,6 @@ def unsuited(inputs: Inputs) -> str | None:
     return None
 
 
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Empty: the backward pass reads the inputs again."""
-    return (0,)
-
-
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
     """y in the dtype of x, and the state after it in float32."""
     packed = _packed(inputs)

@@ -19,11 +19,6 @@ BLOCK = {"cpu": 1 << 17}
 BLOCK_ELSEWHERE = 1 << 24
 
 
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Empty: nothing is stored."""
-    return (0,)
-
-
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
     """y_t = act(bias + sum_i w_i x_{t-K+1+i})."""
     x, weight, bias, state, resets = inputs

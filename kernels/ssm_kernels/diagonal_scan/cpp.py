@@ -17,11 +17,6 @@ SOURCE = "diagonal_scan/diagonal_scan.cpp"
 unavailable = partial(why_not_on, SOURCE)
 
 
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Empty: backward uses the states, which are the output."""
-    return (0,)
-
-
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
     """All states (B, T, D) and the last state (B, D)."""
     a, b, h0, resets = _dense(inputs)

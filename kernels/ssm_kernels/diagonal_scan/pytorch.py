@@ -15,11 +15,6 @@ ROW = {"cpu": 16_384}
 ROW_ELSEWHERE = 1 << 18
 
 
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Empty: backward uses the states, which are the output."""
-    return (0,)
-
-
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
     """h_t = a_t * h_{t-1} + b_t."""
     a, b, h0, resets = inputs

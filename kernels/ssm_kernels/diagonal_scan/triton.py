@@ -20,12 +20,7 @@ from ssm_kernels.dtypes import compute_dtype
 from ssm_kernels.native.triton_launch import launch, plain, real_dtype, segments, tile, unavailable
 from ssm_kernels.native.triton_tiles import carry
 
-__all__ = ["backward", "forward", "saved_shape", "unavailable"]
-
-
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Empty: the backward pass needs the states, which are the output."""
-    return (0,)
+__all__ = ["backward", "forward", "unavailable"]
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,12 +19,7 @@ from ssm_kernels.gated_scan.inputs import Inputs, Options
 from ssm_kernels.gated_scan.triton_states import by_group, pass_states, problem
 from ssm_kernels.native.triton_launch import unavailable
 
-__all__ = ["backward", "forward", "saved_shape", "unavailable"]
-
-
-def saved_shape(inputs: Inputs, options: Options) -> tuple[int, ...]:
-    """Empty: the backward pass computes the states again."""
-    return (0,)
+__all__ = ["backward", "forward", "unavailable"]
 
 
 def forward(inputs: Inputs, options: Options, save: bool) -> tuple[Tensor, Tensor, Tensor]:
