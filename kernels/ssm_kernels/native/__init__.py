@@ -3,8 +3,9 @@
     library = load("selective_scan/selective_scan.cpp")      a ctypes library of extern "C" functions
     why_not("selective_scan/selective_scan.cpp")             None, or one line that says what is missing
 
-Paths of sources are relative to the folder ssm_kernels. Sources include "simd.h" for vectors and "FlushDenormals". The
-environment variables CXX and SSM_KERNELS_INSTRUCTIONS choose the compiler and the instruction set.
+Paths of sources are relative to the folder ssm_kernels. Sources include "simd.h" for vectors. `threads::for_each` of
+"threads.h" runs their work in parallel, with denormal numbers flushed to zero. The environment variables CXX and
+SSM_KERNELS_INSTRUCTIONS choose the compiler and the instruction set.
 """
 
 from __future__ import annotations
