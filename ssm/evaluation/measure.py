@@ -25,8 +25,7 @@ from ssm.specs.measurements.base import OfMetrics, OfModels, OfNothing, OfRecord
 from ssm.specs.training import RunSpec
 from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.lineage import origin_of
-from ssm.training.metrics import PATIENCE
-from ssm.training.run_record import read_record
+from ssm.training.run_record import divergence, parents_divergence, read_record
 
 
 def measure(
@@ -87,13 +86,13 @@ def _frame(
     if isinstance(measurement, OfMetrics):
         record = read_record(run)
         frame = function(measurement, *_metrics(task, run, record))
-        diverged = _parents_divergence(record)
+        diverged = parents_divergence(record)
     elif isinstance(measurement, OfRecord):
         record = _record(task, run)
         frame, diverged = function(measurement, record, task.run), record["diverged"]
     else:
         tokens, record = _require_input(tokens, "--tokens", kind), read_record(run)
-        diverged = _divergence(record, task.snapshot)
+        diverged = divergence(record, task.snapshot)
         frame = function(measurement, _context(task, run, tokens, device, group))
     return frame, {"diverged": diverged, "published": record.get("published")}
 
@@ -143,22 +142,6 @@ def _record(task: MeasurementTask, run: Path) -> dict[str, Any]:
             f"{run / RUN_RECORD}: is the record of another run, the measurement needs '{task.run.id}'"
         )
     return record
-
-
-def _divergence(record: dict[str, Any], snapshot: float | None) -> str | None:
-    """Why the weights to measure are affected by a divergence; None if they are not.
-
-    A snapshot from long enough before the divergence of its run is not affected. Descendants of a diverged run are.
-    """
-    sound_until = record["steps"] - PATIENCE if record["status"] == "diverged" else 0
-    if snapshot is not None and snapshot_step(snapshot, record["budget_steps"]) <= sound_until:
-        return _parents_divergence(record)
-    return record["diverged"]
-
-
-def _parents_divergence(record: dict[str, Any]) -> str | None:
-    """Why the parent of a run diverged; None if it did not."""
-    return record.get("parent_diverged") if record["status"] == "diverged" else record["diverged"]
 
 
 def _require_run(trained: RunSpec, expected: RunSpec, path: Path) -> None:

@@ -174,7 +174,7 @@ def digests(folder: Path, run: RunSpec) -> dict[str, str]:
 
 def _check_record(path: Path) -> None:
     """Check that weights in the folder of a finished run have the digest in the run's record."""
-    folder = path.parent.parent if path.parent.name == SNAPSHOTS else path.parent
+    folder = run_folder(path)
     if not (folder / RUN_RECORD).exists():
         return
     record = read_json(folder / RUN_RECORD, CheckpointError, "record of a run")
@@ -193,6 +193,11 @@ def _check_size(run: RunSpec, tensors: dict[str, Tensor], path: str | Path) -> N
     stored = sum(tensor.numel() for tensor in tensors.values())
     if parameters > 2 * stored + SLACK:
         raise CheckpointError(f"{path}: its spec has {parameters:,} parameters, but the file has {stored:,}")
+
+
+def run_folder(weights: Path) -> Path:
+    """The folder of the run that a file of weights belongs to."""
+    return weights.parent.parent if weights.parent.name == SNAPSHOTS else weights.parent
 
 
 def snapshot_path(folder: Path, fraction: float) -> Path:

@@ -17,12 +17,12 @@ from ssm.models.backbone import LanguageModel
 from ssm.models.foreign import ForeignModel
 from ssm.models.formats.format import differences
 from ssm.models.load import LoadedModel, load_any_model
-from ssm.models.weights_file import digests, save_weights
+from ssm.models.weights_file import digests, run_folder, save_weights, snapshot_path
 from ssm.specs.data import Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
 from ssm.training.run_folder import require_own_folder
-from ssm.training.run_record import read_record, run_record
+from ssm.training.run_record import divergence, read_record, run_record
 
 
 def import_run(run: RunSpec, folder: Path) -> dict[str, Any]:
@@ -148,12 +148,14 @@ def _rows_as(tensor: Tensor, name: str, model: LanguageModel, run: RunSpec) -> T
 
 
 def _diverged(loaded: LoadedModel) -> str | None:
-    """The divergence that the record next to the weights reports, for weights of one of our runs."""
+    """The divergence that the run's record reports, for weights of one of our runs."""
     path = Path(loaded.name)
-    folder = path if path.is_dir() else path.parent
+    folder = path if path.is_dir() else run_folder(path)
     if loaded.run is None or not (folder / RUN_RECORD).is_file():
         return None
-    diverged = read_record(folder)["diverged"]
+    snapshots = loaded.run.training.snapshots
+    snapshot = next((at for at in snapshots if snapshot_path(folder, at) == path), None)
+    diverged = divergence(read_record(folder), snapshot)
     return diverged and f"its weights are from a run that {diverged}"
 
 

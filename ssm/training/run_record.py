@@ -8,7 +8,9 @@ from typing import Any
 from ssm.base.errors import CheckpointError
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_RECORD, read_run_record
+from ssm.models.weights_file import snapshot_step
 from ssm.specs.training import RunSpec
+from ssm.training.metrics import PATIENCE
 
 
 def read_record(run: Path) -> dict[str, Any]:
@@ -75,3 +77,22 @@ def inherited(parent: Path | None) -> dict[str, Any]:
         **({"diverged": f"its parent {diverged}"} if diverged else {}),
         **({"published": record["published"]} if "published" in record else {}),
     }
+
+
+def divergence(record: dict[str, Any], snapshot: float | None) -> str | None:
+    """Why weights of a run are affected by a divergence; None if they are not.
+
+    A snapshot from long enough before the divergence of its run is not affected. Descendants of a diverged run are.
+
+    Args:
+        snapshot: the fraction of the run's steps; None: its final weights.
+    """
+    sound_until = record["steps"] - PATIENCE if record["status"] == "diverged" else 0
+    if snapshot is not None and snapshot_step(snapshot, record["budget_steps"]) <= sound_until:
+        return parents_divergence(record)
+    return record["diverged"]
+
+
+def parents_divergence(record: dict[str, Any]) -> str | None:
+    """Why the parent of a run diverged; None if it did not."""
+    return record.get("parent_diverged") if record["status"] == "diverged" else record["diverged"]

@@ -25,7 +25,7 @@ from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.models.backbone import build_model
 from ssm.models.formats import import_checkpoint
-from ssm.models.weights_file import load_model, load_tensors
+from ssm.models.weights_file import load_model, load_tensors, snapshot_path
 from ssm.specs.data import DataSpec
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.length_class import LengthClass
@@ -34,6 +34,7 @@ from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 from ssm.training import imported
 from ssm.training.imported import import_run
 from ssm.training.loop import train
+from ssm.training.metrics import PATIENCE
 from ssm.training.run_record import read_record
 
 V = 37
@@ -327,6 +328,16 @@ def test_our_own_run_as_a_checkpoint(store: TokenStore, tmp_path: Path) -> None:
     assert "was trained on tokens of 'small-" in refused(run_of(tmp_path / "own", other), tmp_path / "new")
     write_json(tmp_path / "own" / "run.json", record | {"status": "diverged", "diverged": "diverged: at step 1"})
     assert import_run(run, tmp_path / "run")["diverged"] == "its weights are from a run that diverged: at step 1"
+
+
+def test_only_snapshots_from_long_before_a_divergence_are_imported_as_sound(store: TokenStore, tmp_path: Path) -> None:
+    own = run_spec(store.spec, budget={"steps": PATIENCE + 2}, snapshots=[1 / (PATIENCE + 2), 0.5])
+    record = train(own, store, tmp_path / "own", torch.device("cpu"))
+    write_json(tmp_path / "own" / "run.json", record | {"status": "diverged", "diverged": "diverged: at the end"})
+    early, late = (snapshot_path(tmp_path / "own", at) for at in own.training.snapshots)
+    assert import_run(run_of(early, store.spec), tmp_path / "early")["diverged"] is None
+    reason = import_run(run_of(late, store.spec), tmp_path / "late")["diverged"]
+    assert reason == "its weights are from a run that diverged: at the end"
 
 
 def test_trained_runs_are_not_imported_and_imported_runs_are_not_trained(store: TokenStore, tmp_path: Path) -> None:
