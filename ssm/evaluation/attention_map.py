@@ -27,9 +27,9 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
     Raises:
         CheckpointError: the layers are not ssm's own, or a requested layer has no map.
     """
-    model, task = own_layers(ctx), spec.test
+    model, task = own_layers(spec, ctx), spec.test
     mapped = {layer + 1 for layer in model.spec.mapped(spec.mask)}
-    if not mapped or not mapped.issuperset(spec.layers or ()):
+    if not mapped.issuperset(spec.layers or ()):
         why = "it has no linear recurrence with a decay" if spec.mask else "its outputs are not sums over tokens"
         raise CheckpointError(f"one of the requested layers has no attention {'mask' if spec.mask else 'map'}: {why}")
     seed = derived_seed(spec.seed, "attention map", ctx.seed)

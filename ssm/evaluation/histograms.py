@@ -9,7 +9,6 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ssm.base.errors import CheckpointError
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.inside import own_layers, window_groups
 from ssm.models.backbone import LanguageModel
@@ -32,7 +31,7 @@ def histograms(
     Raises:
         CheckpointError: the layers are not ssm's own, or no layer has a decay.
     """
-    model, schema = own_layers(ctx), spec.table
+    model, schema = own_layers(spec, ctx), spec.table
     names = (*schema.keys, *numbers)
     frames = [pl.DataFrame(schema=schema.columns)]
     for rows, tokens in window_groups(spec, ctx):
@@ -40,10 +39,6 @@ def histograms(
             layer + 1: [number(decays).flatten(1).double().cpu().expand(len(rows), -1) for number in numbers.values()]
             for layer, decays in _decays(model, tokens)
         }  # (B, states) each
-        if not by_layer:
-            raise CheckpointError(
-                "no layer of the model has a decay for each state (a linear recurrence, diagonal A_t)"
-            )
         by_layer[0] = [torch.cat(of_layers, 1) for of_layers in zip(*by_layer.values(), strict=True)]
         for layer, values in by_layer.items():
             columns = (

@@ -21,7 +21,7 @@ def influence(spec: Influence, ctx: EvaluationContext) -> pl.DataFrame:
     Raises:
         CheckpointError: the layers are not ssm's own.
     """
-    model = own_layers(ctx)
+    model = own_layers(spec, ctx)
     passes, width = spec.passes(model.spec), model.spec.d_model
     seed = derived_seed(spec.seed, "directions", ctx.seed)
     directions = None if passes == width else random_directions(passes, width, seed)

@@ -9,17 +9,19 @@ from torch import Tensor
 from ssm.base.errors import CheckpointError
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.backbone import LanguageModel
-from ssm.specs.measurements.base import OfWindows
+from ssm.specs.measurements.base import OfRun, OfWindows
 
 
-def own_layers(ctx: EvaluationContext) -> LanguageModel:
-    """The model, if it has ssm's own layers.
+def own_layers(spec: OfRun, ctx: EvaluationContext) -> LanguageModel:
+    """The model, if it has ssm's own layers, and what the measurement reads in them.
 
     Raises:
-        CheckpointError: the layers are from another library.
+        CheckpointError: the layers are from another library, or none has what the measurement reads.
     """
     if not isinstance(ctx.model, LanguageModel):
         raise CheckpointError("the model has layers of another library, whose signals ssm cannot read")
+    if (missing := spec.lacking(ctx.model.spec)) is not None:
+        raise CheckpointError(f"no layer of the model has {missing}")
     return ctx.model
 
 

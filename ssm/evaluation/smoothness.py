@@ -20,7 +20,7 @@ def smoothness(spec: Smoothness, ctx: EvaluationContext) -> pl.DataFrame:
     Raises:
         CheckpointError: the layers are not ssm's own.
     """
-    model = own_layers(ctx)
+    model = own_layers(spec, ctx)
     frames = [pl.DataFrame(schema=Smoothness.table.columns)]
     for rows, tokens in window_groups(spec, ctx):
         for signals in layer_signals(model, tokens):

@@ -22,9 +22,9 @@ def state_retention(spec: StateRetention, ctx: EvaluationContext) -> pl.DataFram
     """What is left of a state, in the schema StateRetention.table.
 
     Raises:
-        CheckpointError: the layers are not ssm's own.
+        CheckpointError: the layers are not ssm's own, or none has a recurrent state.
     """
-    model, half = own_layers(ctx), spec.length // 2
+    model, half = own_layers(spec, ctx), spec.length // 2
     table = StateRetention.table
     frames = [pl.DataFrame(schema=table.columns)]
     for rows, tokens in window_groups(spec, ctx):

@@ -121,7 +121,7 @@ def test_a_mask_has_the_decays_alone(tmp_path: Path) -> None:
     np.testing.assert_allclose(matrix(table.filter(layer=1), "weight"), expected.detach(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(matrix(table.filter(layer=2), "weight"), np.tri(11), atol=1e-12)
     delta = subject_of(tmp_path / "delta", COPY, mixer={"kind": "deltanet", "n_heads": 2})
-    with pytest.raises(CheckpointError, match="no attention mask: it has no linear recurrence with a decay"):
+    with pytest.raises(CheckpointError, match="no layer of the model has an attention mask"):
         attention_map(spec, delta)
     assert "mask" not in AttentionMap(task=ctx.store.spec, length=5).content(), "ids of maps stay what they were"
 
@@ -139,7 +139,7 @@ def test_the_correlation_of_b_and_c_is_that_of_their_weights(tmp_path: Path) -> 
     assert plain == pytest.approx(np.corrcoef(B.flatten(), C.flatten())[0, 1])
     assert abs(plain) < 0.3
     assert 0.5 < alike < 0.9
-    with pytest.raises(CheckpointError, match="no layer of the model has weights of B and C"):
+    with pytest.raises(CheckpointError, match="no layer of the model has linear maps to B and C"):
         bc_correlation(BcCorrelation(), subject_of(tmp_path / "no", COPY, mixer=ATTENTION))
 
 

@@ -12,6 +12,7 @@ import torch
 from evaluation.test_inside import ATTENTION, measured
 from torch import Tensor
 
+from ssm.base.errors import CheckpointError
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.state_retention import SMALLEST, state_retention
 from ssm.models.backbone import LanguageModel
@@ -113,6 +114,11 @@ def test_attention_is_left_out_and_an_empty_memory_has_nothing_left(ctx: Evaluat
     table = state_retention(StateRetention(length=2 * HALF, sequences=SEQUENCES), replace(ctx, model=hybrid))
     np.testing.assert_allclose(table["log_share"], math.log(1e-6))
     assert table["forgetting"].to_list() == [1.0] * table.height
+
+
+def test_a_model_of_attention_alone_is_refused(ctx: EvaluationContext) -> None:
+    with pytest.raises(CheckpointError, match="no layer of the model has a recurrent state"):
+        state_retention(StateRetention(length=2 * HALF, sequences=SEQUENCES), measured(ctx, mixer=ATTENTION))
 
 
 def test_a_state_that_is_not_a_number_has_no_share(ctx: EvaluationContext) -> None:
