@@ -36,7 +36,7 @@ from ssm.specs.foreign import AnyModel
 from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
-from ssm.training.lineage import origin_of, starting_weights
+from ssm.training.lineage import origin_of, require_parent, starting_weights
 from ssm.training.run_folder import finished_record, require_own_folder
 from ssm.training.run_record import inherited, run_record
 
@@ -66,8 +66,9 @@ def repair_run(
     repair = run.repair
     assert repair is not None
     store.require(run.data, "the run")
-    started, model = time.monotonic(), starting_weights(run, parent).to(device)
-    assert parent is not None  # otherwise this is an error of `starting_weights`
+    started = time.monotonic()
+    require_parent(run, parent)
+    assert parent is not None  # otherwise this is an error of `require_parent`
     require_own_folder(folder, run)
     make_folder(folder)
     with folder_lock(folder):
@@ -75,6 +76,7 @@ def repair_run(
         origin = origin_of(store, parent)
         if (finished := finished_record(folder, run, origin)) is not None:
             return finished
+        model = starting_weights(run, parent).to(device)
         loss = ChoiceLoss(run, store, device)
         trials = search(repair, model.spec, run.training.context, lambda at: loss(repaired_copy(model, repair, at)))
         best = best_trial(trials)

@@ -10,7 +10,7 @@ from ssm.base.records import RUN_WEIGHTS
 from ssm.data.store import TOKENIZER, TokenStore
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.trainable import TrainableModel
-from ssm.models.weights_file import load_model, read_header
+from ssm.models.weights_file import load_model, read_header, run_of
 from ssm.specs.data import FileTokenizer, HubTokenizer
 from ssm.specs.training import RunSpec
 
@@ -28,8 +28,8 @@ def origin_of(store: TokenStore, parent: Path | None) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
-    """A new initialization, the parent's final weights, or a new initialization with some of the parent's layers.
+def require_parent(run: RunSpec, parent: Path | None) -> None:
+    """Check that `parent` is the folder of the run's parent. Reads only the header of the weights.
 
     Raises:
         CheckpointError: the parent is missing, is another run, or is given without need; or the run's weights are
@@ -40,13 +40,25 @@ def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
     if run.parent is None and parent is not None:
         raise CheckpointError(f"{run.id}: this run starts from no other run; leave --parent out")
     if run.parent is None:
-        return build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
+        return
     if parent is None:
         raise CheckpointError(f"this run starts from '{run.parent.id}': give its folder as --parent")
     path = parent / RUN_WEIGHTS
-    model, trained = load_model(path)
+    trained = run_of(read_header(path), path)
     if trained != run.parent:
         raise CheckpointError(f"{path}: holds the run '{trained.id}', expected '{run.parent.id}'")
+
+
+def starting_weights(run: RunSpec, parent: Path | None) -> TrainableModel:
+    """A new initialization, the parent's final weights, or a new initialization with some of the parent's layers.
+
+    Raises:
+        CheckpointError: as in `require_parent`; or the parent's weights are damaged.
+    """
+    require_parent(run, parent)
+    if parent is None:
+        return build_model(run.own_model, run.data.vocab_size, run.seed, run.data.channels)
+    model, _ = load_model(parent / RUN_WEIGHTS)
     if run.layer is None:
         return model
     assert isinstance(model, LanguageModel)  # RunSpec allows `layer` only for these

@@ -26,7 +26,7 @@ from ssm.training.checkpoint_schedule import Checkpointer, CheckpointSchedule
 from ssm.training.distributed import ProcessGroup
 from ssm.training.finalize import finalize
 from ssm.training.job import Job, Machine
-from ssm.training.lineage import origin_of, starting_weights
+from ssm.training.lineage import origin_of, require_parent, starting_weights
 from ssm.training.metrics import Metrics
 from ssm.training.run_folder import finished_record, require_own_folder
 from ssm.training.step import Stepper
@@ -55,7 +55,7 @@ def train(
     store.require(run.data, "the run")
     folder, machine = Path(folder), machine or Machine()
     require_own_folder(folder, run)
-    model = starting_weights(run, parent).to(device)
+    require_parent(run, parent)
     with _working_in(folder, machine.group):
         origin = origin_of(store, parent)
         started = None if parent is None else stored_checksum(parent / RUN_WEIGHTS)
@@ -70,6 +70,7 @@ def train(
         (to_make,) = machine.group.any_of(record is None)
         if record is not None and not to_make:
             return record
+        model = starting_weights(run, parent).to(device)
         job = Job(run, folder, parent, device, machine, origin, model.parameters_count)
         metrics = Metrics(model.vocab_size, machine.group, run.data.answers)
         stepper = Stepper(job, store, model)

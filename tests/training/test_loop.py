@@ -31,6 +31,7 @@ from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.state import State
 from ssm.models.weights_file import load_model, load_tensors, snapshot_path
 from ssm.specs.training import RunSpec
+from ssm.training import lineage
 from ssm.training.checkpoint_schedule import CheckpointSchedule
 from ssm.training.lineage import starting_weights
 from ssm.training.loop import train
@@ -504,6 +505,20 @@ def test_wrong_parents_tokens_and_folders_are_refused(store: TokenStore, tmp_pat
     elsewhere = store.spec.model_copy(update={"name": "elsewhere"})
     with pytest.raises(DataError, match="the run needs 'elsewhere"):
         train(run_spec(elsewhere), store, tmp_path / "x", CPU)
+
+
+def test_a_finished_run_does_not_read_its_parents_weights_again(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, other = (run_spec(store.spec, seed=seed, budget={"steps": 1}) for seed in (3, 4))
+    child = run_spec(store.spec, parent=base, budget={"steps": 1})
+    train(base, store, tmp_path / "base", CPU)
+    train(other, store, tmp_path / "other", CPU)
+    record = train(child, store, tmp_path / "child", CPU, tmp_path / "base")
+    monkeypatch.setattr(lineage, "load_model", lambda path: pytest.fail(f"reads {path}"))
+    assert train(child, store, tmp_path / "child", CPU, tmp_path / "base") == record
+    with pytest.raises(CheckpointError, match=f"holds the run '{other.id}', expected '{base.id}'"):
+        train(child, store, tmp_path / "child", CPU, tmp_path / "other")
 
 
 def test_bfloat16_autocast_trains(store: TokenStore, tmp_path: Path) -> None:
