@@ -81,7 +81,8 @@ def write_checkpoint(model: LanguageModel, key: str, folder: Path) -> Path:
     tensors = {piece.names[0]: piece.take(weights[piece.ours]).clone().contiguous() for piece in pieces}
     folder.mkdir(parents=True)
     if form.model_type is None:  # mamba_ssm, which also writes a tied head
-        torch.save({form.tied[1]: tensors[form.tied[0]]} | tensors, folder / "pytorch_model.bin")
+        (embedding,), (head,) = form.names_of("embedding.weight"), form.names_of("head.weight")
+        torch.save({head: tensors[embedding]} | tensors, folder / "pytorch_model.bin")
     else:
         config |= {"model_type": form.model_type, "architectures": [form.architecture]}
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ssm.models.formats.fla_parts import TIED, expanded, keys_around, rows_around, sizes_of
+from ssm.models.formats.fla_parts import expanded, keys_around, rows_around, sizes_of
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Key
 from ssm.specs.mixers.delta_rule import DeltaRuleMixer
@@ -106,7 +106,6 @@ FLA_DELTANET = Format(
         Key("qk_activation", only=("silu",)),
     ),
     rows=_rows({"g_proj": "gate"}),
-    tied=TIED,
     sizes=_sizes,
 )
 register(FLA_DELTANET)
@@ -124,7 +123,6 @@ FLA_GATED_DELTANET = Format(
         Key("output_gate_activation", "mixer.gate_activation", only=GATES),
     ),
     rows=_rows({"a_proj": "heads", "g_proj": "gate"}),
-    tied=TIED,
     sizes=_sizes,
 )
 register(FLA_GATED_DELTANET)
@@ -147,7 +145,6 @@ FLA_KDA = Format(
         Row("layers.{i}.mixer.gate_proj.weight", "model.layers.{i}.attn.g_proj.1.weight"),
         Row("layers.{i}.mixer.gate_proj.bias", "model.layers.{i}.attn.g_proj.1.bias"),
     ),
-    tied=TIED,
     sizes=_sizes,
 )
 register(FLA_KDA)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.fla_parts import PLAIN, TIED, expanded, keys_around, rows_around, sizes_of
+from ssm.models.formats.fla_parts import PLAIN, expanded, keys_around, rows_around, sizes_of
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Key
 from ssm.models.formats.parts import mixer_of
@@ -27,7 +27,6 @@ FLA_GLA = Format(
         Row("layers.{i}.mixer.decay_proj.weight", "model.layers.{i}.attn.gk_proj.1.weight"),
         Row("layers.{i}.mixer.decay_proj.bias", "model.layers.{i}.attn.gk_proj.1.bias"),
     ),
-    tied=TIED,
     sizes=lambda spec: sizes_of(spec) | {"rank": mixer_of(spec, GlaMixer).gate_rank},
 )
 register(FLA_GLA)

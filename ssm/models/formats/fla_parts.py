@@ -12,8 +12,6 @@ from ssm.specs.model import ModelSpec
 
 HELPER = True
 
-TIED = ("model.embeddings.weight", "lm_head.weight")
-
 
 def hidden_keys(default: float, ratio: float, whole: Callable[[float], int]) -> tuple[Key, ...]:
     """The hidden width of the ffn: given, or a ratio of the model's width.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.fla_parts import PLAIN, TIED, expanded, keys_around, rows_around, sizes_of
+from ssm.models.formats.fla_parts import PLAIN, expanded, keys_around, rows_around, sizes_of
 from ssm.models.formats.format import Format, register
 from ssm.models.formats.keys import Key
 
@@ -20,7 +20,6 @@ FLA_RETNET = Format(
         expanded("expand_v", "mixer.value_dim", 2.0),
     ),
     rows=rows_around({"q_proj": "keys", "k_proj": "keys", "v_proj": "values", "g_proj": "values"}),
-    tied=TIED,
     sizes=sizes_of,
 )
 register(FLA_RETNET)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.fla_parts import TIED, layer_norm_rows, per_head, rwkv_keys
+from ssm.models.formats.fla_parts import layer_norm_rows, per_head, rwkv_keys
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Key
 
@@ -50,7 +50,6 @@ FLA_RWKV6 = Format(
         Row(f"{AT}ffn.receptance.weight", f"{FFN}receptance.linear.weight"),
         Row(f"{AT}ffn.value.weight", f"{FFN}value.weight"),
     ),
-    tied=TIED,
     sizes=lambda spec: {"mixed": 5},
     picks={"mixed": (1, 2, 3, 0, 4)},  # theirs: receptance, decay, key, value, gate; ours: decay, key, value, ...
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssm.models.formats.fla_parts import TIED, layer_norm_rows, rwkv_keys
+from ssm.models.formats.fla_parts import layer_norm_rows, rwkv_keys
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 
@@ -67,7 +67,6 @@ FLA_RWKV7 = Format(
         Row("layers.{i}.ffn.key.weight", "model.layers.{i}.ffn.key.weight"),
         Row("layers.{i}.ffn.value.weight", "model.layers.{i}.ffn.value.weight"),
     ),
-    tied=TIED,
     sizes=lambda spec: {"one": 1},
 )
 register(FLA_RWKV7)

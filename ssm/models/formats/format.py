@@ -106,7 +106,6 @@ class Format:
             ffn.
         keys: the keys of config.json, except vocab_size, with our fields for them.
         sizes: sizes of the named axes in layouts and parts.
-        tied: names of the embedding and of the head (with alternatives).
         picks: orders of the entries along named axes.
         places: row indices of parts that are not contiguous in our tensor.
         ignored: a regular expression for tensors that our model does not use. An export copies them.
@@ -119,7 +118,6 @@ class Format:
     rows: tuple[Row, ...]
     ours: Fields
     keys: tuple[Key, ...]
-    tied: tuple[str, str]
     sizes: Callable[[ModelSpec], Sizes] = field(default=lambda spec: {})
     picks: Picks = field(default_factory=dict)
     places: Callable[[ModelSpec], Rows] = field(default=lambda spec: {})
@@ -244,10 +242,16 @@ class Format:
             names = tuple(theirs.format(i=i, e=e).split("|"))
             yield Piece(ours, names, at, their_shape, layout, sizes, self.picks)
 
+    def names_of(self, ours: str) -> tuple[str, ...]:
+        """The names that one of our tensors outside the layers can have in a file."""
+        (theirs,) = (row.theirs for row in self.rows if row.ours == ours)
+        assert isinstance(theirs, str)
+        return tuple(theirs.split("|"))
+
     @property
     def tied_heads(self) -> tuple[str, ...]:
         """The names that a tied head can have in a file."""
-        return tuple(self.tied[1].split("|"))
+        return self.names_of("head.weight")
 
     def is_ignored(self, name: str) -> bool:
         return re.fullmatch(self.ignored, name) is not None

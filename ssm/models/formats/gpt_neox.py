@@ -46,7 +46,6 @@ GPT_NEOX = Format(
         *affine("norm", "gpt_neox.final_layer_norm"),
         Row("head.weight", "embed_out.weight|lm_head.weight"),
     ),
-    tied=("gpt_neox.embed_in.weight", "embed_out.weight|lm_head.weight"),
     sizes=lambda spec: {"h": mixer_of(spec, AttentionMixer).n_heads, "qkv": 3},
     # Older versions of transformers stored masks and frequencies.
     ignored=r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",

@@ -171,7 +171,6 @@ KIMI_LINEAR = Format(
         Row("norm.weight", "model.norm.weight"),
         Row("head.weight", "lm_head.weight"),
     ),
-    tied=("model.embed_tokens.weight", "lm_head.weight"),
     sizes=_sizes,
 )
 register(KIMI_LINEAR)

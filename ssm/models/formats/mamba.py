@@ -62,7 +62,6 @@ MAMBA = Format(
         Row("layers.{i}.mixer.dt_proj.weight", "backbone.layers.{i}.mixer.dt_proj.weight"),
         Row("layers.{i}.mixer.dt_proj.bias", "backbone.layers.{i}.mixer.dt_proj.bias"),
     ),
-    tied=("backbone.embeddings.weight", "lm_head.weight"),
 )
 register(MAMBA)
 

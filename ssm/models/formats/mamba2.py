@@ -38,6 +38,5 @@ MAMBA2 = Format(
         Row("layers.{i}.mixer.dt_bias", "backbone.layers.{i}.mixer.dt_bias"),
         Row("layers.{i}.mixer.norm_weight", "backbone.layers.{i}.mixer.norm.weight"),
     ),
-    tied=("backbone.embeddings.weight", "lm_head.weight"),
 )
 register(MAMBA2)

@@ -166,7 +166,6 @@ MAMBA_SSM = Format(
         *affine("norm", "backbone.norm_f"),
         Row("head.weight", "lm_head.weight"),
     ),
-    tied=("backbone.embedding.weight", "lm_head.weight"),
     sizes=lambda spec: {"half": 2},
     picks={"half": (1, 0)},  # in its MLP the gate comes second, in ours first
 )

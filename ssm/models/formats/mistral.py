@@ -39,7 +39,6 @@ MISTRAL = Format(
         Row("norm.weight", "model.norm.weight"),
         Row("head.weight", "lm_head.weight"),
     ),
-    tied=("model.embed_tokens.weight", "lm_head.weight"),
     sizes=lambda spec: attention_sizes(spec) | ffn_sizes(spec),
 )
 register(MISTRAL)

@@ -10,7 +10,6 @@ from ssm.models.formats.parts import SIZES, attention_sizes, ffn_sizes, gated_ml
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec
 
-TIED = ("model.embed_tokens.weight", "lm_head.weight")
 IGNORED = r"mtp\..*"  # a head that predicts several tokens
 OURS = {
     "mixer": {"kind": "gated_deltanet"},
@@ -140,7 +139,6 @@ QWEN3_5 = Format(
     ours=OURS | {"ffn": {"kind": "gated_mlp"}},
     keys=(*keys_around(kv_heads=4), Key("intermediate_size", "ffn.d_hidden"), Key("num_experts", only=(None, 0))),
     rows=(*ROWS, PROJECTION),
-    tied=TIED,
     sizes=sizes_of,
     ignored=IGNORED,
 )

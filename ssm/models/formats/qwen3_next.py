@@ -5,7 +5,7 @@ from __future__ import annotations
 from ssm.models.formats.format import Format, Row, register
 from ssm.models.formats.keys import Config, Fields, Key
 from ssm.models.formats.parts import mixer_of
-from ssm.models.formats.qwen3_5 import AT, DELTA, IGNORED, OURS, ROWS, TIED, expert_keys, keys_around, sizes_of
+from ssm.models.formats.qwen3_5 import AT, DELTA, IGNORED, OURS, ROWS, expert_keys, keys_around, sizes_of
 from ssm.specs.mixers.gated_deltanet import GatedDeltaNetMixer
 from ssm.specs.model import ModelSpec
 
@@ -63,7 +63,6 @@ QWEN3_NEXT = Format(
             mixer="gated_deltanet",
         ),
     ),
-    tied=TIED,
     sizes=sizes_of,
     places=_places,
     ignored=IGNORED,

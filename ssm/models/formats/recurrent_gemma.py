@@ -99,7 +99,6 @@ RECURRENT_GEMMA = Format(
         Row("norm.weight", "model.final_norm.weight"),
         Row("head.weight", "lm_head.weight"),
     ),
-    tied=("model.embed_tokens.weight", "lm_head.weight"),
     sizes=lambda spec: attention_sizes(spec) | ffn_sizes(spec),
 )
 register(RECURRENT_GEMMA)

@@ -60,6 +60,5 @@ RWKV = Format(
         *affine("norm", "rwkv.ln_out"),
         Row("head.weight", "head.weight"),
     ),
-    tied=("rwkv.embeddings.weight", "head.weight"),
 )
 register(RWKV)

@@ -122,7 +122,7 @@ def _plan(model: LanguageModel, imported: Imported) -> Plan:
     source, form = imported.source, imported.format
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     by_name = {name: piece for piece in form.pieces(model.spec, shapes, source.stored) for name in piece.names}
-    tied = dict.fromkeys(form.tied_heads, by_name[form.tied[0]])
+    tied = dict.fromkeys(form.tied_heads, by_name[form.names_of("embedding.weight")[0]])
     plan: Plan = {}
     for name, stored in source.stored.items():
         plan.setdefault(stored.file.name, {})[name] = by_name.get(name, tied.get(name))
