@@ -25,13 +25,11 @@ class Block(nn.Module):
         super().__init__()
         self.parallel = model.parallel_residual
         self.norm = build_norm(model)
-        self.mixer = build_mixer(model.mixers()[layer], model.d_model, model.n_layers)
-        self.mixer.initialize_at(layer)
+        self.mixer = build_mixer(model.mixers()[layer], model.d_model, model.n_layers, layer)
         self.ffn, ffn = None, model.ffns()[layer]
         if ffn is not None:
             self.ffn_norm = build_norm(model)
-            self.ffn = build_ffn(ffn, model.d_model, model.n_layers)
-            self.ffn.initialize_at(layer)
+            self.ffn = build_ffn(ffn, model.d_model, model.n_layers, layer)
 
     def forward(
         self, x: Tensor, state: LayerState | None, resets: Tensor | None, v_first: Tensor | None

@@ -24,7 +24,7 @@ class Sublayer(nn.Module, ABC):
         self.spec, self.d_model, self.n_layers = spec, d_model, n_layers
 
     def initialize_at(self, layer: int) -> None:
-        """Set weights that depend on the layer, counted from 0. Called once, before weights are loaded."""
+        """Set weights that depend on the layer, counted from 0. Called once, after the constructor."""
 
     @abstractmethod
     def forward(self, u: Tensor, state: LayerState | None = None, resets: Tensor | None = None) -> LayerOutput:

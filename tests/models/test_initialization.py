@@ -33,9 +33,7 @@ PROJECTIONS: dict[str, tuple[dict[str, Any], list[int]]] = {
 
 def built(fields: Mapping[str, Any], layer: int = 0, d_model: int = D, n_layers: int = L) -> nn.Module:
     torch.manual_seed(0)
-    mixer = build_mixer(parsed(dict(fields)), d_model, n_layers).requires_grad_(False)
-    mixer.initialize_at(layer)
-    return mixer
+    return build_mixer(parsed(dict(fields)), d_model, n_layers, layer).requires_grad_(False)
 
 
 def is_uniform(weight: Tensor, bound: float) -> bool:

@@ -8,6 +8,8 @@ from ssm.specs.ffn import FfnSpec
 FFNS.discover()
 
 
-def build_ffn(spec: FfnSpec, d_model: int, n_layers: int) -> Ffn:
-    """The ffn for one layer of a model with `n_layers` layers."""
-    return FFNS[spec.kind](spec, d_model, n_layers)
+def build_ffn(spec: FfnSpec, d_model: int, n_layers: int, layer: int = 0) -> Ffn:
+    """The ffn for one of the `n_layers` layers of a model."""
+    ffn = FFNS[spec.kind](spec, d_model, n_layers)
+    ffn.initialize_at(layer)
+    return ffn

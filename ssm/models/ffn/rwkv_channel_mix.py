@@ -34,7 +34,6 @@ class RwkvChannelMixFfn(Ffn, kind="rwkv_channel_mix"):
         self.value = Linear(spec.d_hidden, d_model, bias=False)
         nn.init.orthogonal_(self.key.weight, gain=math.sqrt(max(1.0, spec.d_hidden / d_model)))
         nn.init.zeros_(self.value.weight)
-        self.initialize_at(0)
 
     def initialize_at(self, layer: int) -> None:
         """The authors' initialization: in later layers the token before has less weight."""

@@ -8,6 +8,8 @@ from ssm.specs.mixers import MixerSpec
 MIXERS.discover()
 
 
-def build_mixer(spec: MixerSpec, d_model: int, n_layers: int) -> Mixer:
-    """The mixer for one layer of a model with `n_layers` layers. `ssm.models.sublayer.Sublayer` has the interface."""
-    return MIXERS[spec.kind](spec, d_model, n_layers)
+def build_mixer(spec: MixerSpec, d_model: int, n_layers: int, layer: int = 0) -> Mixer:
+    """The mixer for one of the `n_layers` layers of a model. `ssm.models.sublayer.Sublayer` has the interface."""
+    mixer = MIXERS[spec.kind](spec, d_model, n_layers)
+    mixer.initialize_at(layer)
+    return mixer

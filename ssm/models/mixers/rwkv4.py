@@ -49,7 +49,6 @@ class Rwkv4(Mixer, kind="rwkv4"):
         nn.init.orthogonal_(self.value.weight)
         for linear in (self.key, self.receptance, self.out_proj):
             nn.init.zeros_(linear.weight)
-        self.initialize_at(0)
 
     def initialize_at(self, layer: int) -> None:
         """Appendix E: decays and mixing vary between channels, more unevenly in later layers."""

@@ -49,7 +49,6 @@ class Rwkv7(Mixer, kind="rwkv7"):
         for linear, gain in ((self.receptance, 1.0), (self.value, 1.0), (self.key, 0.1)):
             nn.init.orthogonal_(linear.weight, gain=gain)
         nn.init.zeros_(self.out_proj.weight)
-        self.initialize_at(0)
 
     def initialize_at(self, layer: int) -> None:
         """The authors' initialization: in later layers decays vary more, and the token before has less weight."""

@@ -96,8 +96,7 @@ def parsed(fields: dict[str, Any]) -> MixerSpec:
 def system(name: str) -> Mixer:
     """The mixer in float64, as the second of three layers, with noise on every weight so that each has an effect."""
     torch.manual_seed(0)
-    mixer = build_mixer(parsed(SYSTEMS[name]), D, 3)
-    mixer.initialize_at(1)
+    mixer = build_mixer(parsed(SYSTEMS[name]), D, 3, layer=1)
     return move(mixer).double()
 
 

@@ -26,9 +26,8 @@ pytestmark = pytest.mark.usefixtures("plain_backend")
 def layer(number: int = 1, keys: float = 1.0) -> Rwkv4:
     """Layer `number` of three, with noise on every weight; `keys` scales the keys."""
     torch.manual_seed(0)
-    mixer = build_mixer(parsed({"kind": "rwkv4"}), D, 3)
+    mixer = build_mixer(parsed({"kind": "rwkv4"}), D, 3, number)
     assert isinstance(mixer, Rwkv4)
-    mixer.initialize_at(number)
     move(mixer)
     mixer.key.weight.data *= keys
     return mixer.double()
@@ -210,9 +209,8 @@ def test_the_memory_has_the_scale_of_values_and_keys() -> None:
 
 def test_the_papers_initialization() -> None:
     """log w from -5 to 3, more unevenly in later layers; u a zigzag around log 0.3; zero keys, gates and outputs."""
-    mixers = [build_mixer(parsed({"kind": "rwkv4"}), 10, 3).requires_grad_(False) for _ in range(3)]
-    for number, mixer in enumerate(mixers):
-        mixer.initialize_at(number)
+    mixers = [build_mixer(parsed({"kind": "rwkv4"}), 10, 3, layer).requires_grad_(False) for layer in range(3)]
+    for mixer in mixers:
         assert mixer.time_decay[0] == -5
         assert mixer.time_decay[-1] == 3
     assert (mixers[0].time_decay[1:-1] > mixers[2].time_decay[1:-1]).all()
