@@ -12,7 +12,9 @@ from safetensors.torch import save_file
 from ssm.data.build import build_store
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel
-from ssm.models.formats import FORMATS
+from ssm.models.formats import FORMATS, Imported
+from ssm.models.formats.read import import_source
+from ssm.models.formats.source import find_source
 from ssm.models.trainable import TrainableModel
 from ssm.models.weights_file import save_weights
 from ssm.specs.data import Data, DataSpec
@@ -88,3 +90,8 @@ def write_checkpoint(model: LanguageModel, key: str, folder: Path) -> Path:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+def import_checkpoint(name: str | Path) -> Imported:
+    """`import_source` of a checkpoint that `find_source` finds."""
+    return import_source(find_source(name))

@@ -16,7 +16,7 @@ from evaluation.rigged import Carries, Rigged
 from models.formats.round_trip import moved
 from models.test_foreign import made
 from polars.testing import assert_frame_equal
-from small import make_task, model_spec, run_spec
+from small import import_checkpoint, make_task, model_spec, run_spec
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
@@ -29,7 +29,6 @@ from ssm.evaluation.accuracy import accuracy
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.models.backbone import LanguageModel, build_model
 from ssm.models.foreign import ForeignModel
-from ssm.models.formats import import_checkpoint
 from ssm.specs.measurements.accuracy import Accuracy
 from ssm.specs.tasks import parse_data
 from ssm.training.distributed import ProcessGroup

@@ -9,12 +9,11 @@ import pytest
 import torch
 from extension.world import QUICK
 from models.formats import hf, qwen
-from small import make_store, model_spec, run_spec, write_checkpoint
+from small import import_checkpoint, make_store, model_spec, run_spec, write_checkpoint
 from transformers.models.kimi_linear import modeling_kimi_linear
 from transformers.models.qwen3_5 import modeling_qwen3_5
 
 from ssm.extension import extend
-from ssm.models.formats import import_checkpoint
 from ssm.models.weights_file import load_model
 from ssm.specs.training import RunSpec
 from ssm.training.loop import train

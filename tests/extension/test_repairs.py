@@ -10,11 +10,11 @@ import pytest
 import torch
 from extension.world import extended
 from safetensors.torch import load_file
-from small import content
+from small import content, import_checkpoint
 
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.models.backbone import LanguageModel
-from ssm.models.formats import export_checkpoint, import_checkpoint
+from ssm.models.formats import export_checkpoint
 from ssm.models.repairs import repaired
 from ssm.specs.repairs.clip_dt import ClipDt
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from models.formats import hf, round_trip
 from models.formats.folders import reconfigure, rewrite
-from small import model_spec, run_spec, write_checkpoint
+from small import import_checkpoint, model_spec, run_spec, write_checkpoint
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from ssm.base.errors import CheckpointError, UserError
@@ -24,7 +24,6 @@ from ssm.cli.main import main
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
 from ssm.models.backbone import build_model
-from ssm.models.formats import import_checkpoint
 from ssm.models.weights_file import load_model, load_tensors, snapshot_path
 from ssm.specs.data import DataSpec
 from ssm.specs.measurement import MeasurementTask

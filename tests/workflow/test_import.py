@@ -11,13 +11,12 @@ import pytest
 import torch
 from models.formats import round_trip
 from plan.mini import edit, figure
-from small import write_checkpoint
+from small import import_checkpoint, write_checkpoint
 from ssm_kernels.native.compiler import cache_folder
 from workflow.stand_in import ROOT, after, executable, make, snakemake, verbs
 
 from ssm.base.tables import read_provenance
 from ssm.models.backbone import build_model
-from ssm.models.formats import import_checkpoint
 from ssm.models.weights_file import load_model
 from ssm.plan import load_config
 

@@ -5,9 +5,9 @@ registers it. Variants are in the same file. To add a format, add a file.
 """
 
 from ssm.models.formats.format import FORMATS, Format
-from ssm.models.formats.read import Imported, import_checkpoint, known_format
+from ssm.models.formats.read import Imported, known_format
 from ssm.models.formats.write import export_checkpoint, round_as_read
 
-__all__ = ["FORMATS", "Format", "Imported", "export_checkpoint", "import_checkpoint", "known_format", "round_as_read"]
+__all__ = ["FORMATS", "Format", "Imported", "export_checkpoint", "known_format", "round_as_read"]
 
 FORMATS.discover()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from ssm.base.errors import CheckpointError, nearest
 from ssm.models.backbone import LanguageModel
 from ssm.models.formats.format import FORMATS, Format, Piece, usual_peak_lr
 from ssm.models.formats.mamba_ssm import MAMBA3
-from ssm.models.formats.source import Source, about_tensors, find_source
+from ssm.models.formats.source import Source, about_tensors
 from ssm.specs.model import ModelSpec
 
 HELPER = True
@@ -37,22 +36,13 @@ class Imported:
         return self.model.spec
 
 
-def import_checkpoint(name: str | Path) -> Imported:
-    """Read a checkpoint of another library.
-
-    Args:
-        name: a folder, a file of weights next to its config.json, or a model of the hub ("owner/model",
-            "owner/model@revision").
+def import_source(source: Source) -> Imported:
+    """Read a checkpoint of another library. `find_source` finds its files.
 
     Raises:
-        CheckpointError: it cannot be found or read, its format is unknown, or its tensors do not fit its config.json.
+        CheckpointError: it cannot be read, its format is unknown, or its tensors do not fit its config.json.
         ConfigError: the sizes in its config.json do not fit together.
     """
-    return import_source(find_source(name))
-
-
-def import_source(source: Source) -> Imported:
-    """`import_checkpoint` for files that are already found."""
     form = format_of(source)
     spec, vocab_size = form.spec(source.config, source.title, str(source.config_path))
     model = shell(spec, vocab_size)

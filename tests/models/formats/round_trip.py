@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 import torch
 from safetensors.torch import load_file
-from small import write_checkpoint
+from small import import_checkpoint, write_checkpoint
 from torch import Tensor, nn
 
-from ssm.models.formats import Imported, export_checkpoint, import_checkpoint
+from ssm.models.formats import Imported, export_checkpoint
 
 VOCABULARY = 37
 Run = Callable[[nn.Module, Tensor], Tensor]  # logits (B, T, V) of the other library's model

@@ -17,11 +17,11 @@ from models import tiny
 from models.formats import hf, qwen, round_trip
 from models.formats.folders import as_bin, one_shard, reconfigure, rewrite, shard
 from safetensors.torch import load_file, save_file
-from small import content, write_checkpoint
+from small import content, import_checkpoint, write_checkpoint
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError
-from ssm.models.formats import export_checkpoint, import_checkpoint, round_as_read
+from ssm.models.formats import export_checkpoint, round_as_read
 from ssm.models.load import load_any_model
 from ssm.specs.model import ModelSpec
 
@@ -313,16 +313,17 @@ def test_the_peak_learning_rate_is_that_of_the_nearest_size(original: Path) -> N
 PEAK = """
 import sys, torch
 from pathlib import Path
-from ssm.models.formats import import_checkpoint
+from ssm.models.formats.read import import_source
+from ssm.models.formats.source import find_source
 torch.set_num_threads(1)
 
 def status(key):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if key in line) / 1024
 
-import_checkpoint(sys.argv[1])  # imports modules
+import_source(find_source(sys.argv[1]))  # imports modules
 before = status("VmRSS")
-imported = import_checkpoint(sys.argv[2])
+imported = import_source(find_source(sys.argv[2]))
 size = sum(parameter.nbytes for parameter in imported.model.parameters()) / 2**20
 print(size, status("VmHWM") - before)
 """

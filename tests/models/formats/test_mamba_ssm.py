@@ -16,10 +16,10 @@ import pytest
 import torch
 from models.formats import hf, round_trip
 from safetensors.torch import save_file
+from small import import_checkpoint
 from torch import Tensor, nn
 
 from ssm.base.errors import CheckpointError
-from ssm.models.formats import import_checkpoint
 
 D, L, V = 32, 3, round_trip.VOCABULARY
 ROWS = 40  # the vocabulary, rounded up to a multiple of 8

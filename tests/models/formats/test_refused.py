@@ -15,11 +15,11 @@ from file_limit import file_limit
 from models import tiny
 from models.formats.folders import as_bin, reconfigure, rewrite, shard
 from safetensors.torch import load_file
-from small import content
+from small import content, import_checkpoint
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, ConfigError, OutputError
-from ssm.models.formats import FORMATS, export_checkpoint, import_checkpoint
+from ssm.models.formats import FORMATS, export_checkpoint
 from ssm.specs.model import ModelSpec
 
 # --- refused ----------------------------------------------------------------------------------------------------------
