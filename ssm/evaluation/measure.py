@@ -13,7 +13,7 @@ from ssm.base.checksum import stored_checksum
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
-from ssm.base.tables import METRICS, read_provenance, read_table, write_table
+from ssm.base.tables import METRICS, read_any, write_table
 from ssm.data.store import TokenStore
 from ssm.evaluation.evaluation_context import EvaluationContext
 from ssm.evaluation.registry import MEASURES
@@ -80,8 +80,9 @@ def _frame(
         return function(measurement, _store(task, _require_input(tokens, "--tokens", kind))), {}
     if isinstance(measurement, OfTable):
         source = _require_input(table, "--table", kind)
-        frame, origin = function(measurement, read_table(source, measurement.of.table)), read_provenance(source)
-        return frame, {key: origin.get(key) for key in ("diverged", "published")}
+        schema = measurement.of.table
+        frame, _, origin = read_any(source, {schema.name: schema})
+        return function(measurement, frame), {key: origin.get(key) for key in ("diverged", "published")}
     run = _require_input(run, "--run", kind)
     if isinstance(measurement, OfMetrics):
         record = read_record(run)
@@ -123,10 +124,10 @@ def _metrics(task: MeasurementTask, run: Path, record: dict[str, Any]) -> tuple[
     """Metrics up to the measured weights, and whether they end with a divergence."""
     path = run / RUN_METRICS
     assert task.run is not None
-    if read_provenance(path).get("run") != task.run.content():
+    frame, _, origin = read_any(path, {METRICS.name: METRICS})
+    if origin.get("run") != task.run.content():
         raise CheckpointError(f"{path}: holds the metrics of another run, the measurement needs '{task.run.id}'")
     broken = record["status"] == "diverged"
-    frame = read_table(path, METRICS)
     if task.snapshot is not None:
         step = snapshot_step(task.snapshot, record["budget_steps"])
         broken = broken and step >= record["steps"]

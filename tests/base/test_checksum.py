@@ -14,8 +14,9 @@ import torch
 
 from ssm.base import checksum
 from ssm.base.errors import CheckpointError, TableError, UserError
-from ssm.base.tables import VERDICTS, read_provenance, read_table, schema_name, write_table
+from ssm.base.tables import VERDICTS, read_any, read_provenance, read_table, write_table
 from ssm.models.weights_file import load_tensors, read_header, save_tensors
+from ssm.specs.measurements import SCHEMAS
 from ssm.specs.measurements.position_loss import PositionLoss
 
 FLIPS = 200
@@ -54,12 +55,11 @@ def test_every_flipped_bit_is_found(tmp_path: Path, name: str, write: Callable[[
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     table(tmp_path / "a:b.parquet")
-    frame = read_table(tmp_path / "a:b.parquet", PositionLoss.table)
+    frame, schema, provenance = read_any(tmp_path / "a:b.parquet", SCHEMAS)
     assert frame.rows()[9] == (1, 1, 2, 2.0 + 9 / 7)
-    assert (schema_name(tmp_path / "a:b.parquet"), read_provenance(tmp_path / "a:b.parquet")) == (
-        "position_loss",
-        {"seed": 1},
-    )
+    assert (schema, provenance) == (PositionLoss.table, {"seed": 1})
+    assert read_table(tmp_path / "a:b.parquet", PositionLoss.table).equals(frame)
+    assert read_provenance(tmp_path / "a:b.parquet") == provenance
     weights(tmp_path / "w")
     tensors, header = load_tensors(tmp_path / "w")
     assert header == read_header(tmp_path / "w") == {"step": 3}

@@ -7,7 +7,7 @@ from ssm.base.tables.inference_speed import INFERENCE_SPEED
 from ssm.base.tables.metrics import METRICS
 from ssm.base.tables.scan_speed import SCAN_SPEED
 from ssm.base.tables.spelled_bytes import SPELLED_BYTES
-from ssm.base.tables.table import read_any, read_provenance, read_table, schema_name, write_table
+from ssm.base.tables.table import read_any, read_provenance, read_table, write_table
 from ssm.base.tables.training_speed import TRAINING_SPEED
 from ssm.base.tables.verdicts import VERDICTS
 
@@ -21,6 +21,5 @@ __all__ = [
     "read_any",
     "read_provenance",
     "read_table",
-    "schema_name",
     "write_table",
 ]

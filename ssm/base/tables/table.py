@@ -63,11 +63,6 @@ def read_any(path: str | Path, schemas: Mapping[str, Schema]) -> tuple[pl.DataFr
     return _frame(table, path, schema), schema, _provenance(table, path)
 
 
-def schema_name(path: str | Path) -> str:
-    """The name of a table's schema. Raises like `read_table`."""
-    return _metadata(_open(path), path, "schema")
-
-
 def read_provenance(path: str | Path) -> dict[str, Any]:
     """The provenance that `write_table` stored. Raises like `read_table`."""
     return _provenance(_open(path), path)
