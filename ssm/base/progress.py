@@ -42,7 +42,7 @@ class Heartbeat:
 class Progress:
     """Count `total` units of work (0: unknown) under a title.
 
-    If stderr is a terminal, this is a tqdm bar; `live` overrides that. Otherwise it prints lines such as `train base_s1
+    If stderr is a terminal, this is a tqdm bar. Otherwise it prints lines such as `train base_s1
     [########............]  40%  1200/3000 steps  38k tokens/s  0:46 left  loss 1.31`. At first there is one every five
     seconds, later one per minute. Rates and times are those of the last one or two minutes.
 
@@ -56,7 +56,6 @@ class Progress:
         total: int,
         unit: str = "steps",
         rate_unit: str | None = None,
-        live: bool | None = None,
         shown: bool = True,
         file: Path | None = None,
     ):
@@ -64,7 +63,7 @@ class Progress:
         self.rate_unit = rate_unit or unit
         self.shown = shown  # only one of several processes shows it
         self.file = file if shown else None
-        live = shown and (sys.stderr.isatty() if live is None else live)
+        live = shown and sys.stderr.isatty()
         self.bar = tqdm(total=total or None, desc=title, unit=f" {unit}", dynamic_ncols=True) if live else None
         self.done = 0
         self.work = 0.0

@@ -54,7 +54,7 @@ class TaskBatches:
         starts: mark the first input of every sequence as a start.
     """
 
-    def __init__(self, generator: Generator, context: int, batch_size: int, starts: bool = False):
+    def __init__(self, generator: Generator, context: int, batch_size: int, starts: bool):
         self.generator, self.context, self.batch_size, self.starts = generator, context, batch_size, starts
         self._epoch: tuple[int, Permutation] | None = None
 

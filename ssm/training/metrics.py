@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ssm.base.tables import METRICS, read_table, write_table
 from ssm.base.tables.metrics import CEILING
-from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
+from ssm.training.distributed import ProcessGroup
 
 PATIENCE = 10  # steps: a run has diverged if the mean loss over them is too high
 MEANS = ("loss", "state_norm")  # columns that each process computes for its own rows of the batch
@@ -22,7 +22,7 @@ ACCURACY = "accuracy"  # the same, for tasks only
 class Metrics:
     """Rows stay on the device until `flush`, so that a GPU does not wait at every step."""
 
-    def __init__(self, vocab_size: int, group: ProcessGroup = SINGLE_PROCESS, answers: bool = False):
+    def __init__(self, vocab_size: int, group: ProcessGroup, answers: bool):
         self.group = group
         self.means = (*MEANS, ACCURACY) if answers else MEANS
         self.columns = {name: kind for name, kind in METRICS.columns.items() if answers or name != ACCURACY}

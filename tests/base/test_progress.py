@@ -30,7 +30,7 @@ def work(
 def test_a_line_tells_rate_share_time_left_and_loss_once_a_minute(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Progress("train x", 3600, rate_unit="tokens", live=False) as shown:
+    with Progress("train x", 3600, rate_unit="tokens") as shown:
         work(clock, shown, 3600, 1.0)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == ("train x [....................]   0%  5/3600 steps  100 tokens/s  59:55 left  loss 1.500"), (
@@ -42,7 +42,7 @@ def test_a_line_tells_rate_share_time_left_and_loss_once_a_minute(
 
 
 def test_the_rate_is_that_of_the_last_minutes(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress("train x", 1200, rate_unit="tokens", live=False) as shown:
+    with Progress("train x", 1200, rate_unit="tokens") as shown:
         shown.resume_at(200)
         work(clock, shown, 500, 1.0)
         capsys.readouterr()
@@ -53,7 +53,7 @@ def test_the_rate_is_that_of_the_last_minutes(clock: list[float], capsys: pytest
 
 def test_the_file_says_how_far_it_is(clock: list[float], tmp_path: Path) -> None:
     file = tmp_path / progress.HEARTBEATS
-    with Progress("train x", 100, rate_unit="tokens", live=False, file=file) as shown:
+    with Progress("train x", 100, rate_unit="tokens", file=file) as shown:
         shown.resume_at(20)
         assert not file.exists()
         work(clock, shown, 1, 2.0)
@@ -79,7 +79,7 @@ def test_the_file_says_how_far_it_is(clock: list[float], tmp_path: Path) -> None
 
 def test_the_file_tells_of_work_that_stopped(clock: list[float], tmp_path: Path) -> None:
     file = tmp_path / progress.HEARTBEATS
-    shown = Progress("train x", 100, live=False, file=file)
+    shown = Progress("train x", 100, file=file)
     work(clock, shown, 3, 1.0)
     shown.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert json.loads(file.read_text())["state"] == "stopped"
@@ -87,7 +87,7 @@ def test_the_file_tells_of_work_that_stopped(clock: list[float], tmp_path: Path)
 
 def test_a_file_that_cannot_be_written_stops_nothing(clock: list[float], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with Progress("train x", 10, live=False, file=tmp_path / "file" / progress.HEARTBEATS) as shown:
+    with Progress("train x", 10, file=tmp_path / "file" / progress.HEARTBEATS) as shown:
         work(clock, shown, 10, 20.0)
     assert shown.done == 10
 
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_stops_nothing(clock: list[float], tmp_pat
 def test_of_several_processes_one_writes(
     clock: list[float], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Progress("train x", 10, live=False, shown=False, file=tmp_path / progress.HEARTBEATS) as shown:
+    with Progress("train x", 10, shown=False, file=tmp_path / progress.HEARTBEATS) as shown:
         work(clock, shown, 10, 20.0)
     assert capsys.readouterr().err == ""
     assert not list(tmp_path.iterdir())

@@ -33,6 +33,7 @@ from ssm.models.weights_file import load_model, load_tensors, snapshot_path
 from ssm.specs.training import RunSpec
 from ssm.training import lineage
 from ssm.training.checkpoint_schedule import CheckpointSchedule
+from ssm.training.distributed import SINGLE_PROCESS
 from ssm.training.lineage import starting_weights
 from ssm.training.loop import train
 from ssm.training.metrics import PATIENCE, Metrics
@@ -290,7 +291,7 @@ def test_divergence_is_a_result_and_keeps_the_last_good_weights(store: TokenStor
 
 
 def test_one_high_loss_is_no_divergence() -> None:
-    metrics, guess = Metrics(vocab_size=256), math.log(256)
+    metrics, guess = Metrics(256, SINGLE_PROCESS, answers=False), math.log(256)
     reasons = []
     for step, loss in enumerate([guess] * PATIENCE + [10 * guess] * 2, 1):  # means of 1.9 and 2.8 guesses at the end
         metrics.add(step=step, loss=loss, grad_norm=1.0)

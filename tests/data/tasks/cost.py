@@ -60,7 +60,7 @@ def measured(task: Task, spec: ModelSpec, context: int, device: torch.device) ->
     with tempfile.TemporaryDirectory() as folder:
         build_store(task, Path(folder) / "tokens")
         generator = build_generator(task, "train", 1, TokenStore.open(Path(folder) / "tokens"))
-        batches = TaskBatches(generator, context, BATCH)
+        batches = TaskBatches(generator, context, BATCH, starts=False)
         training = TrainingSpec(context=context, batch_tokens=BATCH * context, budget=Budget(steps=1))
         model = build_model(spec, task.vocab_size, 1, task.channels)
         optimizer, batch = build_optimizer(model, training), batches.batch(0)
