@@ -62,6 +62,12 @@ def verify_checksum(path: str | Path, error: type[UserError], again: str) -> str
     return digest.decode()
 
 
+def sha256_of(path: Path) -> str:
+    """The hex digits of the SHA-256 of a whole file. Raises OSError: the file cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def stored_checksum(path: Path) -> str | None:
     """The digest inside a file, without checking it; None if there is none.
 

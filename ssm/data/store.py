@@ -15,7 +15,6 @@ words and, if the task takes sentences from a text, the tokens of that text.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from ssm.base.checksum import sha256_of
 from ssm.base.errors import DataError, shown
 from ssm.base.records import Manifest
 from ssm.base.strict_parsing import read_json, shaped
@@ -247,15 +247,10 @@ def _check_files(folder: Path, files: dict[str, dict[str, Any]], verify: bool | 
         verify = sum(expected["bytes"] for expected in files.values()) < VERIFY_BELOW
     if verify:
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing releases the interpreter's lock
-            digests = list(pool.map(_sha256, (folder / name for name in files)))
+            digests = list(pool.map(sha256_of, (folder / name for name in files)))
         for (name, expected), digest in zip(files.items(), digests, strict=True):
             if digest != expected["sha256"]:
                 raise DataError(f"{folder / name}: its content has changed since it was written (SHA-256); {_AGAIN}")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _opened(path: Path, identity: Identity) -> IO[bytes]:

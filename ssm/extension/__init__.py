@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ssm.base.checksum import sha256_of
 from ssm.base.errors import ConfigError, DataError, OutputError
 from ssm.base.files import folder_lock, remove_leftovers
 from ssm.base.paths import absolute, path_names
@@ -263,8 +264,7 @@ def _state_of(paths: Sequence[str]) -> str:
     states = []
     for path in sorted(files):
         try:
-            with path.open("rb") as file:
-                states.append(f"{path} {hashlib.file_digest(file, 'sha256').hexdigest()}")
+            states.append(f"{path} {sha256_of(path)}")
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from dataclasses import replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ssm.base.checksum import sha256_of
 from ssm.base.counting import counted
 from ssm.base.errors import CheckpointError, OutputError
 from ssm.base.files import atomic_folder, write_json, write_text
@@ -193,9 +193,7 @@ class Stages:
         """The model with the weights of an arm at the chosen step."""
         path = weights_of(chosen, self.folder.run(arm), self._parent())
         model = as_exported(self.loaded, load_model(path)[0], path.parent)
-        with path.open("rb") as file:
-            fingerprint = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-        return replace(self.loaded, model=model.eval(), fingerprint=fingerprint)
+        return replace(self.loaded, model=model.eval(), fingerprint=sha256_of(path)[:16])
 
     def _chosen_model(self) -> LoadedModel:
         """The model with the chosen weights."""

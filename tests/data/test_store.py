@@ -146,7 +146,7 @@ def test_only_a_damaged_store_is_to_be_deleted(built: Path, monkeypatch: pytest.
     def too_many(path: Path) -> str:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
-    monkeypatch.setattr(store_module, "_sha256", too_many)
+    monkeypatch.setattr(store_module, "sha256_of", too_many)
     refuses(built, r"\.tokens: cannot be read \(Too many open files\)$")
 
 
