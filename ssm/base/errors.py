@@ -105,18 +105,30 @@ def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
     'the README lists them'
     """
     names = sorted({str(v) for v in valid})
-    folded = {one.casefold(): one for one in names}
-    wanted = str(name)[:VALUE].casefold()
-    close = difflib.get_close_matches(wanted, folded, n=MOST_NEAR, cutoff=0.6)
-    if close:
-        ratios = [difflib.SequenceMatcher(None, one, wanted).ratio() for one in close]
-        best = [one for one, ratio in zip(close, ratios, strict=True) if ratio == ratios[0]]
-        return f"did you mean {' or '.join(sorted(shown(folded[one]) for one in best))}?"
-    if otherwise:
-        return otherwise
+    hint = did_you_mean(name, names) or otherwise
+    if hint:
+        return hint
     if not names:
         return "there are no valid names here"
     return f"valid names: {first_of([*map(shortened, names)], MOST_NAMES)}"
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """The question for the nearest valid names (upper and lower case are the same); empty if none is near.
+
+    >>> did_you_mean("Traning", ["training", "model"])
+    "did you mean 'training'?"
+    >>> did_you_mean("x", ["training", "model"])
+    ''
+    """
+    folded = {one.casefold(): one for one in sorted(valid)}
+    wanted = str(name)[:VALUE].casefold()
+    close = difflib.get_close_matches(wanted, folded, n=MOST_NEAR, cutoff=0.6)
+    if not close:
+        return ""
+    ratios = [difflib.SequenceMatcher(None, one, wanted).ratio() for one in close]
+    best = [one for one, ratio in zip(close, ratios, strict=True) if ratio == ratios[0]]
+    return f"did you mean {' or '.join(sorted(shown(folded[one]) for one in best))}?"
 
 
 def printable(text: str) -> str:

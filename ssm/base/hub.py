@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ssm.base.errors import CheckpointError, nearest
+from ssm.base.errors import CheckpointError, did_you_mean
 from ssm.base.files import reading
 
 HUB = r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?"  # owner/model, or owner/model@revision; ./model is a path
@@ -27,9 +27,9 @@ def require_model(name: str | Path) -> None:
 
 def near(name: str | Path) -> str:
     """The end of a message on a model that is not there: the nearest folder or file beside it, if one is near."""
-    path, none = Path(name), " "
-    hint = nearest(path.name, [found.name for found in path.parent.glob("*")], none)
-    return "" if hint == none else f"; {hint}"
+    path = Path(name)
+    hint = did_you_mean(path.name, [found.name for found in path.parent.glob("*")])
+    return f"; {hint}" if hint else ""
 
 
 def is_name(text: str) -> bool:
