@@ -17,6 +17,7 @@ from ssm.claims.claim import ClaimSpec, JudgedFigure, claims_of_members
 from ssm.claims.families import Member
 from ssm.claims.reader import Reader
 from ssm.claims.series import Seeds
+from ssm.claims.statements import paper_of
 from ssm.figures.grid import AxisName, Grid, expanded
 from ssm.figures.plots import PlotSpec
 from ssm.specs.base import Distinct, Names, Prose, Spec, given_twice
@@ -146,6 +147,11 @@ class FigureSpec(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> FigureSpec:
+        if paper_of(self.target) != self.paper:  # reports find the figures of a paper by their targets
+            raise ValueError(
+                f"paper: a file of the paper '{self.paper}' needs a name that begins with it, such as "
+                f"{self.paper}_mine.yaml"
+            )
         self._check_arms()
         self._check_grids_are_expanded()
         if not self.collect:

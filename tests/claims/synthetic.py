@@ -15,6 +15,7 @@ from ssm.claims.claim import JudgedFigure
 from ssm.claims.estimate import Estimate
 from ssm.claims.panel_tables import PanelTables
 from ssm.claims.quantity import Quantity
+from ssm.claims.statements import paper_of
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
 
@@ -88,7 +89,7 @@ def figure_task(
     ]
     figure = {
         "target": target,
-        "paper": "lg",
+        "paper": paper_of(target),
         "title": "Interventions <against> base",
         "caption": "Perplexity against position & more.",
         "setting": "Mamba-2 370m, 100 steps",

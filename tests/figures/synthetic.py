@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ssm.base.tables import read_table, write_table
+from ssm.claims.statements import paper_of
 from ssm.figures.figure import FigureTask
 from ssm.specs.measurements import SCHEMAS
 
@@ -146,10 +147,10 @@ def series(arm: str, seed: int, panel: str = "tiny", context: int = 32, **tables
 
 def task(drawings: Sequence[dict[str, Any]], all_series: Sequence[dict[str, Any]], **figure: Any) -> FigureTask:
     """A figure task that collects the given series."""
-    extra = figure.pop("tables", [])
+    extra, target = figure.pop("tables", []), figure.pop("target", "lg_fig5")
     content = {
-        "target": "lg_fig5", "paper": "lg", "title": "t", "caption": "c", "setting": "s", "collect": ["lg_fig1"],
-        "drawings": list(drawings),
+        "target": target, "paper": paper_of(target), "title": "t", "caption": "c", "setting": "s",
+        "collect": ["lg_fig1"], "drawings": list(drawings),
     } | figure  # fmt: skip
     plan = {"figure": content, "scale": "smoke", "series": list(all_series), "tables": extra}
     return FigureTask.parse(plan, "synthetic")

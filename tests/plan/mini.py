@@ -91,6 +91,7 @@ def edit(folder: Path, name: str, old: str, new: str) -> None:
 
 
 def figure(folder: Path, target: str, **changed: object) -> None:
-    """Write a figure like lg_fig5 with some keys changed."""
-    content = yaml.safe_load(FILES["figures/lg_fig5.yaml"]) | {"claims": [], "headline": False} | changed
+    """Write a figure like lg_fig5, of the paper that its target names, with some keys changed."""
+    usual = {"paper": target.partition("_")[0], "claims": [], "headline": False}
+    content = yaml.safe_load(FILES["figures/lg_fig5.yaml"]) | usual | changed
     (folder / "figures" / f"{target}.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

@@ -155,3 +155,13 @@ def test_a_figure_file_with_a_wrong_name_is_told_a_valid_one(tmp_path: Path, nam
         load_config(config, "smoke", [name])
     begin = f"{config}/figures/{name}.yaml: the file's name is the target: expected a paper, '_', then letters"
     assert str(error.value) == f"{begin} and digits only, such as {valid}.yaml"
+
+
+def test_a_figure_file_whose_name_begins_with_another_paper_is_refused(tmp_path: Path) -> None:
+    """Reports sort figures by the beginning of their targets: such a figure would be on no page."""
+    config = write_config(tmp_path / "config")
+    figure(config, "my_fig1", paper="lg")
+    with pytest.raises(ConfigError) as error:
+        load_config(config, "smoke", ["my_fig1"])
+    begin = f"{config}/figures/my_fig1.yaml: paper: a file of the paper 'lg' needs a name that begins with it"
+    assert str(error.value) == f"{begin}, such as lg_mine.yaml"
