@@ -12,6 +12,7 @@ from figures.synthetic import line
 
 from ssm.figures.draw import draw_figure
 from ssm.figures.figure import FigureTask
+from ssm.figures.plots.ranking import Ranking
 
 RATIO = {"kind": "restart_ratio", "times_context": 2, "restarted": "base"}
 EXCESS = {"small": 0.1, "tiny": 0.0, "large": 0.5}  # nats that the full history adds to the loss of the base
@@ -92,3 +93,9 @@ def test_bars_and_sweeps_need_the_restarted_loss_of_the_restarted_arm_alone(tmp_
     expected = np.mean([1 - (0.05 + SPREAD * seed) / (0.1 + SPREAD * seed) for seed in range(2)])
     assert line(sweep, "dose").get_ydata() == pytest.approx([0.0, expected])
     assert [patch.get_width() for patch in bars.patches] == pytest.approx([expected])
+
+
+def test_without_the_chosen_arms_nothing_is_drawn(tmp_path: Path) -> None:
+    """An arm that is null at a scale has no series there."""
+    ranking = Ranking.model_validate({"kind": "ranking", "of": RATIO, "arms": ["control"]})
+    assert ranking.draw(ranked(tmp_path), tmp_path, {}) == []

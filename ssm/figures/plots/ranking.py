@@ -83,7 +83,7 @@ class Ranking(ChosenArms, OfArms):
         """Small panels in rows of six, if wanted, and below them one panel with a line for each model."""
         looks = self.looks(task, styles)
         arms, models = list(looks), panels(task)
-        if not models:
+        if not (models and arms):
             return []
         found = {(model, arm): self._estimate(task, tables, model, arm) for model in models for arm in arms}
         leading = {model: found[model, arms[0]] for model in models}
