@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from ssm.claims.table_numbers import head_std_curve
 from ssm.diagnosis.comparison import first_windows
 from ssm.diagnosis.curves import against_restarted, gains, growth_of_head, kept_tokens, loss_curve
-from ssm.diagnosis.heads import DRIFTS, head_growth, head_map
+from ssm.diagnosis.heads import DRIFTS
 from ssm.diagnosis.outcome import BREAKS
 from ssm.diagnosis.plot_elements import (
     draw_intervals,
@@ -213,9 +213,9 @@ def _heads(arms: Arms) -> list[Row]:
     """The growth of every head, one grid for each arm, on a common color scale."""
     shown = {label: diagnosis for label, diagnosis in arms.items() if label != CONTROL}
     known = {
-        label: head_map(head_growth(diagnosis.tables.state_statistics, diagnosis.facts.context))
+        label: diagnosis.readings.drift.map
         for label, diagnosis in shown.items()
-        if diagnosis.tables.state_statistics is not None and diagnosis.readings.drift is not None
+        if diagnosis.readings.drift is not None and diagnosis.readings.drift.map is not None
     }
     if not known or len(known) < len(shown):
         return []
