@@ -227,8 +227,8 @@ def written_pages(
         synthesis: the sentences of the page of findings; None: there is no such page.
 
     Raises:
-        ConfigError: a reference or a file cannot be read.
-        TableError: a file has no place for its part.
+        ConfigError: a file is not a reference.
+        TableError: a file cannot be read, or has no place for its part.
     """
     folder = folder if folder.name else folder.absolute()  # "." has no name
     references = all_scales(folder)
