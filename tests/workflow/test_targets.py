@@ -157,6 +157,16 @@ def test_a_figure_that_the_config_does_not_name_says_so(own: Path) -> None:
     assert (planned.returncode, "not planned" in planned.stderr) == (0, False)
 
 
+def test_a_report_at_a_scale_without_figures_names_those_that_lack_seeds(own: Path) -> None:
+    """The targets of checkpoints need no figure."""
+    for target, code in (("headline", 1), ("diagnose_mine-1.3b", 0)):
+        result = snakemake(own, "-n", target, "--config", "scale=desk")
+        assert result.returncode == code
+        assert "Traceback" not in result.stdout + result.stderr
+        why = "no figure has seeds for the scale 'desk': lg_fig4, lg_fig5\n"
+        assert result.stderr.endswith(why) == bool(code)
+
+
 def test_a_target_of_a_checkpoint_that_the_scale_lacks_says_so(own: Path) -> None:
     models = own / "config" / "models.yaml"
     models.write_text(models.read_text().replace("context: {smoke: 64, paper: 2048}", "context: {paper: 2048}"))

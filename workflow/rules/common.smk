@@ -77,6 +77,10 @@ def results_of(targets):
 @cache
 def reported():
     """The figures that must be finished before the report: those of the requested targets, or of the front page."""
+    if not PLAN.targets():
+        # Otherwise `ssm report` would complain about an option that the user did not give.
+        scale, lacking = LIBRARY.scale, first_of(LIBRARY.left_out, 5) or "none exists"
+        raise SystemExit(f"no figure has seeds for the scale '{scale}': {lacking}")
     requested = set(workflow.dag_settings.targets or ())
     if "all" in requested:
         return PLAN.targets()
