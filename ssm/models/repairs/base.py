@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from torch import Tensor
@@ -21,7 +21,7 @@ REPAIRS: Modules[Callable[[Any, TrainableModel, Point], Readable]] = Modules("ss
 
 @dataclass(frozen=True)
 class WrapperState:
-    """The state of a `ModelWrapper`: states of the model, and more. A subclass defines `select`.
+    """The state of a `ModelWrapper`: states of the model, and the number of tokens read. A subclass may hold more.
 
     Args:
         state: the model's state, with one or several entries for each sequence.
@@ -44,6 +44,9 @@ class WrapperState:
     def copy(self) -> Self:
         """Returns self, as `State.copy`."""
         return self
+
+    def select(self, rows: Tensor) -> Self:
+        return replace(self, state=self.state.select(rows))
 
 
 class ModelWrapper:

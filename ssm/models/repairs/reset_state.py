@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -22,14 +20,6 @@ def reset_state(repair: ResetState, model: LanguageModel, chosen: Point) -> Read
     return model if every is None else Resetting(model, round(every), keeps or 0.0)
 
 
-@dataclass(frozen=True)
-class CountedState(WrapperState):
-    """A state, and the number of tokens since the start of the sequence."""
-
-    def select(self, rows: Tensor) -> CountedState:
-        return CountedState(self.state.select(rows), self.read)
-
-
 class Resetting(ModelWrapper):
     """Multiplies the weight of earlier tokens by `keeps` before each token at a multiple of n, except at the start.
 
@@ -41,7 +31,7 @@ class Resetting(ModelWrapper):
         super().__init__(model)
         self.every, self.keeps = every, keeps
 
-    def hidden(self, tokens: Tensor, state: CountedState | None = None) -> tuple[Tensor, CountedState]:
+    def hidden(self, tokens: Tensor, state: WrapperState | None = None) -> tuple[Tensor, WrapperState]:
         """As `Readable.hidden`. It reads the tokens between two resets together."""
         read, model_state = (0, None) if state is None else (state.read, state.state)
         parts = []
@@ -52,7 +42,7 @@ class Resetting(ModelWrapper):
             parts.append(part)
             read += piece.shape[1]
         assert model_state is not None
-        return torch.cat(parts, 1), CountedState(model_state, read)
+        return torch.cat(parts, 1), WrapperState(model_state, read)
 
     def _scaled(self, state: State | None) -> State | None:
         if state is None or self.keeps == 0:
