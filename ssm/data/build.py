@@ -61,17 +61,12 @@ def build_store(spec: Data, folder: str | Path, workers: int | None = None, utf8
     return True
 
 
-def is_held_out(spec: DataSpec, index: int) -> bool:
-    """Whether the document at `index` of the corpus is held out, as a function of the spec's seed and the index."""
-    return derived_seed(spec.held_out_seed, "held_out", index) < spec.held_out * 2**63
-
-
 def split_of(spec: DataSpec, index: int) -> str:
-    """The split of the document at `index`: held_out as in `is_held_out`; a share of the others is for choices."""
-    if is_held_out(spec, index):
+    """The split of the document at `index` of the corpus, as a function of the spec's seed and the index."""
+    drawn = derived_seed(spec.held_out_seed, "held_out", index)
+    if drawn < spec.held_out * 2**63:
         return "held_out"
-    aside = derived_seed(spec.held_out_seed, "held_out", index) < (spec.held_out + spec.choice) * 2**63
-    return "choice" if aside else "train"
+    return "choice" if drawn < (spec.held_out + spec.choice) * 2**63 else "train"
 
 
 def _build(spec: Data, folder: Path, workers: int, utf8: bool) -> None:

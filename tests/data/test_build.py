@@ -29,7 +29,7 @@ from ssm.base.errors import ConfigError, DataError, OutputError
 from ssm.base.files import name_lock
 from ssm.data import build as build_module
 from ssm.data import encoding
-from ssm.data.build import build_store, is_held_out
+from ssm.data.build import build_store, split_of
 from ssm.data.corpora import Document
 from ssm.data.encoding import TextBatch, encode_in_order
 from ssm.data.store import TokenStore
@@ -83,7 +83,7 @@ def test_a_store_is_its_corpus_in_order_for_any_shard_size(
     assert build_store(spec, folder / "store")
     expected: dict[str, list[bytes]] = {"train": [], "held_out": []}
     for index, row in enumerate(rows):
-        expected["held_out" if is_held_out(spec, index) else "train"].append(row.encode("utf-8", errors="replace"))
+        expected[split_of(spec, index)].append(row.encode("utf-8", errors="replace"))
     store = TokenStore.open(folder / "store")
     assert documents_of(store) == expected
     assert all(len(shard) == shard_tokens for shard in store.train.shards[:-1])
@@ -133,7 +133,10 @@ def test_the_held_out_part_depends_only_on_seed_and_index(tmp_path: Path) -> Non
         assert longer[name][: len(documents)] == documents
     assert sum(map(len, kept.values())) == 100
 
-    members = {seed: [is_held_out(data(short.corpus, held_out_seed=seed), i) for i in range(4000)] for seed in (1, 2)}
+    members = {
+        seed: [split_of(data(short.corpus, held_out_seed=seed), i) == "held_out" for i in range(4000)]
+        for seed in (1, 2)
+    }
     assert members[1] != members[2]
     for chosen in members.values():
         assert 0.08 < np.mean(chosen) < 0.12  # held_out is 0.1: four standard errors are 0.019
@@ -228,7 +231,7 @@ def test_small_corpora_and_bytes_start_no_processes(monkeypatch: pytest.MonkeyPa
 
 def test_the_tokenizer_is_trained_only_on_training_documents(tmp_path: Path) -> None:
     plain = data(corpus(tmp_path, ["placeholder"]), BpeTokenizer(vocab_size=2000))
-    rows = ["heldout" * 50 if is_held_out(plain, index) else "training" * 50 for index in range(60)]
+    rows = ["heldout" * 50 if split_of(plain, index) == "held_out" else "training" * 50 for index in range(60)]
     spec = data(corpus(tmp_path, rows), plain.tokenizer)
     build_store(spec, tmp_path / "store")
     vocabulary = TokenStore.open(tmp_path / "store").tokenizer().inner.get_vocab()  # type: ignore[attr-defined]

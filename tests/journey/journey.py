@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from small import write_checkpoint
 from transformers import Mamba2ForCausalLM
 
-from ssm.data.build import is_held_out
+from ssm.data.build import split_of
 from ssm.data.corpora import documents
 from ssm.extension.outcome import IMPROVED, NOTHING, REPAIRED
 from ssm.models.weights_file import load_model
@@ -79,7 +79,7 @@ def write_texts(run: RunSpec, folder: Path) -> Texts:
     for place in places:
         place.mkdir(parents=True)
     corpus = enumerate(documents(run.data.corpus))
-    held_out = [document.text for i, document in corpus if is_held_out(run.data, i)]
+    held_out = [document.text for i, document in corpus if split_of(run.data, i) == "held_out"]
     for number, text in enumerate(held_out):
         (places[number % 4] / f"{number:04}.txt").write_bytes(text)
     texts.one.write_bytes(b"\n".join(path.read_bytes() for path in sorted(texts.extend.iterdir())))
