@@ -18,7 +18,7 @@ import polars as pl
 import torch
 
 from ssm.base.errors import DataError
-from ssm.base.files import folder_lock, make_folder, remove_leftovers, write_json
+from ssm.base.files import write_json
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
 from ssm.base.seeds import derived_seed
@@ -37,7 +37,7 @@ from ssm.specs.repairs import RepairSpec
 from ssm.specs.repairs.base import Point
 from ssm.specs.training import RunSpec
 from ssm.training.lineage import origin_of, require_parent, starting_weights
-from ssm.training.run_folder import finished_record, require_own_folder
+from ssm.training.run_folder import finished_record, working_in
 from ssm.training.run_record import inherited, run_record
 
 
@@ -69,10 +69,7 @@ def repair_run(
     started = time.monotonic()
     require_parent(run, parent)
     assert parent is not None  # otherwise this is an error of `require_parent`
-    require_own_folder(folder, run)
-    make_folder(folder)
-    with folder_lock(folder):
-        remove_leftovers(folder)
+    with working_in(folder, run):
         origin = origin_of(store, parent)
         if (finished := finished_record(folder, run, origin)) is not None:
             return finished

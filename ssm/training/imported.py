@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ssm.base.errors import CheckpointError, shown
-from ssm.base.files import folder_lock, make_folder, remove_leftovers, write_json
+from ssm.base.files import write_json
 from ssm.base.paths import home_expanded
 from ssm.base.records import RUN_RECORD, RUN_WEIGHTS
 from ssm.data.tokenizers import JsonTokenizer, make_tokenizer
@@ -21,7 +21,7 @@ from ssm.models.weights_file import digests, run_folder, save_weights, snapshot_
 from ssm.specs.data import Data, FileTokenizer, HubTokenizer
 from ssm.specs.model import ModelSpec
 from ssm.specs.training import RunSpec
-from ssm.training.run_folder import require_own_folder
+from ssm.training.run_folder import working_in
 from ssm.training.run_record import divergence, read_record, run_record
 
 
@@ -70,10 +70,7 @@ def write_imported(loaded: LoadedModel, run: RunSpec, folder: Path) -> dict[str,
     weights = dict(model.state_dict())
     if isinstance(model, LanguageModel):
         weights = {name: _rows_as(tensor, name, model, run) for name, tensor in weights.items()}
-    require_own_folder(folder, run)
-    make_folder(folder)
-    with folder_lock(folder):
-        remove_leftovers(folder)
+    with working_in(folder, run):
         save_weights(folder / RUN_WEIGHTS, weights, run, 0, loaded.fingerprint)
         parameters = sum(weights[name].numel() for name, _ in model.named_parameters())
         record = run_record(run, loaded.fingerprint, parameters, f"imported from {loaded.name}") | {

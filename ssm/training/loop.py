@@ -6,29 +6,24 @@ early. `ssm.training.finalize` writes its final files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ssm.base.checksum import stored_checksum
-from ssm.base.files import folder_lock, make_folder, remove_leftovers
 from ssm.base.progress import HEARTBEATS, Progress
 from ssm.base.records import RUN_WEIGHTS
 from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
-from ssm.models.weights_file import SNAPSHOTS
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint_file import checkpoint_checksum
 from ssm.training.checkpoint_schedule import Checkpointer, CheckpointSchedule
-from ssm.training.distributed import ProcessGroup
 from ssm.training.finalize import finalize
 from ssm.training.job import Job, Machine
 from ssm.training.lineage import origin_of, require_parent, starting_weights
 from ssm.training.metrics import Metrics
-from ssm.training.run_folder import finished_record, require_own_folder
+from ssm.training.run_folder import finished_record, working_in
 from ssm.training.step import Stepper
 
 
@@ -54,9 +49,8 @@ def train(
     """
     store.require(run.data, "the run")
     folder, machine = Path(folder), machine or Machine()
-    require_own_folder(folder, run)
     require_parent(run, parent)
-    with _working_in(folder, machine.group):
+    with working_in(folder, run, machine.group):
         origin = origin_of(store, parent)
         started = None if parent is None else stored_checksum(parent / RUN_WEIGHTS)
         machine.group.require_same(
@@ -109,15 +103,3 @@ def _loop(job: Job, stepper: Stepper, metrics: Metrics, checkpointer: Checkpoint
                 checkpointer.preempt(step - 1, stop)
             checkpointer.save_due(step, stop)
     return None
-
-
-@contextmanager
-def _working_in(folder: Path, group: ProcessGroup) -> Iterator[None]:
-    """A block in which no other job works in `folder`."""
-    if group.main:
-        make_folder(folder / SNAPSHOTS)
-    with folder_lock(folder) if group.main else nullcontext():
-        if group.main:
-            remove_leftovers(folder)
-        group.wait()  # until the main process has locked the folder
-        yield

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from ssm.base.errors import CheckpointError
-from ssm.base.files import LEFTOVER, LOCK
+from ssm.base.files import LEFTOVER, LOCK, folder_lock, make_folder, remove_leftovers
 from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
 from ssm.models.weights_file import digests, read_header
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint_file import FILE as CHECKPOINT
+from ssm.training.distributed import SINGLE_PROCESS, ProcessGroup
 from ssm.training.run_record import read_record
 
 ELSEWHERE = "give another --out"
@@ -40,6 +43,24 @@ def require_own_folder(folder: Path, run: RunSpec) -> None:
         return
     if not own:
         raise CheckpointError(f"{folder}: holds another run; {ELSEWHERE}, or delete it")
+
+
+@contextmanager
+def working_in(folder: Path, run: RunSpec, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[None]:
+    """A block in which no other job works in the folder of `run`.
+
+    Raises:
+        CheckpointError: as in `require_own_folder`.
+        OutputError: the folder cannot be written.
+    """
+    require_own_folder(folder, run)
+    if group.main:
+        make_folder(folder)
+    with folder_lock(folder) if group.main else nullcontext():
+        if group.main:
+            remove_leftovers(folder)
+        group.wait()  # until the main process has locked the folder
+        yield
 
 
 def finished_record(folder: Path, run: RunSpec, origin: str) -> dict[str, Any] | None:
