@@ -16,6 +16,8 @@ from ssm.base.progress import HEARTBEATS, Progress
 from ssm.base.records import RUN_WEIGHTS
 from ssm.base.stopping import stop_requests
 from ssm.data.store import TokenStore
+from ssm.models.backbone import LanguageModel
+from ssm.models.check_layers import check_layers
 from ssm.specs.training import RunSpec
 from ssm.training.checkpoint_file import checkpoint_checksum
 from ssm.training.checkpoint_schedule import Checkpointer, CheckpointSchedule
@@ -46,6 +48,7 @@ def train(
         ConfigError: the batch cannot be split over the processes.
         DataError: the tokens are not from the run's data set.
         Preempted: SIGTERM or SIGUSR1 arrived, or the time is over. A checkpoint of the last step is written.
+        RegistryError: a mixer or an ffn differs from its spec.
     """
     store.require(run.data, "the run")
     folder, machine = Path(folder), machine or Machine()
@@ -65,6 +68,8 @@ def train(
         if record is not None and not to_make:
             return record
         model = starting_weights(run, parent).to(device)
+        if isinstance(model, LanguageModel):
+            check_layers(model)
         job = Job(run, folder, parent, device, machine, origin, model.parameters_count)
         metrics = Metrics(model.vocab_size, machine.group, run.data.answers)
         stepper = Stepper(job, store, model)

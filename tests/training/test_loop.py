@@ -23,12 +23,14 @@ from torch import Tensor
 import ssm.training.loop as loop
 import ssm.training.step as training_step
 from ssm.base import progress
+from ssm.base.discovery import RegistryError
 from ssm.base.errors import CheckpointError, ConfigError, DataError
 from ssm.base.files import folder_lock
 from ssm.base.tables import METRICS, read_table
 from ssm.data.store import TokenStore
 from ssm.models.backbone import LanguageModel, build_model
-from ssm.models.state import State
+from ssm.models.mixers.mamba2 import Mamba2
+from ssm.models.state import LayerOutput, State
 from ssm.models.weights_file import load_model, load_tensors, snapshot_path
 from ssm.specs.training import RunSpec
 from ssm.training import lineage
@@ -78,6 +80,21 @@ def test_training_learns_and_writes_complete_results(store: TokenStore, tmp_path
     assert (again["steps"], again["seconds"]) == (record["steps"], record["seconds"])
     assert same(dict(model.state_dict()), weights(tmp_path))
     assert read_table(tmp_path / "metrics.parquet", METRICS).equals(metrics)
+
+
+def test_a_mixer_that_differs_from_its_spec_is_not_trained(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = Mamba2.forward
+
+    def renamed(self: Mamba2, *inputs: Any) -> LayerOutput:
+        y, state = forward(self, *inputs)
+        return y, {"h": state["memory"]}
+
+    monkeypatch.setattr(Mamba2, "forward", renamed)
+    with pytest.raises(RegistryError, match=r"^ssm/models/mixers/mamba2\.py: forward: .* 'memory'"):
+        train(run_spec(store.spec), store, tmp_path, CPU)
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_a_run_of_zero_steps_is_the_initialization(store: TokenStore, tmp_path: Path) -> None:

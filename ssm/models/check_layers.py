@@ -1,0 +1,56 @@
+"""Compare the layers of a model with their specs, before a run spends time on a mistake in an added mixer or ffn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from ssm_kernels.backends import use_backend
+from torch import Tensor
+
+from ssm.base.discovery import RegistryError, file_of
+from ssm.models.backbone import LanguageModel
+from ssm.models.mixers.base import Mixer
+from ssm.models.sublayer import Sublayer
+
+
+def check_layers(model: LanguageModel) -> None:
+    """Read one token with every mixer and ffn, and compare what they return with what their specs say.
+
+    It changes no weights and draws no random numbers. The backend is "torch", because others may have to be compiled
+    for a single token.
+
+    Raises:
+        RegistryError: the file and the difference.
+    """
+    u = next(model.parameters()).new_zeros(2, 1, model.spec.d_model)  # (B, T, D)
+    with torch.no_grad(), use_backend("torch"):
+        for sublayer in model.modules():
+            if isinstance(sublayer, Sublayer):
+                place = file_of(type(sublayer).__module__)
+                _check_output(f"{place}: forward", sublayer, sublayer(u), u)
+                _check_output(f"{place}: step", sublayer, sublayer.step(u[:, 0]), u[:, 0])
+
+
+def _check_output(where: str, sublayer: Sublayer, output: object, u: Tensor) -> None:
+    """Check what a method returned for the inputs u, (B, T, D) or (B, D)."""
+    if not (isinstance(output, tuple) and len(output) == 2 and isinstance(output[1], dict)):
+        raise RegistryError(f"{where}: expected y and the state, a dictionary of tensors")
+    y, state = output
+    if y.shape != u.shape:
+        raise RegistryError(f"{where}: y is {_sizes(y.shape)}, its input is {_sizes(u.shape)}")
+    for name, tensor in state.items():
+        if tensor.shape[:1] != u.shape[:1]:
+            raise RegistryError(f"{where}: the state '{name}' is {_sizes(tensor.shape)} for a batch of {len(u)}")
+    if not isinstance(sublayer, Mixer):
+        return
+    if "memory" not in state:
+        raise RegistryError(f"{where}: the state must have the name 'memory', found {sorted(state)}")
+    memory, says = tuple(state["memory"].shape), (len(u), *sublayer.spec.state_shape(sublayer.d_model))
+    if memory != says and sublayer.spec.taxonomy.decay != "cache":  # a cache grows along an axis of tokens
+        raise RegistryError(f"{where}: the state 'memory' is {_sizes(memory)}, its spec says {_sizes(says)}")
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    """A shape in words, without the comma of a tuple of one."""
+    return f"({', '.join(map(str, shape))})"
