@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from ssm_kernels.backends import use_backend
@@ -15,7 +15,7 @@ from ssm.models.sublayer import Sublayer
 
 
 def check_layers(model: LanguageModel) -> None:
-    """Read one token with every mixer and ffn, and compare what they return with what their specs say.
+    """Count the weights of every mixer and ffn, read one token with it, and compare both with its spec.
 
     It changes no weights and draws no random numbers. The backend is "torch", because others may have to be compiled
     for a single token.
@@ -24,12 +24,15 @@ def check_layers(model: LanguageModel) -> None:
         RegistryError: the file and the difference.
     """
     u = next(model.parameters()).new_zeros(2, 1, model.spec.d_model)  # (B, T, D)
+    different = {part.spec: part for part in model.modules() if isinstance(part, Sublayer)}  # one for each spec
     with torch.no_grad(), use_backend("torch"):
-        for sublayer in model.modules():
-            if isinstance(sublayer, Sublayer):
-                place = file_of(type(sublayer).__module__)
-                _check_output(f"{place}: forward", sublayer, sublayer(u), u)
-                _check_output(f"{place}: step", sublayer, sublayer.step(u[:, 0]), u[:, 0])
+        for spec, sublayer in different.items():
+            place = file_of(type(sublayer).__module__)
+            weights, says = _numbers(sublayer.parameters()), spec.parameters(sublayer.d_model)
+            if weights != says:
+                raise RegistryError(f"{place}: {weights:,} parameters, its spec says {says:,}")
+            _check_output(f"{place}: forward", sublayer, sublayer(u), u)
+            _check_output(f"{place}: step", sublayer, sublayer.step(u[:, 0]), u[:, 0])
 
 
 def _check_output(where: str, sublayer: Sublayer, output: object, u: Tensor) -> None:
@@ -42,13 +45,24 @@ def _check_output(where: str, sublayer: Sublayer, output: object, u: Tensor) -> 
     for name, tensor in state.items():
         if tensor.shape[:1] != u.shape[:1]:
             raise RegistryError(f"{where}: the state '{name}' is {_sizes(tensor.shape)} for a batch of {len(u)}")
-    if not isinstance(sublayer, Mixer):
-        return
-    if "memory" not in state:
-        raise RegistryError(f"{where}: the state must have the name 'memory', found {sorted(state)}")
-    memory, says = tuple(state["memory"].shape), (len(u), *sublayer.spec.state_shape(sublayer.d_model))
-    if memory != says and sublayer.spec.taxonomy.decay != "cache":  # a cache grows along an axis of tokens
-        raise RegistryError(f"{where}: the state 'memory' is {_sizes(memory)}, its spec says {_sizes(says)}")
+    spec, D = sublayer.spec, sublayer.d_model
+    if isinstance(sublayer, Mixer):
+        if "memory" not in state:
+            raise RegistryError(f"{where}: the state must have the name 'memory', found {sorted(state)}")
+        if spec.taxonomy.decay == "cache":  # its shape and size depend on the window and on the tokens read
+            return
+        memory, shape = tuple(state["memory"].shape), (len(u), *spec.state_shape(D))
+        if memory != shape:
+            raise RegistryError(f"{where}: the state 'memory' is {_sizes(memory)}, its spec says {_sizes(shape)}")
+    counted = {name: tensor for name, tensor in state.items() if tensor.dtype != torch.bool}
+    numbers, says = _numbers(counted.values()) // len(u), spec.state_numbers(D, 1)
+    if numbers != says:
+        raise RegistryError(f"{where}: the state {sorted(counted)} has {numbers:,} numbers, its spec says {says:,}")
+
+
+def _numbers(tensors: Iterable[Tensor]) -> int:
+    """Size of all tensors together."""
+    return sum(tensor.numel() for tensor in tensors)
 
 
 def _sizes(shape: Sequence[int]) -> str:

@@ -15,6 +15,7 @@ from ssm.base.discovery import RegistryError
 from ssm.models.check_layers import check_layers
 from ssm.models.mixers.gru import Gru
 from ssm.models.state import LayerOutput, LayerState
+from ssm.specs.mixers.gru import GruMixer
 
 GRU, MODULE = {"kind": "gru"}, "ssm/models/mixers/gru.py"
 
@@ -58,4 +59,18 @@ def test_a_wrong_output_names_the_file(monkeypatch: pytest.MonkeyPatch, fault: s
     right: Callable[..., LayerOutput] = getattr(Gru, method)
     monkeypatch.setattr(Gru, method, lambda *inputs: change(*right(*inputs)))
     with pytest.raises(RegistryError, match=f"^{re.escape(MODULE)}: {method}: {message}$"):
+        check_layers(systems.model(mixer=GRU))
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "message"),
+    [
+        ("parameters", 7, "432 parameters, its spec says 7"),
+        ("state_shape", (2, 4), r"forward: the state 'memory' is \(2, 1, 8\), its spec says \(2, 2, 4\)"),
+        ("state_numbers", 24, r"forward: the state \['memory'\] has 8 numbers, its spec says 24"),
+    ],
+)
+def test_a_wrong_spec_is_found(monkeypatch: pytest.MonkeyPatch, method: str, wrong: object, message: str) -> None:
+    monkeypatch.setattr(GruMixer, method, lambda *inputs: wrong)
+    with pytest.raises(RegistryError, match=f"^{re.escape(MODULE)}: {message}$"):
         check_layers(systems.model(mixer=GRU))
