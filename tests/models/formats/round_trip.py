@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from small import import_checkpoint, write_checkpoint
 from torch import Tensor, nn
 
+from ssm.models.check_layers import check_layers
 from ssm.models.formats import Imported, export_checkpoint
 
 VOCABULARY = 37
@@ -77,6 +78,7 @@ def check(
     before = {path.name: path.read_bytes() for path in original.iterdir()}
     imported = import_checkpoint(original)
     wanted = run(peer, tokens())
+    check_layers(imported.model)
     logits = imported.model(tokens())[0]
     assert wanted.std() > 0.3
     assert logits.dtype == torch.float32
