@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ssm.claims.families import Member
 from ssm.specs.base import Distinct, Name, Names, Setting, Spec, slug
 
 MOST_SEEDS = 1000  # per figure; planning more would take minutes
-Seeds = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]
+Seeds = Annotated[tuple[NonNegativeInt, ...], Field(strict=False, max_length=MOST_SEEDS), Distinct]
 
 
 class Series(Spec):

@@ -43,7 +43,7 @@ class ArmEntry(Spec):
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"checkpoint", "context", "layer", "repair", "data", "grid", "member"})
-    label: str  # label in pictures and tables; no two arms of a figure have the same
+    label: Annotated[str, Field(min_length=1)]  # label in pictures and tables; no two arms of a figure have the same
     training: str | None = None  # a recipe of config/training.yaml
     # `published` (the weights of the panel's model), an entry of models.yaml, a name on the hub (owner/model@revision),
     # or a path with a /
