@@ -66,10 +66,14 @@ class Registry(dict[str, T]):
         """Import all modules of the package, so that their classes and functions register themselves.
 
         Raises:
-            RegistryError: a module registers nothing, or a class lacks a method or a class variable.
+            RegistryError: a module cannot be read, imports a package that is missing, or registers nothing. Or a class
+                lacks a method or a class variable.
         """
         for name in modules_of(self.package):
-            importlib.import_module(f"{self.package}.{name}")
+            try:
+                importlib.import_module(f"{self.package}.{name}")
+            except (SyntaxError, ModuleNotFoundError) as error:
+                raise RegistryError(f"{file_of(f'{self.package}.{name}')}: {error}") from error
             if name not in self and self.expects(name):
                 said = f"registers nothing with the name '{name}'{self.other_files}"
                 raise RegistryError(f"{file_of(f'{self.package}.{name}')}: {said}")

@@ -61,7 +61,7 @@ class TaskBatches:
     def batch(self, step: int, rows: slice = ALL) -> Batch:
         """The batch of `step` >= 0, or some rows of it. Only these rows are made."""
         numbers = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
-        examples = self.generator.make(self.indices(numbers))
+        examples = self.generator.checked(self.indices(numbers))
         width = examples.target_mask.shape[1]
         given = examples.inputs
         inputs = np.zeros((len(numbers), self.context, *given.shape[2:]), given.dtype)  # (B, T) or (B, T, C + 1)

@@ -10,6 +10,7 @@ import polars as pl
 import torch
 
 from ssm.base.checksum import stored_checksum
+from ssm.base.discovery import RegistryError, file_of
 from ssm.base.errors import CheckpointError, ConfigError
 from ssm.base.provenance import provenance
 from ssm.base.records import RUN_METRICS, RUN_RECORD, RUN_WEIGHTS
@@ -52,6 +53,9 @@ def measure(
     if not group.main and not isinstance(task.measurement, OfRun):
         return
     frame, weights = _frame(task, device, run, tokens, table, group)
+    if not isinstance(frame, pl.DataFrame):  # of a function that somebody added
+        place = file_of(MEASURES[task.measurement.kind].__module__)
+        raise RegistryError(f"{place}: returned {type(frame).__name__}, expected a DataFrame")
     origin = provenance(
         task=task.content(),
         seed=getattr(task.measurement, "seed", None),

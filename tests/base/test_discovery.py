@@ -72,6 +72,8 @@ def test_a_file_that_is_shared_says_so_itself(plants: Path) -> None:
         ("class Rose", "class Tulip(Plant):\n    kind: Literal['rose'] = 'rose'\nclass Rose", "Rose and another class"),
         ("    def height(self): return 1\n", "", "Rose lacks height"),
         ('    colour: ClassVar[str] = "red"\n', "", "Rose lacks colour"),
+        ("height(self)", "height(self", r".*\(rose.py, line \d+\)"),
+        ("from garden.base", "import shrub\nfrom garden.base", "No module named 'shrub'"),
         (
             PLANT.format(name="rose", Name="Rose"),
             "",

@@ -1,4 +1,4 @@
-"""The provenance of a table says whether its weights are affected by a divergence."""
+"""The provenance of a table says whether its weights are affected by a divergence, and no table is not one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import torch
 from small import run_spec
 
 import ssm.training.step as training_step
+from ssm.base.discovery import RegistryError
 from ssm.base.files import write_json
 from ssm.base.tables import read_provenance
 from ssm.data.store import TokenStore
 from ssm.evaluation.measure import measure
+from ssm.evaluation.registry import MEASURES
 from ssm.specs.measurement import MeasurementTask
 from ssm.specs.measurements.learning_curve import LearningCurve
 from ssm.specs.measurements.position_loss import PositionLoss
@@ -54,3 +56,21 @@ def test_only_snapshots_from_long_before_a_divergence_are_unaffected(
     losses = PositionLoss(length=16, sequences=1)
     assert [diverged(losses, fraction) for fraction in (*at.values(), None)] == [early, early, reason, reason]
     assert diverged(LearningCurve(every=1)) == early, "its table says where the run itself diverged"
+
+
+def test_a_measurement_that_returns_no_table_is_one_line_with_its_file(
+    store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(*_: Any) -> None:
+        pass
+
+    nothing.__module__ = "ssm.evaluation.position_loss"
+    monkeypatch.setitem(MEASURES, "position_loss", nothing)
+    run = run_spec(store.spec, budget={"steps": 1})
+    train(run, store, tmp_path / "run", CPU)
+    task = MeasurementTask(measurement=PositionLoss(length=16, sequences=1), run=run)
+    with pytest.raises(
+        RegistryError, match=r"^ssm/evaluation/position_loss\.py: returned NoneType, expected a DataFrame"
+    ):
+        measure(task, tmp_path / "table.parquet", CPU, tmp_path / "run", store.folder)
+    assert not (tmp_path / "table.parquet").exists()

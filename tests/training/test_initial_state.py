@@ -10,6 +10,7 @@ import torch
 from models import tiny
 from torch import Tensor
 
+from ssm.base.discovery import RegistryError
 from ssm.models.state import State
 from ssm.specs.initial_states import SPECS, InitialStateSpec
 from ssm.specs.initial_states.fitted_noise import FittedNoise
@@ -286,6 +287,11 @@ def test_micro_batches_change_nothing_before_the_end_of_their_batch(spec: Initia
     policy.see(ended(9).select(torch.arange(2)))
     assert policy.tensors().keys() == before.tensors().keys()
     assert all(torch.equal(policy.tensors()[name], tensor) for name, tensor in before.tensors().items())
+
+
+def test_unknown_needs_are_one_line_with_the_file() -> None:
+    with pytest.raises(RegistryError, match=r"^training/.*\.py: unknown needs 'a recurrence'; did you mean "):
+        type("Jitter", (RandomNoise,), {"needs": "a recurrence", "__module__": "training.jitter"})
 
 
 def test_every_policy_of_the_specs_is_tested() -> None:

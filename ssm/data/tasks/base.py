@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssm.base.discovery import RegistryError, file_of
 from ssm.base.plugin_modules import Modules
 from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenSplit, TokenStore
@@ -115,6 +116,17 @@ class Generator(ABC):
     def make(self, indices: np.ndarray) -> Examples:
         """The examples of (B,) indices. Each one depends only on its own index."""
 
+    def checked(self, indices: np.ndarray) -> Examples:
+        """The examples of (B,) indices, compared with the spec.
+
+        Raises:
+            RegistryError: the generator's file, and what differs.
+        """
+        made = self.make(indices)
+        if (problem := _problem(made, self.spec)) is not None:
+            raise RegistryError(f"{file_of(type(self).__module__)}: {problem}")
+        return made
+
     def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:
         """The parts of an example in order: names, and (n_i,) tokens. By default prompts and answers."""
         made = self.make(np.array([index]))
@@ -135,6 +147,27 @@ class Generator(ABC):
     def parts(self, draws: Draws) -> np.ndarray:
         """Each example's part of the mix: (B,) int64."""
         return np.searchsorted(self.borders, draws.uniform("part")[:, 0], side="right")
+
+
+def _problem(made: Examples, spec: Any) -> str | None:
+    """What differs between examples and the spec of their task."""
+    (B, N), longest, last = made.target_mask.shape, spec.least_context, spec.vocab_size - 1
+    if made.tokens.shape != (B, N + 1):
+        return f"tokens have the shape {made.tokens.shape}, expected {(B, N + 1)} as target_mask has {(B, N)}"
+    if longest < N:
+        return f"examples have {N} inputs, the spec has at most {longest}"
+    if not made.target_mask.any():
+        return "no target counts"
+    if made.answers.group.max() >= len(spec.groups):
+        return f"an answer of group {made.answers.group.max()}, the spec has {len(spec.groups)}"
+    targets = made.following[made.target_mask]
+    for name, numbers in ("token", made.tokens if made.values is None else targets), ("target", targets):
+        if not np.issubdtype(numbers.dtype, np.integer):
+            return f"a {name} is {numbers.dtype}, expected an integer"
+        for number in (numbers.min(), numbers.max()):
+            if not 0 <= number <= last:
+                return f"{name} {number}, expected 0 to {last}"
+    return None
 
 
 class TestSet:
@@ -167,7 +200,7 @@ class TestSet:
 
     def answers(self) -> Answers:
         """The answers of all examples."""
-        parts = [self.generator.make(rows).answers for rows in self._few(np.arange(self.count))]
+        parts = [self.generator.checked(rows).answers for rows in self._few(np.arange(self.count))]
         names = [name for name, column in vars(parts[0]).items() if column is not None]
         columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         sizes = [len(rows) for rows in self._few(np.arange(self.count))]
@@ -179,7 +212,7 @@ class TestSet:
         dtype = token_dtype(self.generator.spec.vocab_size)
         tokens, labels, values = [], [], []
         for few in self._few(rows):
-            made = self.generator.make(few)
+            made = self.generator.checked(few)
             tokens.append(made.tokens.astype(dtype))
             if made.labels is not None:
                 labels.append(made.labels.astype(dtype))

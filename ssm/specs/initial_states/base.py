@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from ssm.base.discovery import Registry
+from ssm.base.discovery import Registry, RegistryError, file_of
+from ssm.base.errors import nearest
 from ssm.specs.base import PluginSpec
 
 KEY = "policy"  # key of the policy's name in config files
@@ -54,6 +55,16 @@ class InitialState(PluginSpec):
     # `shuffled`: windows in random order. `stream`: each sequence of a batch continues the text of the batch before.
     order: Order = "shuffled"
     policy: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Raises `RegistryError`: `needs` is unknown."""
+        needs = getattr(cls, "needs", None)  # None: `discover` says that it is missing
+        if needs is not None and needs not in get_args(Needs):
+            raise RegistryError(
+                f"{file_of(cls.__module__)}: unknown needs '{needs}'; {nearest(needs, get_args(Needs))}"
+            )
+        super().__pydantic_init_subclass__(**kwargs)
 
     @property
     def resets(self) -> bool:

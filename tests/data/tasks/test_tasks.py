@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan.mini import write_config
 
+from ssm.base.discovery import RegistryError
 from ssm.base.errors import ConfigError
 from ssm.data.batches import IGNORE_INDEX
 from ssm.data.store import TokenStore
 from ssm.data.tasks import GENERATORS, build_generator
 from ssm.data.tasks.base import Examples, TestSet
+from ssm.data.training_batches import TaskBatches
 from ssm.specs.tasks import SPECS, parse_data
 from ssm.specs.tasks.base import Split, Task
 
@@ -231,3 +235,31 @@ def test_properties_of_texts_and_tasks(stores: dict[str, TokenStore], tmp_path: 
     text = parse_data({"name": "x", "corpus": {"kind": "stdlib"}}, "test")
     assert (text.answers, text.least_context, text.sources.library, text.text) == (False, 1, True, text)
     assert copy.words == "task copy, vocabulary 30"
+
+
+MISTAKES: dict[str, tuple[Callable[[Examples], Examples], str]] = {
+    "token": (lambda made: replace(made, tokens=made.tokens + 300), r"token 3\d\d, expected 0 to \d+"),
+    "negative": (lambda made: replace(made, tokens=made.tokens - 1), "token -1, expected 0 to"),
+    "label": (lambda made: replace(made, labels=made.tokens[:, 1:] + 300), r"target 3\d\d, expected 0 to \d+"),
+    "float": (lambda made: replace(made, tokens=made.tokens / 1), "a token is float64, expected an integer"),
+    "short": (lambda made: replace(made, tokens=made.tokens[:, 1:]), "tokens have the shape"),
+    "nothing counts": (lambda made: replace(made, target_mask=made.target_mask & False), "no target counts"),
+    "group": (
+        lambda made: replace(made, answers=replace(made.answers, group=made.answers.group + 9)),
+        r"an answer of group \d+, the spec has",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_of_a_generator_is_one_line_with_its_file(
+    name: str, stores: dict[str, TokenStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake, said = MISTAKES[name]
+    made = GENERATORS["recall"].make
+    monkeypatch.setattr(GENERATORS["recall"], "make", lambda self, indices: mistake(made(self, indices)))
+    generator = build_generator(task_of(stores["recall"]), "test", 1, stores["recall"])
+    batches = TaskBatches(generator, generator.spec.least_context, 4, starts=False)
+    for read in (lambda: batches.batch(0), lambda: TestSet(generator, 3).read(np.arange(3), 0, 5)):
+        with pytest.raises(RegistryError, match=f"^ssm/data/tasks/recall.py: {said}"):
+            read()
