@@ -16,9 +16,6 @@ from ssm.specs.checkpoint import CheckpointSpec, PublishedSpec
 from ssm.specs.tasks.base import Task
 from ssm.specs.training import CheckpointRef, RunSpec, TrainingSpec
 
-RATES = ("lr", "peak_lr", "learning_rate")  # names for the learning rate that no recipe has; `min_lr` would be nearest
-LEARNING_RATE = "the learning rate is 'lr_scale', a factor on the model's 'peak_lr'"
-
 
 @dataclass(frozen=True)
 class Resolved:
@@ -155,7 +152,7 @@ class ArmResolver:
         override = entry.override | at_panel
         for key in override:
             if key not in TrainingSpec.model_fields:
-                hint = LEARNING_RATE if key in RATES else nearest(key, TrainingSpec.model_fields)
+                hint = nearest(key, TrainingSpec.model_fields)
                 raise ConfigError(f"{where}.override: unknown key '{key}'; {hint}")
         for changed in (entry.override.get("initial_state", {}), at_panel.get("initial_state", {})):
             if not isinstance(changed, dict) or "policy" in changed:

@@ -139,8 +139,6 @@ def claiming(changed: dict[str, object], **quantity: object) -> dict[str, Any]:
 
 FIGURES = [
     (overriding({"contxt": 1}), "arms.base.override", "override: " + NO_SUCH.format("contxt", "context")),
-    *((overriding({key: 1e-3}), "arms.base.override", f"override: unknown key '{key}'; the learning rate is 'lr_scale'")
-      for key in ("lr", "peak_lr", "learning_rate")),
     (overriding({"context": "64"}), "arms.base.override", f"override: context: {INT}'64'"),
     (overriding({"context": 48}), "arms.base.override", "override: batch_tokens 128 must be a multiple of context 48"),
     (overriding({"budget": {"steps": 1, "tokens": 1}}), "arms.base.override",
