@@ -121,7 +121,7 @@ def chosen() -> dict[str, str]:
     """Backends that "auto" chose so far, by operation and device: {"gated_scan on cpu": "cpp"}.
 
     If the fastest backend did not support some inputs, the choice for these inputs is a separate entry:
-    {"selective_scan on cuda, not cuda": "triton"}.
+    {"selective_scan on cuda, not cuda": "triton"}. Of GPUs that differ, the last one counts.
     """
     return {
         f"{operation} on {device.type}{', not ' if unsuited else ''}{' or '.join(unsuited)}": name

@@ -331,7 +331,7 @@ class Direct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         operator, name = ctx.operator, ctx.backend
-        if not all(torch._C._has_storage(x) for x in grads if x is not None):  # vmap over the backward pass
+        if not all(torch._C._has_storage(x) for x in grads if x is not None):  # as in vmap over the backward pass
             ctx.saves = True
             return None, *operator._differentiate(ctx, *grads, None)[: operator._tensors]
         *given, inputs = operator._saved_for_backward(

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class RegistryError(UserError):
-    """A plug-in has a wrong or taken name, an unknown word in its taxonomy, or lacks a method or class variable."""
+    """A plug-in cannot be imported, is registered wrongly, or differs from its spec or interface."""
 
 
 class Registry(dict[str, T]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from ssm_kernels.backends import use_backend
@@ -35,9 +36,10 @@ def check_layers(model: LanguageModel) -> None:
             _check_output(f"{place}: step", sublayer, sublayer.step(u[:, 0]), u[:, 0])
 
 
-def _check_output(where: str, sublayer: Sublayer, output: object, u: Tensor) -> None:
+def _check_output(where: str, sublayer: Sublayer, output: Any, u: Tensor) -> None:
     """Check what a method returned for the inputs u, (B, T, D) or (B, D)."""
-    if not (isinstance(output, tuple) and len(output) == 2 and isinstance(output[1], dict)):
+    is_pair = isinstance(output, tuple) and len(output) == 2 and isinstance(output[1], dict)
+    if not (is_pair and all(isinstance(tensor, Tensor) for tensor in (output[0], *output[1].values()))):
         raise RegistryError(f"{where}: expected y and the state, a dictionary of tensors")
     y, state = output
     if y.shape != u.shape:

@@ -94,7 +94,7 @@ VALUES = [
      "expected 'lg_fig5', the name of the file, got 'lg_fig6'"),
     (FIGURE, "seeds: [1]", "seeds: {paper: [1]}", "seeds", "no value for the scale 'smoke'; it has: paper"),
     (FIGURE, "seeds: [1]", "seeds: [-1]", "seeds", "expected a number from 0 on, got -1"),
-    (FIGURE, "label: Base", 'label: ""', "arms.base.label", "expected"),
+    (FIGURE, "label: Base", 'label: ""', "arms.base.label", "expected at least 1 character, got ''"),
     (FIGURE, "seeds: [1]", "sedes: [1]", "", NO_SUCH.format("sedes", "seeds")),
     ("models", "tiny: {", "tiny: {published: {chekpoint: a/b}, ", "tiny: published",
      ": unknown key 'chekpoint'; did you mean 'checkpoint'?"),

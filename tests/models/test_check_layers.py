@@ -39,6 +39,8 @@ def test_every_ffn_passes(name: str) -> None:
 
 FAULTS: dict[str, tuple[Callable[[torch.Tensor, LayerState], Any], str]] = {
     "no state": (lambda y, state: y, "expected y and the state, a dictionary of tensors"),
+    "no tensor": (lambda y, state: (y, {"memory": None}), "expected y and the state, a dictionary of tensors"),
+    "no y": (lambda y, state: (None, state), "expected y and the state, a dictionary of tensors"),
     "width": (lambda y, state: (y[..., :4], state), r"y is \(2, (1, )?4\), its input is \(2, (1, )?8\)"),
     "name": (lambda y, state: (y, {"h": state["memory"]}), r"the state must have the name 'memory', found \['h'\]"),
     "no head axis": (
