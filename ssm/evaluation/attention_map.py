@@ -37,7 +37,7 @@ def attention_map(spec: AttentionMap, ctx: EvaluationContext) -> pl.DataFrame:
     frames = [pl.DataFrame(schema=AttentionMap.table.columns)]
     with ctx.progress(spec.examples, task.least_context) as progress:
         for rows in ctx.groups(spec.examples, 1):
-            made = generator.make(rows.numpy())
+            made = generator.checked(rows.numpy())
             size = int(made.answers.stop.max())  # inputs up to the last scored target
             tokens = torch.from_numpy(made.inputs[:, :size]).to(ctx.device)
             for layer, weights in layer_maps(model, tokens, spec.mask):

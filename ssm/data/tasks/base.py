@@ -129,7 +129,7 @@ class Generator(ABC):
 
     def pieces(self, index: int) -> list[tuple[str, np.ndarray]]:
         """The parts of an example in order: names, and (n_i,) tokens. By default prompts and answers."""
-        made = self.make(np.array([index]))
+        made = self.checked(np.array([index]))
         size = int(made.target_mask[0].nonzero()[0][-1]) + 2  # tokens up to the last one that counts
         # (size,): whether a token belongs to an answer
         answer = np.concatenate([[False], made.target_mask[0, : size - 1]])
@@ -160,8 +160,8 @@ def _problem(made: Examples, spec: Any) -> str | None:
         return "no target counts"
     if made.answers.group.max() >= len(spec.groups):
         return f"an answer of group {made.answers.group.max()}, the spec has {len(spec.groups)}"
-    targets = made.following[made.target_mask]
-    for name, numbers in ("token", made.tokens if made.values is None else targets), ("target", targets):
+    tokens = {"token": made.tokens} if made.values is None else {}
+    for name, numbers in (tokens | {"target": made.following[made.target_mask]}).items():
         if not np.issubdtype(numbers.dtype, np.integer):
             return f"a {name} is {numbers.dtype}, expected an integer"
         for number in (numbers.min(), numbers.max()):

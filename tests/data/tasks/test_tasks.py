@@ -260,6 +260,7 @@ def test_a_mistake_of_a_generator_is_one_line_with_its_file(
     monkeypatch.setattr(GENERATORS["recall"], "make", lambda self, indices: mistake(made(self, indices)))
     generator = build_generator(task_of(stores["recall"]), "test", 1, stores["recall"])
     batches = TaskBatches(generator, generator.spec.least_context, 4, starts=False)
-    for read in (lambda: batches.batch(0), lambda: TestSet(generator, 3).read(np.arange(3), 0, 5)):
+    test = TestSet(generator, 3)
+    for read in (lambda: batches.batch(0), lambda: test.read(np.arange(3), 0, 5), lambda: generator.pieces(0)):
         with pytest.raises(RegistryError, match=f"^ssm/data/tasks/recall.py: {said}"):
             read()
